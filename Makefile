@@ -11,8 +11,8 @@ FIRST_SEED ?= 0
 # A run of chaos takes about two minutes, a run of the swarm milliseconds: SEEDS has two defaults.
 CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 
-# Processes that check and test, for two cores: of the tests one mostly waits for brokers.
-WORKERS ?= 2
+# Processes that test, for two cores: two mostly wait for brokers, one computes.
+WORKERS ?= 3
 
 # Pages are read once, for both builders.
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees
@@ -43,7 +43,7 @@ demo: setup ## a group on a real broker: members join, leave and die while a tab
 	@$(BIN)/coopgroup demo
 
 test: tools lint imports ## every check; the closing line is that of the tests
-	@$(MAKE) --no-print-directory --jobs $(WORKERS) types docs wheel
+	@$(MAKE) --no-print-directory --jobs 2 types docs wheel
 	@$(MAKE) --no-print-directory pytest
 
 tools:

@@ -26,7 +26,7 @@ from attrs import frozen
 
 from coopgroup.simulator import Run, read_scenario
 from coopgroup.simulator.comparison import compare, spread_of
-from coopgroup.simulator.scenario_times import first_event_ms, last_event_ms
+from coopgroup.simulator.scenario.times import first_event_ms, last_event_ms
 from coopgroup.telemetry import Ownership, ProcessEnded, ProcessStarted, read_ownership
 
 __all__ = ["USE_CASES", "picture", "table"]

@@ -32,12 +32,12 @@ from coopgroup import (
     CooperativeGroup,
     DeferredPolicy,
     IncrementalPolicy,
+    Policy,
+    Resource,
     SimplePolicy,
     WorkFailure,
 )
-from coopgroup.model import Resource
-from coopgroup.policies import Policy
-from coopgroup.policies.eager import EagerPolicy
+from coopgroup.policies import EagerPolicy
 
 STEP_S = 0.02
 POLICIES: dict[str, Policy] = {

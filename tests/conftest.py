@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.scheduling import ON_BROKERS, ON_SPARK, FolderScheduling
+from tests.support.scheduling import ON_BROKERS, ON_SPARK, FolderScheduling, yield_to_brokers
 
 pytest_plugins = ["coopgroup.testing.plugin"]
+
+yield_to_brokers()
 
 _TESTS = Path(__file__).parent
 _LONGEST_FIRST = (*ON_BROKERS, "property", ON_SPARK)

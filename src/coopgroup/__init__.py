@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coopgroup.assignors import (
+        Assignor,
+        CooperativeStickyAssignor,
         DrainTimeAssignor,
         LagAwareAssignor,
         RangeAssignor,
@@ -16,23 +18,76 @@ if TYPE_CHECKING:
         StickyAssignor,
         WeightedAssignor,
     )
-    from coopgroup.groups import Catalogue, CooperativeGroup, Leadership, WorkFailure
-    from coopgroup.kafka.consumer import CooperativeConsumer
-    from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
+    from coopgroup.errors import (
+        AssignorError,
+        BufferUnderflowError,
+        ConfigurationError,
+        CoopgroupError,
+        DecodeError,
+        EncodeError,
+        InvalidCountError,
+        InvalidStringError,
+        InvalidValueError,
+        InvariantViolationError,
+        LocalProtocolError,
+        ProtocolError,
+        RemoteProtocolError,
+        TrailingBytesError,
+        UnsupportedVersionError,
+    )
+    from coopgroup.groups import (
+        Catalogue,
+        CooperativeGroup,
+        Leadership,
+        WorkFailure,
+    )
+    from coopgroup.kafka.consumer import (
+        CooperativeConsumer,
+    )
+    from coopgroup.model import (
+        Resource,
+        ResourceSet,
+    )
+    from coopgroup.policies import (
+        DeferredPolicy,
+        IncrementalPolicy,
+        Policy,
+        SimplePolicy,
+    )
 
 __all__ = [
+    "Assignor",
+    "AssignorError",
+    "BufferUnderflowError",
     "Catalogue",
+    "ConfigurationError",
     "CooperativeConsumer",
     "CooperativeGroup",
+    "CooperativeStickyAssignor",
+    "CoopgroupError",
+    "DecodeError",
     "DeferredPolicy",
     "DrainTimeAssignor",
+    "EncodeError",
     "IncrementalPolicy",
+    "InvalidCountError",
+    "InvalidStringError",
+    "InvalidValueError",
+    "InvariantViolationError",
     "LagAwareAssignor",
     "Leadership",
+    "LocalProtocolError",
+    "Policy",
+    "ProtocolError",
     "RangeAssignor",
+    "RemoteProtocolError",
+    "Resource",
+    "ResourceSet",
     "RoundRobinAssignor",
     "SimplePolicy",
     "StickyAssignor",
+    "TrailingBytesError",
+    "UnsupportedVersionError",
     "WeightedAssignor",
     "WorkFailure",
     "__version__",
@@ -41,18 +96,38 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Assignor": "coopgroup.assignors",
+    "AssignorError": "coopgroup.errors",
+    "BufferUnderflowError": "coopgroup.errors",
     "Catalogue": "coopgroup.groups",
+    "ConfigurationError": "coopgroup.errors",
     "CooperativeConsumer": "coopgroup.kafka.consumer",
     "CooperativeGroup": "coopgroup.groups",
+    "CooperativeStickyAssignor": "coopgroup.assignors",
+    "CoopgroupError": "coopgroup.errors",
+    "DecodeError": "coopgroup.errors",
     "DeferredPolicy": "coopgroup.policies",
     "DrainTimeAssignor": "coopgroup.assignors",
+    "EncodeError": "coopgroup.errors",
     "IncrementalPolicy": "coopgroup.policies",
+    "InvalidCountError": "coopgroup.errors",
+    "InvalidStringError": "coopgroup.errors",
+    "InvalidValueError": "coopgroup.errors",
+    "InvariantViolationError": "coopgroup.errors",
     "LagAwareAssignor": "coopgroup.assignors",
     "Leadership": "coopgroup.groups",
+    "LocalProtocolError": "coopgroup.errors",
+    "Policy": "coopgroup.policies",
+    "ProtocolError": "coopgroup.errors",
     "RangeAssignor": "coopgroup.assignors",
+    "RemoteProtocolError": "coopgroup.errors",
+    "Resource": "coopgroup.model",
+    "ResourceSet": "coopgroup.model",
     "RoundRobinAssignor": "coopgroup.assignors",
     "SimplePolicy": "coopgroup.policies",
     "StickyAssignor": "coopgroup.assignors",
+    "TrailingBytesError": "coopgroup.errors",
+    "UnsupportedVersionError": "coopgroup.errors",
     "WeightedAssignor": "coopgroup.assignors",
     "WorkFailure": "coopgroup.groups",
 }

@@ -11,9 +11,9 @@ from coopgroup.assignors import (
     WeightedAssignor,
     assignor_names,
 )
-from coopgroup.assignors.drain_time import LOOKS_MAX
+from coopgroup.assignors.drain.assignor import LOOKS_MAX
+from coopgroup.assignors.move_budget import MoveBudget
 from coopgroup.assignors.quota_flow import ARCS_MAX
-from coopgroup.assignors.thrift import Thrift
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "assignors.md").read_text()
@@ -38,7 +38,7 @@ def test_page_when_read_lists_every_option_with_its_default() -> None:
 
 def test_page_when_it_states_bounds_states_those_of_the_code() -> None:
     """Readers with large groups need these numbers."""
-    looks = Thrift(gain_min=0.0, moves_left=None).looks_left
+    looks = MoveBudget(gain_min=0.0, moves_left=None).looks_left
     assert f"up to {ARCS_MAX:,} pairs" in PAGE
     assert f"after {looks:,} looks" in PAGE
     assert f"after {LOOKS_MAX:,} looks" in PAGE

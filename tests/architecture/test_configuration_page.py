@@ -9,7 +9,11 @@ import confluent_kafka
 from confluent_kafka import Consumer
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.settings import merge_configuration, read_settings, refusal_of_librdkafka
+from coopgroup.kafka.config.settings import (
+    merge_configuration,
+    read_settings,
+    refusal_of_librdkafka,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)

@@ -15,7 +15,6 @@ def _markers() -> dict[str, str]:
 
 
 def test_markers_of_folders_have_a_folder_with_tests() -> None:
-    """The marker's text names the folder."""
     markers = {name: text for name, text in _markers().items() if SET_BY_HAND not in text}
     assert markers
     assert [name for name in markers if not python_files(f"tests/{name}")] == []

@@ -47,11 +47,11 @@ OF_A_CONSUMER = frozenset(
 )
 # (file, name): why this is not a call of librdkafka that needs a coordinator.
 ALLOWED = {
-    ("kafka/fetching.py", "OFFSET_INVALID"): "read, to have such a partition wait",
-    ("kafka/fetching.py", "OFFSET_STORED"): "the same",
-    ("kafka/starting_offsets.py", "OFFSET_INVALID"): "the same",
-    ("kafka/starting_offsets.py", "OFFSET_STORED"): "the same",
-    ("kafka/fetching.py", "incremental_assign"): "explicit offsets only: a unit test holds that",
+    ("kafka/records/fetching.py", "OFFSET_INVALID"): "read, to have such a partition wait",
+    ("kafka/records/fetching.py", "OFFSET_STORED"): "the same",
+    ("kafka/records/starting_offsets.py", "OFFSET_INVALID"): "the same",
+    ("kafka/records/starting_offsets.py", "OFFSET_STORED"): "the same",
+    ("kafka/records/fetching.py", "incremental_assign"): "explicit offsets: a unit test holds that",
     ("cli/consume.py", "subscribe"): "on a CooperativeConsumer",
     ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
     ("leader/decision.py", "assign"): "on an assignor",
@@ -82,7 +82,7 @@ def _place(path: Path) -> str:
 
 
 def test_librdkafka_is_never_asked_for_what_a_coordinator_knows() -> None:
-    """Use the group's transport instead (`kafka/offset_lookup.py`, `kafka/describing.py`)."""
+    """Use the group's transport (`kafka/records/offset_lookup.py`, `kafka/rpc/describing.py`)."""
     found = [
         f"{name_in_tree(path)}:{line}: {name}"
         for path in python_files("src")

@@ -87,7 +87,6 @@ def test_examples_import_what_is_public() -> None:
 
 @pytest.mark.parametrize("table", range(3), ids=["pauses", "unavailability", "counts"])
 def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
-    """The benchmark's kinds and scenarios, complete and in its order."""
     tables = tables_between(headline.PAGE, headline.BEGIN, headline.END)
     assert len(tables) == 3
     (_, *kinds), *rows = tables[table]
@@ -101,7 +100,6 @@ def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
 
 
 def test_proof_repeats_figures_of_the_headline_tables() -> None:
-    """The README's proof must not drift from the measured tables."""
     pauses, _, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
     proof = tables_between(ROOT / "README.md", "Rolling restart", "## Try it")[0]
     kinds = ["coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]

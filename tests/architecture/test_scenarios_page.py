@@ -10,9 +10,8 @@ import pytest
 from coopgroup.cli import compare, simulate
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
-from coopgroup.simulator.scenario_events import EVENT_KINDS
-from coopgroup.simulator.scenario_file import parse_scenario, read_scenario
-from coopgroup.simulator.scenario_topics import KEYS
+from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
+from coopgroup.simulator.scenario.tables import EVENT_KINDS, KEYS
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "scenarios.md").read_text()
@@ -51,7 +50,6 @@ def test_page_lists_every_key_of_what_is_shared_and_of_the_run() -> None:
 
 
 def test_page_lists_every_kind_of_event_with_its_keys() -> None:
-    """`at_ms` and `kind` are described once for all events."""
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|", section("### `[[events]]`"), re.MULTILINE)
     described = {kind: set(re.findall(r"`(\w+)`", keys)) for kind, keys in rows}
     assert described == {kind: set(keys) - {"at_ms"} for kind, keys in EVENT_KINDS.items()}
@@ -65,7 +63,6 @@ def test_page_lists_every_measure() -> None:
 
 @pytest.mark.parametrize("command", [simulate.command, compare.command], ids=str)
 def test_page_lists_every_option(command: click.Command) -> None:
-    """The options of both commands."""
     listed = FIRST_CELL.findall(section(f"## `coopgroup {command.name} FILE`"))
     options = [one.opts[0] for one in command.params if isinstance(one, click.Option)]
     assert {option.split()[0] for option in listed} == set(options)

@@ -14,7 +14,7 @@ TESTS = [
     *(f"tests/unit/model/test_{name}.py::test_{number}" for name in "efg" for number in range(4)),
     *(f"tests/spark/test_{name}.py::test_{number}" for name in "hij" for number in range(4)),
 ]
-WHOLE = ("broker", "interop")
+BROKERS = {"test_a.py", "test_b.py", "test_c.py"}
 SPARK = {"test_h.py", "test_i.py", "test_j.py"}
 
 
@@ -23,21 +23,21 @@ class Process:
     """A process that runs its tests one at a time.
 
     Attributes:
+        gateway: has its id, such as `gw0`.
         waiting: numbers of tests that it has not run yet.
-        given: its work in order: folders for tests on brokers, else files.
+        given: its files in order.
         shutting_down: whether it ends after its waiting tests.
     """
 
+    gateway: Any
     waiting: list[int] = field(factory=list)
     given: list[str] = field(factory=list)
     shutting_down: bool = False
-    gateway: Any = field(factory=lambda: SimpleNamespace(id="gw"))
 
     def send_runtest_some(self, numbers: list[int]) -> None:
-        """Take tests of one folder or file."""
+        """Take the tests of one file."""
         self.waiting += numbers
-        _, folder, *path = TESTS[numbers[0]].partition("::")[0].split("/")
-        self.given.append(folder if folder in WHOLE else path[-1])
+        self.given.append(TESTS[numbers[0]].partition("::")[0].split("/")[-1])
 
     def shutdown(self) -> None:
         self.shutting_down = True
@@ -50,7 +50,9 @@ def shared_out(*speeds: int) -> list[list[str]]:
     )
     log: Any = SimpleNamespace(loadscopesched=lambda *_: None)
     scheduling = FolderScheduling(options, log)
-    processes: list[Any] = [Process() for _ in speeds]
+    processes: list[Any] = [
+        Process(gateway=SimpleNamespace(id=f"gw{number}")) for number, _ in enumerate(speeds)
+    ]
     for one in processes:
         scheduling.add_node(one)
     for one in processes:
@@ -70,28 +72,51 @@ def shared_out(*speeds: int) -> list[list[str]]:
 def test_one_process_runs_everything() -> None:
     """The folders that take longest come first."""
     (given,) = shared_out(1)
-    assert given[:2] == ["broker", "interop"]
-    assert set(given[2:5]) == SPARK
+    assert set(given[:3]) == BROKERS
+    assert set(given[3:6]) == SPARK
 
 
-def test_brokers_are_shared_by_a_folder_and_spark_waits_for_them() -> None:
-    """The process with the first broker folder takes all of Spark; the other one computes."""
+def test_each_process_runs_files_on_brokers_and_spark_waits_for_them() -> None:
+    """One process takes all of Spark; the other one computes."""
     first, second = shared_out(1, 1)
-    assert (first[0], set(first[1:])) == ("broker", SPARK)
-    assert second == ["interop", "test_d.py", "test_e.py", "test_f.py", "test_g.py"]
+    assert {first[0], second[0]} < BROKERS
+    assert {*first[:2], *second[:2]} > BROKERS
+    assert (set(first) >= SPARK, SPARK & set(second)) == (True, set())
 
 
 def test_process_that_is_done_with_brokers_computes_until_the_other_is_done_too() -> None:
     """Only then does Spark start."""
     quick, slow = shared_out(4, 1)
-    assert quick[0] == "broker"
-    assert quick[1] not in SPARK
-    assert (slow[0], slow[1] in SPARK) == ("interop", True)
+    assert set(quick[:2]) < BROKERS
+    assert quick[2] not in SPARK
+    assert (slow[0] in BROKERS, slow[1] in SPARK) == (True, True)
 
 
 def test_nobody_waits_when_only_spark_is_left() -> None:
-    """Then Spark runs beside brokers, and in two processes."""
-    slow, quick = shared_out(1, 4)
-    assert slow[0] == "broker"
-    assert quick[:5] == ["interop", "test_d.py", "test_e.py", "test_f.py", "test_g.py"]
-    assert set(quick[5:]) | set(slow[1:]) == SPARK
+    """Then another process runs files on Spark, too, or beside brokers."""
+    slow, quick = shared_out(1, 40)
+    assert slow[0] in BROKERS
+    assert set(quick[1:]) == {*BROKERS, *(f"test_{name}.py" for name in "defghij")} - {
+        *slow,
+        quick[0],
+    }
+    assert SPARK & set(quick)
+
+
+def test_last_of_three_computes_and_the_others_run_what_is_on_brokers() -> None:
+    first, second, background = shared_out(1, 1, 1)
+    assert {*first[:2], *second[:2]} > BROKERS
+    assert set(background[:3]) == SPARK
+    assert not {*background} & BROKERS
+
+
+def test_process_that_computes_ends_when_only_files_on_brokers_are_left() -> None:
+    slow, slower, quick = shared_out(1, 1, 40)
+    assert {*slow, *slower} > BROKERS
+    assert not {*quick} & BROKERS
+
+
+def test_processes_that_are_done_with_brokers_compute_too() -> None:
+    first, second, background = shared_out(40, 40, 1)
+    assert {*first, *second} > BROKERS
+    assert len(background) < 4

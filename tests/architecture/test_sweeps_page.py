@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 import pytest
 
-from coopgroup.cli import pipeline_advise, sweep
+from coopgroup.cli import sweep
+from coopgroup.cli.pipeline import advise as pipeline_advise
 from coopgroup.pipeline.sweep_file import parse_sweep
 from coopgroup.pipeline.sweep_grid import GROUP_AXES, OPTION_AXES
-from coopgroup.report.sweep_charts import AXIS_WORDS
+from coopgroup.report.charts import AXIS_WORDS
 from tests.architecture.tree import ROOT
 
 SWEEPS = (ROOT / "docs" / "sweeps.md").read_text()
@@ -58,7 +59,6 @@ def test_page_lists_every_option(page: str, heading: str, command: click.Command
 
 
 def test_example_of_the_page_can_be_read(tmp_path: Path) -> None:
-    """The example is one of the sweeps of the repository."""
     text = re.search(r"```toml\n(.*?)```", SWEEPS, re.DOTALL)
     assert text is not None
     kept = ROOT / "simulations" / "sweeps" / "time_outs.toml"

@@ -82,15 +82,14 @@ def test_page_names_every_reason() -> None:
 
 
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
-    """The events given to `TelemetrySink.warn`, with their fields."""
     called = re.compile(
-        r"(?:sink|self)\.(?:warn|_warn_later)\("
+        r"(?:sink|self|starts)\.(?:warn|_warn_later)\("
         r'\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
     )
     logged = {
         event: re.findall(r", (\w+)=", arguments)
         for package in ("groups", "kafka")
-        for path in sorted((ROOT / "src" / "coopgroup" / package).glob("*.py"))
+        for path in sorted((ROOT / "src" / "coopgroup" / package).rglob("*.py"))
         for event, arguments in called.findall(path.read_text())
     }
     listed = {

@@ -39,7 +39,6 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def core_files() -> list[Path]:
-    """Return the Python files of the core, sorted."""
     return [
         path
         for path in python_files("src")

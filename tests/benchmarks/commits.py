@@ -18,10 +18,11 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
-from coopgroup.kafka.driver import GroupDriver
-from coopgroup.kafka.transport import FailureKind, TransportFailure
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.member.events import CommitRequested, Offset
 from coopgroup.model.group_api import GroupRequest, HeartbeatRequest, OffsetCommitRequest
+from tests.support.waiting import wait_for
 from tests.unit.kafka.one_member_group import Outcome, running, subscribe
 
 __all__ = ["run"]
@@ -97,10 +98,10 @@ def _held_up(count: int, *, fails: bool) -> dict[str, float]:
         group.silent = frozenset() if fails else frozenset({OffsetCommitRequest})
         began_us = _cpu_us(driver)
         ended = _ask(driver, count)
-        _wait(lambda: _taken(driver) + len(ended) == count)
+        wait_for(lambda: _taken(driver) + len(ended) == count)
         outage.fails = False
         group.answer_held()
-        _wait(lambda: len(ended) == count)
+        wait_for(lambda: len(ended) == count)
         return {
             "us_per_commit": round((_cpu_us(driver) - began_us) / count, 1),
             "heartbeat_gap_ms": outage.longest_gap_ms(),
@@ -116,7 +117,7 @@ def _timed_out(count: int) -> dict[str, float]:
         group.override = outage.outcome
         began_us = _cpu_us(driver)
         ended = _ask(driver, count)
-        _wait(lambda: len(ended) == count)
+        wait_for(lambda: len(ended) == count)
         return {"us_per_commit": round((_cpu_us(driver) - began_us) / count, 1)}
 
 
@@ -140,10 +141,3 @@ def _cpu_us(driver: GroupDriver) -> float:
     ident = driver._thread.ident  # noqa: SLF001  (only the thread itself is measured)
     assert ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(ident)) * 1e6
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "the commits did not end"
-        time.sleep(0.05)

@@ -42,7 +42,15 @@ from typing import Any, Final
 from attrs import frozen
 
 from coopgroup import DeferredPolicy, StickyAssignor
-from coopgroup.leader import NO_LAGS, LedRound, TopicMetadata, answer, decision, lead, read_members
+from coopgroup.leader import (
+    NO_LAGS,
+    RoundDecision,
+    TopicMetadata,
+    answer,
+    decision,
+    lead,
+    read_members,
+)
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies.base import RoundContext
@@ -155,7 +163,7 @@ class _Group:
             for member, owned in self.owned.items()
         ]
 
-    def take(self, led: LedRound) -> None:
+    def take(self, led: RoundDecision) -> None:
         """Follow the leader's assignments."""
         self.generation += 1
         for member, content in led.assignments:
@@ -280,7 +288,7 @@ def _measured(
 
 def _led(
     joined: Sequence[JoinedMember], context: RoundContext, metadata: TopicMetadata, clock: _Clock
-) -> LedRound:
+) -> RoundDecision:
     policy: Any = _Timed(
         DeferredPolicy(scheduled_rebalance_timeout_ms=LOSS_MS),
         {"offer": "offer", "stage": "stage"},

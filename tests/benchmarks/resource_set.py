@@ -75,7 +75,6 @@ def median_ms(
     other: ResourceSet,
     runs: int,
 ) -> float:
-    """Return the median time of an operation, in ms."""
     times = []
     for _ in range(runs):
         began = time.perf_counter()

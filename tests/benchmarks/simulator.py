@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from coopgroup.simulator import read_scenario, simulate
-from coopgroup.simulator.swarm import draw
-from coopgroup.simulator.swarm_play import play
+from tests.swarm.play import play
+from tests.swarm.runs import draw
 
 __all__ = ["run"]
 

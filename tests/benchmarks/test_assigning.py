@@ -34,7 +34,6 @@ def test_group_file_when_read_gives_the_group_that_was_written(case: str, tmp_pa
 
 
 def test_answer_when_read_gives_the_holders_that_were_written(tmp_path: Path) -> None:
-    """-1 means no holder."""
     write_answer(np.array([3, -1, 0], dtype=np.int32), tmp_path / "answer")
     assert read_answer(tmp_path / "answer").tolist() == [3, -1, 0]
 

@@ -14,7 +14,7 @@ from tests.support.live_group import produce, unique
 
 TOPIC_RECORDS = (3, 0)
 ABSENT = "absent-topic"
-ERROR_MESSAGE = Message(error=KafkaError(KafkaError._PARTITION_EOF))  # noqa: SLF001  (public)
+ERROR_MESSAGE = Message(error=KafkaError(KafkaError._PARTITION_EOF))
 
 
 @pytest.fixture(scope="module")

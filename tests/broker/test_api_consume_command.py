@@ -9,7 +9,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique, wait_for
+from tests.support.live_group import produce, unique
+from tests.support.waiting import wait_for
 
 RECORDS = (3, 4)
 

@@ -78,7 +78,6 @@ def test_hand_over_when_another_member_is_there_passes_everything_on(
 
 
 def test_hand_over_when_subscribed_again_takes_part_again(kafka_cluster: KafkaCluster) -> None:
-    """The member does not leave the group between `hand_over` and `subscribe`."""
     topic = f"{TOPIC}-and-back"
     kafka_cluster.create_topic(topic, PARTITIONS)
     with _consumer(kafka_cluster, "hand-over-and-back") as consumer:

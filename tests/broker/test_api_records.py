@@ -20,7 +20,8 @@ from confluent_kafka import (
 
 from coopgroup import CooperativeConsumer
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique, wait_for
+from tests.support.live_group import produce, unique
+from tests.support.waiting import wait_for
 
 RECORDS = 40
 WAIT_S = 15.0
@@ -161,7 +162,7 @@ def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: s
     for call in (consumer.assign, consumer.incremental_assign, consumer.incremental_unassign):
         with pytest.raises(KafkaException) as caught:
             call(partitions)
-        assert caught.value.args[0].code() == KafkaError._STATE  # noqa: SLF001  (public constant)
+        assert caught.value.args[0].code() == KafkaError._STATE
 
 
 def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
@@ -176,8 +177,7 @@ def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
         seen += consumer.consume(500, 0.2)
     ends = [one for one in seen if one.error() is not None]
     assert sorted((one.partition(), one.offset(), one.error().code()) for one in ends) == [  # type: ignore[union-attr]
-        (number, RECORDS, KafkaError._PARTITION_EOF)  # noqa: SLF001  (public constant)
-        for number in (0, 1)
+        (number, RECORDS, KafkaError._PARTITION_EOF) for number in (0, 1)
     ]
 
 
@@ -257,7 +257,6 @@ def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(
 def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
     make: Make, topic: str
 ) -> None:
-    """One thread polls while another thread commits positions: no position is too high."""
     consumer = make(**{"enable.auto.commit": False})
     consumer.subscribe([topic])
     handed = [0, 0]

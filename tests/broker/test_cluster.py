@@ -4,8 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from coopgroup.testing import ClusterError, ClusterStartError, KafkaCluster, ToolError
 from coopgroup.testing.properties import Security
+from tests.support.waiting import wait_for
 
 WAIT_MAX_S = 20.0
 
@@ -25,13 +25,6 @@ cluster.start()
 print(cluster.pid(1), cluster.data_folder, flush=True)
 time.sleep(600)
 """
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_MAX_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:
@@ -61,7 +54,7 @@ def consume(config: dict[str, str], topic: str, count: int) -> list[bytes | None
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes | None] = []
     try:
-        wait_until(lambda: take(consumer, values) >= count)
+        wait_for(lambda: take(consumer, values) >= count)
     finally:
         consumer.close()
     return values
@@ -127,8 +120,8 @@ def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Sign
         owner.send_signal(way)
         owner.wait()
 
-    wait_until(lambda: not is_alive(int(pid_text)))
-    wait_until(lambda: list(tmp_path.iterdir()) == [])
+    wait_for(lambda: not is_alive(int(pid_text)))
+    wait_for(lambda: list(tmp_path.iterdir()) == [])
 
 
 def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
@@ -222,7 +215,7 @@ def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
     )
     consumer.subscribe(["kip848-of-cluster-test"])
     try:
-        wait_until(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 4)[1])
+        wait_for(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 4)[1])
     finally:
         consumer.close()
 
@@ -276,7 +269,7 @@ def test_coordinator_moves_when_its_broker_dies() -> None:
         first = cluster.group_coordinator("billing")
 
         cluster.kill(first)
-        wait_until(lambda: cluster.group_coordinator("billing") != first)
+        wait_for(lambda: cluster.group_coordinator("billing") != first)
         assert first not in cluster.running
         assert len(consume(config, "orders", 10)) == 10
         cluster.start_broker(first)
@@ -290,7 +283,7 @@ def test_second_of_two_brokers_may_die() -> None:
     """The first broker is the only controller and continues."""
     with KafkaCluster(2) as cluster:
         cluster.kill(2)
-        wait_until(
+        wait_for(
             lambda: set(AdminClient(dict(cluster.client_config())).list_topics().brokers) == {1}
         )
         cluster.create_topic("orders", 1)

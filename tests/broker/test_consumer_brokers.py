@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from coopgroup.telemetry import MembershipLost, RequestRefused, RoundLed
+from coopgroup.telemetry import MembershipLost, RequestRefused, RoundDecided
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import TrialLog, Window, measure
 from tests.support.coordinators import committed_offsets
@@ -54,7 +54,7 @@ def test_the_group_keeps_its_assignment_when_its_broker_restarts(
     ) as player:
         player.group.start("m1", "m2")
         player.settle()
-        rounds = len(player.telemetry(RoundLed))
+        rounds = len(player.telemetry(RoundDecided))
         begin_ns = time.monotonic_ns()
         one_broker.stop_broker(1)
         one_broker.start_broker(1)
@@ -63,7 +63,7 @@ def test_the_group_keeps_its_assignment_when_its_broker_restarts(
         one_broker.start_broker(1)
         player.settle()
         window = Window(begin_ns=begin_ns, end_ns=time.monotonic_ns())
-        assert len(player.telemetry(RoundLed)) == rounds
+        assert len(player.telemetry(RoundDecided)) == rounds
         assert player.telemetry(MembershipLost) == []
         player.trial.finish()
         log = player.log()
@@ -90,7 +90,7 @@ def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
     ):
         player.group.start("m1", "m2")
         player.settle()
-        rounds = len(player.telemetry(RoundLed))
+        rounds = len(player.telemetry(RoundDecided))
         (topic,) = player.trial.topics
         coordinator = cluster.group_coordinator(player.group.group_id)
         elsewhere = [
@@ -109,7 +109,7 @@ def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
         assert all(after[one] > before[one] for one in elsewhere)
         cluster.start_broker(coordinator)
         player.settle()
-        assert len(player.telemetry(RoundLed)) == rounds
+        assert len(player.telemetry(RoundDecided)) == rounds
         assert player.telemetry(MembershipLost) == []
         assert player.telemetry(RequestRefused) != []  # the member did notice
         player.trial.finish()

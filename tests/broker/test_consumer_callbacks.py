@@ -8,7 +8,8 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import ResourcesStopped, StopReason
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique, wait_for
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.waiting import wait_for
 
 
 class _Failing:
@@ -137,9 +138,14 @@ def test_the_member_rejoins_when_on_lost_raises(
         callbacks.failing.add("lost")
         wait_for(lambda: consumer.memberid() is None, "the membership ends")
 
-        event = callbacks.poll(consumer)
-        assert event is not None
-        assert str(event.error()).startswith("KafkaError{code=_MAX_POLL_EXCEEDED")
+        events: list[Message] = []
+
+        def has_event() -> bool:  # the member id goes a moment before the event comes
+            events.extend(one for one in [callbacks.poll(consumer)] if one is not None)
+            return bool(events)
+
+        wait_for(has_event, "the event")
+        assert str(events[0].error()).startswith("KafkaError{code=_MAX_POLL_EXCEEDED")
 
         def is_back() -> bool:
             assert callbacks.poll(consumer) is None

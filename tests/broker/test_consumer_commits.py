@@ -19,7 +19,8 @@ from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.telemetry import CommitFailed, ResourcesStopped, StopReason
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure
-from tests.support.live_group import NOISE_MS, Crew, playing, produce, unique, wait_for
+from tests.support.live_group import NOISE_MS, Crew, playing, produce, unique
+from tests.support.waiting import wait_for
 
 REVOKE_SLEEP_MS = 2_000
 COMMIT_MS_MAX = 500.0
@@ -168,7 +169,6 @@ def test_commits_queued_just_before_leaving_arrive(
 def test_commits_queued_before_sigterm_arrive_when_its_handler_closes(
     records: str, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The handler runs in the middle of `commit` or `poll`."""
     with Crew(kafka_cluster, tmp_path) as crew:
         crew.add("b")
         config = kafka_cluster.client_config() | {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from coopgroup.kafka import driver as driver_module
+from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 

@@ -7,21 +7,14 @@ from pathlib import Path
 import pytest
 
 from coopgroup import CooperativeConsumer
-from coopgroup.kafka.identity import slot_path, take_slot
+from coopgroup.kafka.membership.identity import slot_path, take_slot
 from coopgroup.member import KeptIdentity
-from coopgroup.telemetry import AssignmentReceived, Envelope, MembershipLost, RoundLed
+from coopgroup.telemetry import AssignmentReceived, Envelope, MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, measure
 from coopgroup.testing.trial.recording import EventReader
-from tests.support.live_group import (
-    NOISE_MS,
-    Crew,
-    Player,
-    coopgroup_threads,
-    playing,
-    unique,
-    wait_for,
-)
+from tests.support.live_group import NOISE_MS, Crew, Player, coopgroup_threads, playing, unique
+from tests.support.waiting import wait_for
 
 DOWN_S = 1.0
 MEMBERS = ("m1", "m2", "m3")
@@ -68,15 +61,15 @@ def test_nobody_rebalances_when_a_killed_process_returns(
     with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
-        leader = player.telemetry(RoundLed)[-1][0]
+        leader = player.telemetry(RoundDecided)[-1][0]
         name = leader if role == "leader" else next(one for one in MEMBERS if one != leader)
-        before, rounds = _shares(player.envelopes()), len(player.telemetry(RoundLed))
+        before, rounds = _shares(player.envelopes()), len(player.telemetry(RoundDecided))
         generation = max(one.generation for one in player.envelopes())
         facts, down_ms = _kill_and_restart(player, name)
         after = player.envelopes()
         assert _shares(after) == before
         assert max(one.generation for one in after) == generation
-        assert len(player.telemetry(RoundLed)) == rounds
+        assert len(player.telemetry(RoundDecided)) == rounds
         assert player.telemetry(MembershipLost) == []
     assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
     assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
@@ -171,7 +164,7 @@ def test_a_closed_consumer_goes_on_as_the_same_member(
             crew.until(lambda: crew.share((topic, 4)), "everybody works")
             assert (crew.members[name].memberid(), crew.held(name)) == (member_id, held)
             assert crew.generation(name) == generation
-            assert crew.telemetry(name, RoundLed) == []
+            assert crew.telemetry(name, RoundDecided) == []
 
 
 def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(

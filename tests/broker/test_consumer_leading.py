@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup import LagAwareAssignor, SimplePolicy, StickyAssignor
-from coopgroup.kafka.lookup import ClusterLookup
+from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.leader import Lags
 from coopgroup.model import GroupSnapshot, ResourceSet
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.policies.state import PolicyState
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 
@@ -68,10 +68,12 @@ class _MoodyPolicy:
             raise ValueError("nothing to offer today")
         return self._simple.offer(group, context)
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        staged = self._simple.stage(group, target, context)
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        staged = self._simple.stage(group, target, context, offer)
         if self.forgets:
-            return StagedRound(plan=staged.plan, state=cast("PolicyState", None))
+            return StagedRound(plan=staged.plan, state=cast("PolicyState", {}))
         return staged
 
 
@@ -153,10 +155,10 @@ def test_nothing_moves_when_a_policy_raises(kafka_cluster: KafkaCluster, tmp_pat
         crew.until(lambda: crew.counts() == [2, 2], "a fair share")
 
 
-def test_nothing_moves_when_a_policy_remembers_nothing(
+def test_nothing_moves_when_a_policy_returns_a_wrong_state(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A wrong state is detected in its own round, not in the next round."""
+    """It is detected in its own round, not in the next round."""
     topic = unique("forgetful")
     kafka_cluster.create_topic(topic, 4)
     policy = _MoodyPolicy()
@@ -164,7 +166,7 @@ def test_nothing_moves_when_a_policy_remembers_nothing(
         crew.add("a", policy=policy).subscribe([topic])
         crew.until(lambda: crew.counts() == [4], "the first one works")
         policy.forgets = True
-        _live_through(crew, topic, "policy moody: expected a PolicyState, got a NoneType")
+        _live_through(crew, topic, "policy moody: TypeError: expected a PolicyState, got a dict")
         policy.forgets = False
         crew.until(lambda: crew.counts() == [2, 2], "a fair share")
 
@@ -197,7 +199,7 @@ def test_lags_decide_when_the_assignor_is_lag_aware(
         crew.during(0.5)
         held = sorted([number for _, number in crew.held(name)] for name in ("a", "b"))
         assert held == shares
-        assert {one.assignor for one in crew.telemetry("a", RoundLed)} <= {"lag-aware"}
+        assert {one.assignor for one in crew.telemetry("a", RoundDecided)} <= {"lag-aware"}
 
 
 def test_the_round_goes_on_when_lags_cannot_be_looked_up(
@@ -226,7 +228,7 @@ def test_the_group_lives_when_look_ups_get_no_time_at_all(
     with Crew(kafka_cluster, tmp_path) as crew:
         crew.add("a", configuration={"coopgroup.lookup.timeout.ms": 1}).subscribe([topic])
         crew.during(3.0)
-        assert crew.telemetry("a", RoundLed) != []
+        assert crew.telemetry("a", RoundDecided) != []
         began = time.monotonic()
         crew.remove("a")
         assert time.monotonic() - began < 3.0

@@ -118,7 +118,7 @@ def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
         assert event is not None
         error = event.error()
         assert error is not None
-        assert error.code() == KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001  (public constant)
+        assert error.code() == KafkaError._MAX_POLL_EXCEEDED
         assert heard == []  # first the event, then the callback, as in confluent_kafka
         assert slow.poll(0.2) is None
         assert heard[:1] == [("lost", 2)]

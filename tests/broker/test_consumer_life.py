@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique, wait_for
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.waiting import wait_for
 
 CLOSE_S_MAX = 2.0
 SLOW_S = 3.0

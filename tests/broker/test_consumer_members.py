@@ -5,7 +5,13 @@ from collections.abc import Iterator
 import pytest
 from attrs import frozen
 
-from coopgroup.telemetry import MembershipLost, ResourcesStopped, RoundLed, RoundRefused, StopReason
+from coopgroup.telemetry import (
+    MembershipLost,
+    ResourcesStopped,
+    RoundDecided,
+    RoundRefused,
+    StopReason,
+)
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, Window, measure
 from tests.support.live_group import NOISE_MS, Player, playing
@@ -36,7 +42,7 @@ class Played:
 
 
 def _leader(player: Player) -> str:
-    return player.telemetry(RoundLed)[-1][0]
+    return player.telemetry(RoundDecided)[-1][0]
 
 
 def _follower(player: Player) -> str:
@@ -101,7 +107,7 @@ def played(kafka_cluster: KafkaCluster) -> Iterator[Played]:
         yield Played(
             facts={scene: measure(log, windows[scene]) for scene in STORY},
             whole=measure(log, whole),
-            led=[name for name, _ in player.telemetry(RoundLed)],
+            led=[name for name, _ in player.telemetry(RoundDecided)],
             refused=[record for _, record in player.telemetry(RoundRefused)],
             stops={record.reason for _, record in player.telemetry(ResourcesStopped)},
             losses=[record.cause for _, record in player.telemetry(MembershipLost)],

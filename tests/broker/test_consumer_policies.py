@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer, DeferredPolicy, IncrementalPolicy
-from coopgroup.telemetry import AssignmentReceived, RoundLed, RoundRefused
+from coopgroup.telemetry import AssignmentReceived, RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import measure
 from tests.support.live_group import (
@@ -42,7 +42,7 @@ def _leader(crew: Crew) -> str:
         (envelope.generation, name)
         for name in crew.members
         for envelope in read_telemetry(crew.folder / f"{name}.jsonl")
-        if isinstance(envelope.record, RoundLed)
+        if isinstance(envelope.record, RoundDecided)
     ]
     return max(led)[1]
 
@@ -86,7 +86,7 @@ def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
     ) as player:
         player.group.start(*names)
         player.settle()
-        leader = player.telemetry(RoundLed)[-1][0]
+        leader = player.telemetry(RoundDecided)[-1][0]
         name = leader if role == "leader" else next(one for one in names if one != leader)
         with player.trial.window() as window:
             player.group.kill(name)
@@ -181,11 +181,14 @@ def test_a_heavy_resource_holds_back_no_light_one(
         crew.until(lambda: len(crew.messages["a"]) == 3 * PARTITIONS, "all is worked on")
         crew.add("b").subscribe([topic])
         crew.until(lambda: crew.counts() == [4, 2], "the light ones move", 5)
-        rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        rounds = len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
         produce(kafka_cluster, topic, [1] * PARTITIONS)
         crew.during(2.0)
         assert crew.counts() == [4, 2]
-        assert len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed)) == rounds
+        assert (
+            len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
+            == rounds
+        )
         # no record of the partitions that are being stopped
         assert len(crew.messages["a"]) == 3 * PARTITIONS + 3
         threading.Thread(target=heavy.finish_revoke, args=(later,)).start()

@@ -6,10 +6,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
-from coopgroup.telemetry import RoundLed
+from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import measure
-from tests.support.live_group import Crew, playing, unique, wait_for
+from tests.support.live_group import Crew, playing, unique
+from tests.support.waiting import wait_for
 
 
 def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaCluster) -> None:
@@ -20,19 +21,19 @@ def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaClu
         player.group.start("m1", "m2", "m3")
         player.settle()
         follower = next(
-            name for name in player.group.living if name != player.telemetry(RoundLed)[-1][0]
+            name for name in player.group.living if name != player.telemetry(RoundDecided)[-1][0]
         )
         owned = player.group.watch.logs[0]
         assert owned.owned
         player.group.prepare(follower)
-        rounds = len(player.telemetry(RoundLed))
+        rounds = len(player.telemetry(RoundDecided))
         before = max(one.generation for one in player.envelopes())
         with player.trial.window() as window:
             player.group.stop(follower)
             player.group.start(follower)
             player.settle()
         generations = {one.generation for one in player.envelopes()}
-        assert (len(player.telemetry(RoundLed)), max(generations)) == (rounds, before)
+        assert (len(player.telemetry(RoundDecided)), max(generations)) == (rounds, before)
         player.trial.finish()
         facts = measure(player.log(), window.window)
         assert (facts.lost, facts.duplicated, facts.moved) == (0, 0, 0)
@@ -54,7 +55,7 @@ def test_a_static_leader_that_returns_notices_partitions_that_appear(
         crew.add("a", configuration=static).subscribe([topic])
         crew.until(lambda: crew.share((topic, 2)), "it works again")
         crew.during(1.0)
-        assert crew.telemetry("a", RoundLed) == []
+        assert crew.telemetry("a", RoundDecided) == []
         kafka_cluster.add_partitions(topic, 4)
         crew.until(lambda: crew.share((topic, 4)), "the new ones, too")
         crew.remove("a")

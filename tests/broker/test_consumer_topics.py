@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique, wait_for
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.waiting import wait_for
 
 
 def test_new_partitions_are_shared_when_a_topic_grows(
@@ -28,7 +29,6 @@ def test_new_partitions_are_shared_when_a_topic_grows(
 def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A subscribed topic that does not exist delays no member."""
     here, later = unique("here"), unique("later")
     kafka_cluster.create_topic(here, 2)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -36,9 +36,9 @@ def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
         crew.add("b").subscribe([here, later])
         crew.until(lambda: crew.share((here, 2)), "the topic that exists")
         crew.during(1.5)
-        rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        rounds = len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
         crew.during(1.5)
-        again = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        again = len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
         assert again == rounds  # a missing topic causes no rounds
         kafka_cluster.create_topic(later, 4)
         produce(kafka_cluster, later, [1] * 4)

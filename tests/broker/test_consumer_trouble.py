@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Window, measure
 from tests.support.live_group import Player, playing
@@ -58,7 +58,7 @@ def test_nothing_is_lost_or_owned_twice_when_members_are_in_trouble(
         player.settle()
         window = Window(begin_ns=begin_ns, end_ns=time.monotonic_ns())
         assert player.telemetry(RoundRefused) == []
-        assert [record for _, record in player.telemetry(RoundLed) if record.contested] == []
+        assert [record for _, record in player.telemetry(RoundDecided) if record.contested] == []
         player.trial.finish()
         facts = measure(player.log(), window)
     assert (facts.lost, facts.double_owner_transitions) == (0, 0)

@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.telemetry import RoundLed
+from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.coordinators import move_coordinator
-from tests.support.live_group import Crew, playing, produce, unique, wait_for
+from tests.support.live_group import Crew, playing, produce, unique
+from tests.support.waiting import wait_for
 
 PARTITIONS = 6
 
@@ -142,4 +143,4 @@ def test_a_lag_aware_leader_leads_on_when_the_coordinator_has_moved(
             player.group.start(name)
             player.settle()
         assert player.group.living == ("m1", "m2", "m3", "m4")
-        assert len(player.telemetry(RoundLed)) > 0
+        assert len(player.telemetry(RoundDecided)) > 0

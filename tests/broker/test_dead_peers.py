@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from attrs import evolve, field, frozen
 
-from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.settings import read_settings
-from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, JoinGroupRequest
 

@@ -21,7 +21,8 @@ from coopgroup.policies.eager import EagerPolicy
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, RoundRefused, WorkFailed
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
-from tests.support.live_group import coopgroup_threads, read_telemetry, unique, wait_for
+from tests.support.live_group import coopgroup_threads, read_telemetry, unique
+from tests.support.waiting import wait_for
 
 WAIT_S: Final = 30.0
 HEAVY_S: Final = 2.0

@@ -24,9 +24,10 @@ from coopgroup import (
     StickyAssignor,
 )
 from coopgroup.model import ResourceSet
-from coopgroup.telemetry import BalanceRequested, RoundLed, RoundRefused
+from coopgroup.telemetry import BalanceRequested, RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, produce, unique, wait_for
+from tests.support.live_group import Crew, produce, unique
+from tests.support.waiting import wait_for
 
 MEMBERS = ("a", "b", "c", "d")
 PARTITIONS = 8
@@ -138,7 +139,7 @@ def test_hot_partitions_of_one_member_are_evened_out(
                 "all members work",
                 BOUND_S,
             )
-        before = [len(team.records(RoundLed)) for team in teams]
+        before = [len(team.records(RoundDecided)) for team in teams]
         for team in teams:
             team.flood()
         wait_for(lambda: all(team.finished_s for team in teams), "the backlogs are gone", BOUND_S)
@@ -146,14 +147,14 @@ def test_hot_partitions_of_one_member_are_evened_out(
         assert balanced.took_s < 0.8 * min(ranged.took_s, stuck.took_s)
 
         asked = balanced.records(BalanceRequested)
-        moved = [one.revoked for one in balanced.records(RoundLed)[before[0] :] if one.revoked]
+        moved = [one.revoked for one in balanced.records(RoundDecided)[before[0] :] if one.revoked]
         assert len(asked) == 1
         assert [len(one) for one in moved] == [2]
         assert len(asked[0].overloaded) == 1
         assert asked[0].lags[0] > 1.5 * asked[0].mean_lag
         assert balanced.crew.counts() == [2, 2, 2, 2]
         for team, rounds in zip(teams[1:], before[1:], strict=True):
-            assert len(team.records(RoundLed)) == rounds
+            assert len(team.records(RoundDecided)) == rounds
         for team in teams:
             assert team.records(RoundRefused) == []
             assert len(set(team.done)) == len(team.done) == 2 * BACKLOG
@@ -162,7 +163,6 @@ def test_hot_partitions_of_one_member_are_evened_out(
 def test_balance_when_the_look_up_fails_costs_nothing(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All look-ups fail, and the group works on as if balance were off."""
     policy = IncrementalPolicy(max_moves_per_round=2, lag_check_interval_ms=50, lag_imbalance_min=0)
     topic = unique("no-lags")
     kafka_cluster.create_topic(topic, 4)
@@ -172,15 +172,15 @@ def test_balance_when_the_look_up_fails_costs_nothing(
         failed.release()
         raise TimeoutError(f"{len(resources)} look-ups without an answer")
 
-    monkeypatch.setattr("coopgroup.kafka.lookup.ClusterLookup.lags", fail)
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.ClusterLookup.lags", fail)
     with Crew(kafka_cluster, tmp_path) as crew:
         for name in ("a", "b"):
             crew.add(name, policy=policy, assignor=LagAwareAssignor()).subscribe([topic])
         crew.until(lambda: crew.share((topic, 4)), "both work")
-        rounds = len(crew.telemetry("a", RoundLed) + crew.telemetry("b", RoundLed))
+        rounds = len(crew.telemetry("a", RoundDecided) + crew.telemetry("b", RoundDecided))
         for _ in range(20):
             assert failed.acquire(timeout=BOUND_S)
         produce(kafka_cluster, topic, [5] * 4)
         crew.until(lambda: sum(map(len, crew.messages.values())) == 20, "work goes on")
-        assert len(crew.telemetry("a", RoundLed) + crew.telemetry("b", RoundLed)) == rounds
+        assert len(crew.telemetry("a", RoundDecided) + crew.telemetry("b", RoundDecided)) == rounds
         assert crew.telemetry("a", BalanceRequested) + crew.telemetry("b", BalanceRequested) == []

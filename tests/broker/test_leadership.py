@@ -10,7 +10,8 @@ from pathlib import Path
 from coopgroup import Leadership
 from coopgroup.testing import KafkaCluster
 from tests.support.candidates import Candidate, Term, terms_of
-from tests.support.live_group import unique, wait_for
+from tests.support.live_group import unique
+from tests.support.waiting import wait_for
 
 SESSION_MS = 2_000
 HEARTBEAT_MS = 250

@@ -9,7 +9,7 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     MembershipLost,
     RequestRefused,
-    RoundLed,
+    RoundDecided,
     RoundRefused,
 )
 from coopgroup.testing import KafkaCluster
@@ -30,8 +30,8 @@ def deaths(kafka_cluster: KafkaCluster) -> Mapping[str, Played]:
     return told(kafka_cluster, DEATHS)
 
 
-def _led(played: Played) -> list[RoundLed]:
-    return [one.record for one in played.rounds() if isinstance(one.record, RoundLed)]
+def _led(played: Played) -> list[RoundDecided]:
+    return [one.record for one in played.rounds() if isinstance(one.record, RoundDecided)]
 
 
 def _partitions(resources: ResourceSet) -> list[int]:
@@ -90,7 +90,9 @@ def test_what_waits_for_a_static_id_is_not_for_a_stranger(deaths: Mapping[str, P
     # In the round of its return it gets all its partitions, and the next round moves some of them.
     # The leader may begin that round before the owner's sync: the broker then refuses the sync, and
     # the owner learns only the second round.
-    led = [(one.at_ms, one.record) for one in played.telemetry if isinstance(one.record, RoundLed)]
+    led = [
+        (one.at_ms, one.record) for one in played.telemetry if isinstance(one.record, RoundDecided)
+    ]
     first, *later = [record for at_ms, record in led if at_ms >= returned_ms]
     assert _partitions(first.granted) == waiting
     overtaken = any(

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from coopgroup.model import Resource
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import (
     DEPLOYMENTS,
@@ -33,8 +33,8 @@ def deployments(kafka_cluster: KafkaCluster) -> Mapping[str, Played]:
     return told(kafka_cluster, DEPLOYMENTS)
 
 
-def _led(played: Played, since: str = "begin") -> list[RoundLed]:
-    return [one.record for one in played.rounds(since) if isinstance(one.record, RoundLed)]
+def _led(played: Played, since: str = "begin") -> list[RoundDecided]:
+    return [one.record for one in played.rounds(since) if isinstance(one.record, RoundDecided)]
 
 
 @pytest.mark.parametrize("story", [story.name for story in DEPLOYMENTS.stories])
@@ -121,7 +121,6 @@ def _taken(played: Played) -> list[tuple[int, int]]:
 def test_heavy_partitions_hold_back_no_light_ones(
     deployments: Mapping[str, Played], policy: str
 ) -> None:
-    """A light partition moves before the first heavy one has stopped; then the heavy ones move."""
     played = deployments[f"{policy}-heavy"]
     assert played.moves() == {("m1", "m2"): PARTITIONS // 2}
     heavy = [partition for partition in played.moved() if partition in HEAVY]

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from coopgroup.model import ResourceSet
-from coopgroup.telemetry import RoundLed
+from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import DEATHS, DEPLOYMENTS
 from tests.support.policy_stories import Played, Prediction, told
@@ -74,7 +74,7 @@ def test_simulator_predicts_which_partitions_move(kafka_cluster: KafkaCluster, n
 def test_simulator_predicts_the_rounds(kafka_cluster: KafkaCluster, name: str) -> None:
     """Their number, and how many partitions each one grants, revokes and withholds."""
     played, predicted = _played(kafka_cluster, name)
-    real = [one.record for one in played.rounds() if isinstance(one.record, RoundLed)]
+    real = [one.record for one in played.rounds() if isinstance(one.record, RoundDecided)]
     assert [_counts(one) for one in real] == [_counts(one) for one in predicted.rounds()]
 
 
@@ -89,6 +89,6 @@ def _times_moved(moved: list[int]) -> list[int]:
     return sorted(Counter(moved).values())
 
 
-def _counts(led: RoundLed) -> tuple[int, ...]:
+def _counts(led: RoundDecided) -> tuple[int, ...]:
     parts: tuple[ResourceSet, ...] = (led.granted, led.revoked, led.lost, led.created)
     return (len(led.members), *(len(one) for one in parts))

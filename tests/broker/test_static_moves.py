@@ -1,6 +1,5 @@
 """A planned move of the group coordinator while a static member gets a new id."""
 
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ from coopgroup.model.group import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.telemetry import RequestRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, read_telemetry, unique, wait_for
+from tests.support.coordinators import move_coordinator
+from tests.support.live_group import Crew, read_telemetry, unique
 
 PARTITIONS = 4
 
@@ -21,36 +21,6 @@ PARTITIONS = 4
 def cluster() -> Iterator[KafkaCluster]:
     with KafkaCluster(brokers=2) as started:
         yield started
-
-
-def move_coordinator(cluster: KafkaCluster, group_id: str, folder: Path) -> None:
-    """Move the group's partition of `__consumer_offsets` to the other broker, by Kafka's tools."""
-    before = cluster.group_coordinator(group_id)
-    value = 0
-    for letter in group_id:  # Java's hash of a string
-        value = (31 * value + ord(letter)) & 0xFFFFFFFF
-    description = cluster.run_tool("kafka-topics", "--describe", "--topic", "__consumer_offsets")
-    count = description.stdout.count("Leader:")
-    partition = (value & 0x7FFFFFFF) % count
-    other = 3 - before
-    entry = {"topic": "__consumer_offsets", "partition": partition, "replicas": [other, before]}
-    plan = folder / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
-    cluster.run_tool(
-        "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--execute"
-    )
-    chosen = folder / "chosen.json"
-    chosen.write_text(
-        json.dumps({"partitions": [{"topic": "__consumer_offsets", "partition": partition}]})
-    )
-    cluster.run_tool(
-        "kafka-leader-election",
-        "--election-type",
-        "preferred",
-        "--path-to-json-file",
-        str(chosen),
-    )
-    wait_for(lambda: cluster.group_coordinator(group_id) == other, "the coordinator moves", 30)
 
 
 class Patient(Crew):
@@ -99,7 +69,7 @@ def test_static_member_survives_a_coordinator_that_moves_before_its_id_is_stored
         crew.during(2.0)
         crew.add("after", configuration=static | slow, assignor=assignor).subscribe([topic])
         crew.until(assignor.waits.is_set, "the round ends, and the leader decides", 60)
-        move_coordinator(cluster, crew.group_id, tmp_path)
+        move_coordinator(cluster, crew.group_id)
         crew.during(2.0)
         assignor.opened.set()
         crew.until(lambda: crew.share((topic, PARTITIONS)), "both work on", 60)

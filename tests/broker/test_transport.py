@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model import group_api as api
 from coopgroup.testing import KafkaCluster
@@ -62,7 +62,6 @@ class Member:
         self.node = coordinator
 
     def join_request(self, metadata: bytes = b"", rebalance_timeout_ms: int = 10_000) -> Any:  # noqa: ANN401
-        """Return a join request with the current identity."""
         return api.JoinGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -259,7 +258,6 @@ def test_one_connection_serves_one_request_when_a_join_waits(cluster: KafkaClust
 
 
 def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
-    """Closing the join lane ends the wait, and the leave goes out on the other lane."""
     with pair_of(cluster.client_config(), "cancel") as (leader, other):
         waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
         eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)

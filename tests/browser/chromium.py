@@ -83,6 +83,21 @@ class Page:
         )
         return "#" + "".join(f"{part:02x}" for part in self.run(script, figure, at_s, value))
 
+    def wait_for_colour(self, figure: str, at_s: float, value: float, colour: str) -> None:
+        """Wait until a point has the colour: Bokeh paints some time after a click."""
+        WebDriverWait(self.driver, LOAD_S_MAX).until(
+            lambda _: self.colour(figure, at_s, value) == colour,
+            f"{figure}: no {colour} at {at_s}, {value}",
+        )
+
+    def wait_for_change(self, figure: str, at_s: float, value: float, colour: str) -> str:
+        """Wait until a point does not have the colour any more; return its new colour."""
+        found: str = WebDriverWait(self.driver, LOAD_S_MAX).until(
+            lambda _: (seen := self.colour(figure, at_s, value)) != colour and seen,
+            f"{figure}: still {colour} at {at_s}, {value}",
+        )
+        return found
+
     def point_at(self, figure: str, at_s: float, value: float) -> str:
         """Move the mouse to a point of a figure and return the tooltip."""
         x, y = self.place(figure, at_s, value)

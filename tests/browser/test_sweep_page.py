@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coopgroup.report.sweep_charts import Setting, Spread
+from coopgroup.report.charts import Setting, Spread
 from coopgroup.report.sweep_page import write_sweep_page
 from tests.browser.chromium import Page
 

@@ -224,7 +224,6 @@ def two_owners(hand_outs: Iterable[HandOut]) -> list[Violation]:
 def handed_out_after_commit(
     hand_outs: Iterable[HandOut], commits: Iterable[Commit]
 ) -> list[Violation]:
-    """Find records that were handed out after a commit that covers them was acknowledged."""
     moments: dict[Partition, list[tuple[int, int, Commit | HandOut]]] = defaultdict(list)
     for commit in commits:
         moments[commit.partition].append((commit.at_ns, 0, commit))

@@ -70,6 +70,9 @@ CLIENT: Final[dict[str, Any]] = {
     "max.poll.interval.ms": 12_000,
     "topic.metadata.refresh.interval.ms": 1_000,
     "reconnect.backoff.max.ms": 1_000,
+    # librdkafka waits that long for an answer over a half-open connection, and then may wait once
+    # more for the next request. Its default of 60 s would exceed the time for rest.
+    "socket.timeout.ms": 10_000,
     "socket.connection.setup.timeout.ms": 5_000,
 }
 
@@ -112,7 +115,6 @@ class Report:
         return not self.violations and not self.error
 
     def line(self) -> str:
-        """Return one line about the run."""
         found = Counter(one.kind for one in self.violations)
         kinds = ", ".join(f"{count} x {kind}" for kind, count in sorted(found.items()))
         return (
@@ -367,7 +369,7 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
             stage.add_member(spec)
         found: list[Violation] = []
         for _ in range(DRILLS[kind]):
-            _play_drill(stage, is_cut=network and kind != "confluent_kafka")
+            _play_drill(stage, kind, is_cut=network and kind != "confluent_kafka")
             hand_outs, commits = _evidence(stage)
             found = [*two_owners(hand_outs), *handed_out_after_commit(hand_outs, commits)]
             if found:
@@ -376,7 +378,7 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
         return [*stage.violations, *found]
 
 
-def _play_drill(stage: Stage, *, is_cut: bool) -> None:
+def _play_drill(stage: Stage, kind: str, *, is_cut: bool) -> None:
     victim = stage.seats[0]
     before = len(victim.life.hand_outs)
     for _ in range(CONTROL_BACKLOG):
@@ -391,6 +393,8 @@ def _play_drill(stage: Stage, *, is_cut: bool) -> None:
     if is_cut:
         stage.cut_off(victim)
     else:
+        if kind != "coopgroup":
+            victim.life.starve_library()
         victim.life.freeze()
     stage.play(3 * CONTROL_SESSION_MS / 1000)
     stage.heal()
@@ -431,7 +435,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--no-controls", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)  # so that processes and namespaces end, too
+    # So that processes and namespaces end, too. SIGINT as well: a shell starts a process in the
+    # background with SIGINT ignored, and Python leaves it so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     network = can_disturb_network()
     if not network:
         print("not root: no network namespaces, so faults of the network are left out", flush=True)

@@ -4,9 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from tests.architecture.tree import ROOT
 from tests.chaos.run import control, play
 from tests.chaos.stage import can_disturb_network
+from tests.support.waiting import wait_for
 
 BUILD = ROOT / "build" / "chaos"
 SEED = 20_261_122
@@ -71,11 +70,11 @@ def test_no_process_is_left_when_a_run_is_interrupted(
         stderr=subprocess.DEVNULL,
     )
     try:
-        _until(lambda: len(list(tmp_path.glob("*/m6-1.events"))) == 1)
+        wait_for(lambda: len(list(tmp_path.glob("*/m6-1.events"))) == 1)
         assert len(_marked(mark)) > 6
         run.send_signal(number)
         run.wait(40)
-        _until(lambda: not _marked(mark))
+        wait_for(lambda: not _marked(mark))
     finally:
         run.kill()
         run.wait()
@@ -91,10 +90,3 @@ def _marked(mark: str) -> list[str]:
         except OSError:
             continue  # it ended, or belongs to another user
     return found
-
-
-def _until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)

@@ -138,7 +138,6 @@ def test_committed_offset_that_goes_back_is_found() -> None:
 
 
 def test_group_that_did_not_commit_everything_is_found() -> None:
-    """No commit at all counts as 0."""
     assert texts(undrained({P: 10}, log(5, 9))) == ["orders-0: committed 9, log end 10"]
     assert texts(undrained({P: 1}, [])) == ["orders-0: committed 0, log end 1"]
     assert undrained({P: 0}, []) == []
@@ -167,7 +166,6 @@ def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[s
 
 
 def test_rounds_that_go_on_at_rest_are_found() -> None:
-    """Rounds before and after the rest do not count."""
     assert restless([10, 20, 30, 99], begin_ms=20, end_ms=40, most=2) == []
     assert texts(restless([20, 21, 22, 40], begin_ms=20, end_ms=40, most=2)) == [
         "3 rounds in 20 ms after the group was at rest"
@@ -187,7 +185,6 @@ def test_record_in_hand_when_the_process_is_frozen_is_dated_back() -> None:
 
 
 def test_poll_that_began_after_the_process_woke_is_not_dated_back() -> None:
-    """The first record after a freeze is stale, too, if its poll began after it."""
     freeze = Freeze(process="a-1", begin_ns=100, end_ns=900)
     stale = HandOut(process="a-1", partition=P, offset=1, spell=1, began_ns=901, at_ns=902)
     assert moment_before_freeze([stale], [freeze]) == [stale]

@@ -5,7 +5,6 @@ from tests.chaos.stage import Stage, java_hash
 
 
 def test_plan_is_the_same_for_the_same_seed() -> None:
-    """Another seed gives another plan."""
     assert draw(7, 60, network=True) == draw(7, 60, network=True)
     assert draw(7, 60, network=True) != draw(8, 60, network=True)
 

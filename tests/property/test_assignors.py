@@ -10,7 +10,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, LagAwareAssignor, assignor_names, create_assignor
-from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.model import GroupSnapshot, MemberClaim, Resource, ResourceSet, resolve_claims
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import check_target

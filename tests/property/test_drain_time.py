@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import DrainTimeAssignor
-from coopgroup.assignors.drain_dealing import deal_by_time
-from coopgroup.assignors.drain_work import work_of
+from coopgroup.assignors.drain.work import work_of
+from coopgroup.assignors.levelling.longest_first import deal_by_time
 from coopgroup.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from tests.support.checkers import check_each_resource_once, holders, load_of, subscribers_of
@@ -105,7 +105,7 @@ def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
         return float(ends.max()), np.bincount(columns, minlength=size).tolist()
 
     singly = dealt()
-    with mock.patch("coopgroup.assignors.drain_dealing._SINGLES_MAX", 0):
+    with mock.patch("coopgroup.assignors.levelling.longest_first._SINGLES_MAX", 0):
         batches = dealt()
     if len(set(jobs)) == 1:
         assert batches[0] == pytest.approx(singly[0])
@@ -153,7 +153,6 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
 def test_target_when_figures_are_anything_is_valid_and_kept(
     group: GroupSnapshot, values: list[int], arrivals: list[float] | None
 ) -> None:
-    """Each resource has one holder; a second call moves nothing."""
     group, lags = _with_arrivals(group, arrivals), _lags(group, values)
     target = DrainTimeAssignor().assign(group, lags)
     check_each_resource_once(group, target)

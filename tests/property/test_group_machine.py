@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 )
 
 from coopgroup.member import MemberState
-from coopgroup.simulator.brokers import NODES
 from coopgroup.simulator.checkers import check_instants
-from coopgroup.simulator.process import Process
+from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.simulator.transcript import Transcript
+from coopgroup.simulator.world.brokers import NODES
 from tests.support.group_swarm import (
     PROCESSES_MAX,
     STORY_LINES_MAX,
@@ -102,7 +102,6 @@ class GroupMachine(RuleBasedStateMachine):
         return alive[choice % len(alive)]
 
     def start(self, *, topics: tuple[str, ...], static: bool) -> None:
-        """Start another process."""
         self.started += 1
         identity = Identity.STATIC if static else Identity.NONE
         self.simulation.start(f"p{self.started}", topics, identity=identity)
@@ -114,24 +113,20 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.simulation.alive) < PROCESSES_MAX)
     @rule(topics=TOPICS, static=st.booleans())
     def start_process(self, *, topics: tuple[str, ...], static: bool) -> None:
-        """A process starts."""
         self.start(topics=topics, static=static)
 
     @rule(duration_ms=TIMES_MS)
     def pass_time(self, duration_ms: int) -> None:
-        """Time passes."""
         self.simulation.run(duration_ms)
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def leave(self, choice: int) -> None:
-        """Close a consumer."""
         self.one(choice).close()
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def crash(self, choice: int) -> None:
-        """Kill a process."""
         self.one(choice).crash()
 
     @precondition(lambda self: self.simulation.alive)
@@ -200,5 +195,4 @@ class GroupMachine(RuleBasedStateMachine):
 @pytest.mark.stateful
 @pytest.mark.timeout(600)
 def test_group_whatever_happens_is_safe_and_comes_to_rest() -> None:
-    """Rules in any order, then no more faults."""
     run_state_machine_as_test(GroupMachine, settings=settings(stateful_step_count=25))

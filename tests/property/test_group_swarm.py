@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.simulator.minimise import minimise
 from coopgroup.simulator.scenario import Choice
-from coopgroup.simulator.swarm import Act, ActKind, SwarmRun, draw
-from coopgroup.simulator.swarm_file import read_run, run_to_toml
-from coopgroup.simulator.swarm_play import play, story
+from tests.swarm.minimise import minimise
+from tests.swarm.play import play, story
+from tests.swarm.run_files import read_run, run_to_toml
+from tests.swarm.runs import Act, ActKind, SwarmRun, draw
 
 FIRST_SEED: Final = int(os.environ.get("SWARM_FIRST_SEED", "0"))
 SEEDS: Final = int(os.environ.get("SWARM_SEEDS", "2000"))
@@ -72,15 +72,12 @@ def test_file_that_is_no_run_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_same_seed_is_the_same_run() -> None:
-    """The seed determines the draws and all their effects."""
     first, second = (play(draw(5), transcript=True) for _ in range(2))
     assert first.transcript == second.transcript
     assert len(first.transcript) > 20
 
 
 def test_minimised_run_fails_and_nothing_of_it_can_be_spared() -> None:
-    """The minimised run keeps only events that the failure needs."""
-
     def fails(run: SwarmRun) -> bool:
         kinds = [act.kind for act in run.acts]
         return ActKind.CRASH in kinds and ActKind.CUT in kinds[kinds.index(ActKind.CRASH) :]

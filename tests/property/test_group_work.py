@@ -31,10 +31,8 @@ class Play:
         owned: granted resources that are not taken back, with the generation of the grant.
         revoking: the part of `owned` that must stop.
         running: resources that the application runs, with the token of their start.
-        busy: running callbacks.
         calls: calls that wait for a thread.
         failures: how many callbacks have raised.
-        steps: number of events.
     """
 
     dice: random.Random

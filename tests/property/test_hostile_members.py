@@ -37,7 +37,7 @@ from coopgroup.protocol import (
     encode_user_data,
 )
 from coopgroup.protocol.user_data import MAGIC
-from coopgroup.session import LeadRound, RoundLed, lead_round
+from coopgroup.session import DecideRound, RoundDecided, lead_round
 from coopgroup.telemetry import Envelope, to_json
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ def string(text: str | None) -> bytes:
 
 
 def nullable_bytes(content: bytes | None) -> bytes:
-    """Return NULLABLE_BYTES of the wire format."""
     return b"\xff\xff\xff\xff" if content is None else struct.pack(">i", len(content)) + content
 
 
@@ -205,7 +204,7 @@ class Game:
     people: dict[str, Person] = attrs.field(factory=lambda: {"a": Person(), "c": Person()})
     generation: int = 0
     now_ms: int = 0
-    last: RoundLed | None = None
+    last: RoundDecided | None = None
 
     def play(self, hostile: Mapping[str, bytes]) -> None:
         """Play one round; the members that obey carry out their assignment, also its pauses."""
@@ -220,11 +219,11 @@ class Game:
             leader_id="a",
             generation=self.generation,
             now_ms=self.now_ms,
-            state=None if self.last is None else self.last.led.state,
+            state=None if self.last is None else self.last.decision.state,
             protocol=self.protocol,
         )
         self.generation += 1
-        duty = LeadRound(generation=self.generation, members=members, context=context)
+        duty = DecideRound(generation=self.generation, members=members, context=context)
         outcome = lead_round(
             duty,
             read_members(members),
@@ -234,11 +233,11 @@ class Game:
             policy=self.policy,
         )
         self.last = outcome
-        assert not outcome.led.refused, outcome.led.records
-        for record in outcome.led.records:
+        assert not outcome.decision.refused, outcome.decision.records
+        for record in outcome.decision.records:
             envelope = Envelope(at_ms=0, group="g", member="a", generation=1, record=record)
             assert json.dumps(to_json(envelope))
-        answers = dict(outcome.led.assignments)
+        answers = dict(outcome.decision.assignments)
         assert sorted(answers) == sorted([*self.people, *hostile])
         self._obey(answers)
 
@@ -315,4 +314,4 @@ def test_group_comes_to_rest_beside_a_member_that_sends_anything(
         game.play({"b": sent})
     assert game.owned == frozenset(EXISTING)
     assert game.last is not None
-    assert not game.last.led.decided.plan.follow_up
+    assert not game.last.decision.plan.follow_up

@@ -13,11 +13,12 @@ from types import MappingProxyType
 import attrs
 import pytest
 
-from coopgroup.simulator import Scenario, read_scenario, simulate, swarm_play
+from coopgroup.simulator import Scenario, read_scenario, simulate
 from coopgroup.simulator.run import Run
 from coopgroup.simulator.scenario import Capacity, Choice, Group, MemberSet, Rate, Topic
-from coopgroup.simulator.swarm import SwarmRun, draw
 from coopgroup.telemetry import BalanceRequested
+from tests.swarm import play as swarm_play
+from tests.swarm.runs import SwarmRun, draw
 
 HOUR_MS = 3_600_000
 FLOODS_MS = 300_000
@@ -122,7 +123,7 @@ def test_hours_of_noise_without_hysteresis_move_all_the_time() -> None:
     assert run.measures.moved > 40
 
 
-def test_member_that_slows_down_sheds_partitions_for_good_where_times_are_evened_out() -> None:
+def test_member_that_slows_down_sheds_partitions_permanently_where_times_are_evened_out() -> None:
     """A few moves, by the assignor that knows rates; without them its lag would grow forever."""
     scenario = read_scenario("simulations/hot_partitions_on_one_member.toml")
     slow = Capacity(at_ms=60_000, members=("worker-2",), capacity_per_s=100)
@@ -158,7 +159,6 @@ def restless(seed: int) -> SwarmRun:
 
 @pytest.mark.parametrize("first", [0, 30])
 def test_groups_under_faults_stay_safe_while_lags_are_evened_out(first: int) -> None:
-    """No partition has two owners, limits and delays hold, and the group comes to rest."""
     asked = 0
     for seed in range(first, first + 30):
         played = swarm_play.play(restless(seed))

@@ -86,7 +86,6 @@ def test_counts_when_scope_is_group_are_balanced_over_all_topics(
 def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Without a budget for lag, only counts cause moves: as few as in any balanced target."""
     lags = _lags(group, values)
     none = LagAwareAssignor(scope="group", moves_max=0).assign(group, lags)
     two = LagAwareAssignor(scope="group", moves_max=2).assign(group, lags)

@@ -24,8 +24,8 @@ SIZE = 8
 def few_are_many() -> Iterator[None]:
     """Count two members as a large group."""
     with (
-        mock.patch("coopgroup.assignors.lag_steps._TOGETHER_MIN", 2),
-        mock.patch("coopgroup.assignors.lag_pairing._PAIRS_MIN", 1),
+        mock.patch("coopgroup.assignors.levelling.steps._TOGETHER_MIN", 2),
+        mock.patch("coopgroup.assignors.levelling.pairing._PAIRS_MIN", 1),
     ):
         yield
 
@@ -53,7 +53,6 @@ assignors = st.builds(
 def test_target_when_reached_is_kept(
     given_group: tuple[GroupSnapshot, Int64Array], assignor: Assignor
 ) -> None:
-    """And all partitions are assigned."""
     group, lags = given_group
     target = assignor.assign(group, lags)
     assert (target != NOBODY).all()
@@ -66,7 +65,6 @@ def test_target_when_reached_is_kept(
 def test_counts_and_budget_are_kept_when_steps_are_taken_together(
     given_group: tuple[GroupSnapshot, Int64Array], skew: int, budget: int
 ) -> None:
-    """Counts differ by at most the skew, and moves for lag are within the budget."""
     group, lags = given_group
     target = LagAwareAssignor(max_skew=skew, moves_max=budget, gain_min=0).assign(group, lags)
     by_counts = LagAwareAssignor(max_skew=skew, moves_max=0).assign(group, lags)

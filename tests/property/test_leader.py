@@ -14,7 +14,7 @@ from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.assignors.base import Assignor
 from coopgroup.leader import (
     Lags,
-    LedRound,
+    RoundDecision,
     RoundRequest,
     TopicMetadata,
     fallback_round,
@@ -115,7 +115,7 @@ def request_of(people: Mapping[str, Person]) -> RoundRequest:
     )
 
 
-def lead_round(world: World, generation: int, state: PolicyState | None) -> LedRound:
+def lead_round(world: World, generation: int, state: PolicyState | None) -> RoundDecision:
     """Play one round of the group; the leader completed the previous generation."""
     return lead(
         request_of(world.people),
@@ -129,8 +129,7 @@ def lead_round(world: World, generation: int, state: PolicyState | None) -> LedR
     )
 
 
-def told(round_: LedRound) -> dict[str, Assignment]:
-    """Return the decoded answer of each member."""
+def told(round_: RoundDecision) -> dict[str, Assignment]:
     return {member: decode_assignment(message) for member, message in round_.assignments}
 
 
@@ -213,7 +212,7 @@ def test_rounds_when_members_obey_come_to_rest(world: World) -> None:
 def test_round_when_the_target_keeps_a_claim_never_interrupts_it(world: World) -> None:
     """A resource stays assigned and is not revoked if its rightful owner is its target."""
     round_ = lead_round(world, 5, None)
-    plan, group = round_.decided.plan, round_.decided.group
+    plan, group = round_.plan, round_.group
     targets = dict(zip(group.member_ids, group.by_member(plan.target), strict=True))
     answers = told(round_)
     for pair, member in rightful(world).items():
@@ -224,7 +223,6 @@ def test_round_when_the_target_keeps_a_claim_never_interrupts_it(world: World) -
 
 @given(world=worlds)
 def test_round_when_the_group_rests_changes_nothing_more(world: World) -> None:
-    """Another leader's round in a group at rest gives all members the same assignments."""
     readable = {member: p for member, p in world.people.items() if p.readable}
     world = attrs.evolve(
         world,

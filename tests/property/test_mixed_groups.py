@@ -2,7 +2,7 @@
 
 The coordinator chooses one protocol among the lists, as Kafka does; members of other clients are
 `ForeignProcess`, which shares no decision with ours. The runs are drawn as the swarm's
-(`coopgroup.simulator.swarm_mixed`); `make soak` plays more of them.
+(`tests.swarm.mixed`); `make soak` plays more of them.
 """
 
 import itertools
@@ -11,11 +11,11 @@ from typing import Final
 
 import pytest
 
-from coopgroup.simulator.swarm import Act, ActKind, SwarmRun
-from coopgroup.simulator.swarm_file import read_run, run_to_toml
-from coopgroup.simulator.swarm_mixed import Client, draw_mixed
-from coopgroup.simulator.swarm_play import play, story
 from coopgroup.telemetry import AssignmentReceived
+from tests.swarm.mixed import Client, draw_mixed
+from tests.swarm.play import play, story
+from tests.swarm.run_files import read_run, run_to_toml
+from tests.swarm.runs import Act, ActKind, SwarmRun
 
 CHUNK: Final = 50
 SEEDS: Final = 200

@@ -59,7 +59,6 @@ def test_algebra_when_compared_with_python_sets_agrees(
 
 @given(anything)
 def test_equal_sets_when_built_differently_have_one_hash(indices: dict[str, list[int]]) -> None:
-    """Equality, hash and pickling depend on the content, not on the construction."""
     made = ResourceSet(indices)
     other = ResourceSet({name: some[::-1] for name, some in reversed(indices.items())})
     assert (made == other, hash(made) == hash(other)) == (True, True)
@@ -76,7 +75,6 @@ def test_union_all_when_given_many_sets_is_their_union(many: list[dict[str, list
 def test_positions_when_asked_for_another_set_find_what_is_there(
     left: dict[str, list[int]], right: dict[str, list[int]]
 ) -> None:
-    """Positions follow iteration order, -1 for absent pairs."""
     mine, theirs = ResourceSet(left), ResourceSet(right)
     place_of = {resource: place for place, resource in enumerate(mine)}
     assert mine.positions(theirs).tolist() == [place_of.get(one, -1) for one in theirs]
@@ -109,7 +107,6 @@ def test_restrict_names_when_given_names_keeps_only_theirs(
 def test_membership_when_asked_for_a_pair_is_that_of_the_set(
     indices: dict[str, list[int]], pair: tuple[str, int]
 ) -> None:
-    """`in` and `indices` know the same pairs as a Python set."""
     made = ResourceSet(indices)
     assert (pair in made) == (pair in _pairs(indices))
     assert (pair[1] in made.indices(pair[0]).tolist()) == (pair in made)

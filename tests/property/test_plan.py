@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coopgroup.cli.formats.plan_input import Defaults
 from coopgroup.cli.plan import answer_lines
-from coopgroup.cli.plan_input import Defaults
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 
@@ -89,7 +89,6 @@ def check_answers(count: int, status: int, answers: list[Mapping[str, Any]]) -> 
 
 @given(lines=st.lists(st.binary(max_size=40)))
 def test_answers_when_lines_are_any_bytes_are_one_each(lines: list[bytes]) -> None:
-    """Arbitrary bytes that are not JSON."""
     check_answers(len(lines), *answered(lines))
 
 

@@ -26,10 +26,11 @@ def _lead(
     context = RoundContext(leader_id="m0", generation=generation, now_ms=0, state=state)
     target = StickyAssignor().assign(group, no_lags(group))
     check_target(group, target)
-    staged = SimplePolicy().stage(group, target, context)
+    staged = SimplePolicy().stage(group, target, context, SimplePolicy().offer(group, context))
     assert violations(group, staged.plan) == ()
     check_one_owner_in_force(group, staged.plan)
     check_nothing_dropped(group, staged.plan)
+    assert staged.state is not None
     return staged.plan, state_from_json(state_to_json(staged.state)) or staged.state
 
 

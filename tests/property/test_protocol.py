@@ -78,6 +78,11 @@ KAFKA_ASSIGNMENT_ROWS = st.fixed_dictionaries(
         "user_data_hex": hexes,
     }
 )
+WARMING_ASSIGNMENT_ROWS = st.builds(
+    lambda row, warmups: row | {"warmups": warmups},
+    ASSIGNMENT_ROWS | PACED_ASSIGNMENT_ROWS,
+    resources,
+)
 USER_DATA_ROWS = st.one_of(
     st.fixed_dictionaries(
         {"version": st.just(1), "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1)}
@@ -106,10 +111,22 @@ USER_DATA_ROWS = st.one_of(
             "catalogue_version": st.integers(0, 2**63 - 1),
         }
     ),
+    st.fixed_dictionaries(
+        {
+            "version": st.just(5),
+            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
+            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
+            "consumption_rate": st.integers(-1, 2**52),
+            "catalogue_version": st.integers(-1, 2**63 - 1),
+            "warm": resources,
+        }
+    ),
 )
 ROWS = st.one_of(
     st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
-    st.tuples(st.just("assignment"), ASSIGNMENT_ROWS | PACED_ASSIGNMENT_ROWS),
+    st.tuples(
+        st.just("assignment"), ASSIGNMENT_ROWS | PACED_ASSIGNMENT_ROWS | WARMING_ASSIGNMENT_ROWS
+    ),
     st.tuples(st.just("kafka_assignment"), KAFKA_ASSIGNMENT_ROWS),
     st.tuples(st.just("user_data"), USER_DATA_ROWS),
 )
@@ -216,7 +233,6 @@ def test_bytes_when_of_a_newer_version_are_read_by_their_prefix(
 def test_bytes_when_a_known_version_goes_on_are_refused(
     kind: str, draws: st.DataObject, appended: bytes
 ) -> None:
-    """Unknown fields of a known version are not skipped."""
     rows = SUBSCRIPTION_ROWS if kind == "subscription" else SILENT_ROWS | PACED_ASSIGNMENT_ROWS
     row = {**draws.draw(rows), "version": NEWEST[kind]}
     assert decoded_or_refused(kind, reference_encode(kind, row) + appended) is None

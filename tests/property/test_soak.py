@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.simulator.swarm_file import read_run
-from coopgroup.simulator.swarm_play import play
 from tests.support.mutants import MUTANTS, broken
 from tests.support.soak import main
+from tests.swarm.play import play
+from tests.swarm.run_files import read_run
 
 BUG = "granted before it is released"  # tests/support/worth.json: seed 1 finds it
 PROGRAM = """
@@ -37,12 +37,11 @@ def _soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Path) -> None:
-    """Each failing seed is named and minimised, and fails again only with the bug."""
     done = _soak(tmp_path, "-c", PROGRAM, BUG, "1", "2")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert "SEED=1 failed: " in done.stdout
-    failed = sum(line.startswith(("SEED=", "MIXED=")) for line in lines)
+    failed = sum(line.startswith(("SEED=", "MIXED=", "DIRECTED=")) for line in lines)
     assert lines[-1] == f"soak: 2 seeds run, {failed} failed"
     path = Path("simulations/regressions/seed_1.toml")
     assert f"seed 1 is in {path}" in lines
@@ -53,17 +52,15 @@ def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Pa
 
 
 def test_soak_when_all_goes_well_says_so_in_one_line(tmp_path: Path) -> None:
-    """No file is written."""
     done = _soak(tmp_path, "-m", "tests.support.soak", "0", "2")
     assert (done.returncode, done.stdout.strip()) == (0, "soak: 2 seeds run, 0 failed")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("wrong", [("x", "2"), ("0", "0"), ("-1", "2"), ("1",)])
-def test_soak_when_the_numbers_are_none_says_how_it_is_used(
+def test_soak_when_the_numbers_are_invalid_says_how_it_is_used(
     wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line, exit status 2."""
     assert main(list(wrong)) == 2
     out = capsys.readouterr().out
     assert out.startswith("usage: make soak SEEDS=n FIRST_SEED=k")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.model import GroupSnapshot, ResourceSet
+from coopgroup.model import GroupSnapshot, ResourceSet, RoundPlan
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,
@@ -20,7 +20,6 @@ from coopgroup.policies import (
     PolicyState,
     RoundContext,
     SimplePolicy,
-    StagedRound,
     violations,
 )
 from coopgroup.policies.state import state_from_json, state_to_json
@@ -39,20 +38,23 @@ PARTITIONS = 12
 
 def _staged(
     policy: Policy, group: GroupSnapshot, state: PolicyState | None, now_ms: int = 0
-) -> StagedRound:
+) -> tuple[RoundPlan, PolicyState]:
     """Return a round as the leader runs it, checked by the leader's and by independent rules."""
     context = RoundContext(leader_id="m0", generation=4, now_ms=now_ms, state=state)
     offer = policy.offer(group, context)
-    view = group.view(owner=offer.owner, assignable=group.assignable & ~offer.held)
-    staged = policy.stage(group, StickyAssignor().assign(view, no_lags(group)), context)
+    view = group.view(
+        owner=offer.owner, assignable=group.assignable & ~offer.withheld_from_assignor
+    )
+    staged = policy.stage(group, StickyAssignor().assign(view, no_lags(group)), context, offer)
     assert violations(group, staged.plan) == ()
     check_one_owner_in_force(group, staged.plan)
-    held = staged.plan.held
+    held = staged.plan.waiting_for_members
     assert held is not None
     explained = staged.plan.waiting | held
     check_nothing_dropped(group, attrs.evolve(staged.plan, waiting=explained))
+    assert staged.state is not None
     assert state_from_json(state_to_json(staged.state)) == staged.state
-    return staged
+    return staged.plan, staged.state
 
 
 POLICIES = st.one_of(
@@ -74,8 +76,7 @@ POLICIES = st.one_of(
 def test_rounds_on_any_two_groups_are_safe_and_their_memory_is_json(
     policy: Policy, first: GroupSnapshot, second: GroupSnapshot, later_ms: int
 ) -> None:
-    """With any memory of the leader, the round keeps its promises for a group in any state."""
-    state = _staged(policy, first, None).state
+    _, state = _staged(policy, first, None)
     _staged(policy, second, attrs.evolve(state, generation=3), later_ms)
 
 
@@ -90,17 +91,18 @@ def test_delay_of_0_is_the_simple_policy(first: GroupSnapshot, second: GroupSnap
             state = states[policy.name]
             context = RoundContext(leader_id="m0", generation=4, now_ms=0, state=state)
             offer = policy.offer(group, context)
-            assert not offer.held.any()
+            assert not offer.withheld_from_assignor.any()
             view = group.view(owner=offer.owner, assignable=group.assignable)
             target = StickyAssignor().assign(view, no_lags(group))
-            rounds[policy.name] = policy.stage(group, target, context)
+            rounds[policy.name] = policy.stage(group, target, context, offer)
             memory = rounds[policy.name].state
+            assert memory is not None
             states[policy.name] = attrs.evolve(memory, generation=3)
         plans = [
             {
                 field: np.asarray(value).tolist()
                 for field, value in attrs.asdict(staged.plan).items()
-                if field != "held"
+                if field != "waiting_for_members"
             }
             for staged in rounds.values()
         ]
@@ -111,7 +113,7 @@ def test_delay_of_0_is_the_simple_policy(first: GroupSnapshot, second: GroupSnap
 def test_ration_is_never_exceeded_by_what_could_stay(group: GroupSnapshot, ration: int) -> None:
     """A round takes at most the limit of resources that their rightful owners could keep."""
     policy = IncrementalPolicy(max_moves_per_round=ration)
-    plan = _staged(policy, group, None).plan
+    plan, _ = _staged(policy, group, None)
     owners = holders(group, np.where(group.may_hold(group.owner), group.owner, -1).astype(np.int32))
     existing = dict(zip(group.resources, group.assignable.tolist(), strict=True))
     kept = holders(group, plan.assigned)

@@ -23,7 +23,7 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundLed
+from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ def _commits(telemetry: Sequence[Envelope]) -> Records:
 
 def _rounds(run: Run) -> Records:
     """A round is written when its leader has answered: at the first assignment."""
-    led = {one.generation: one for one in run.telemetry if isinstance(one.record, RoundLed)}
+    led = {one.generation: one for one in run.telemetry if isinstance(one.record, RoundDecided)}
     got: dict[int, dict[str, Envelope]] = defaultdict(dict)
     for one in run.telemetry:
         if isinstance(one.record, AssignmentReceived):
@@ -75,7 +75,7 @@ def _rounds(run: Run) -> Records:
         if not answers:
             continue
         at_ms = min(one.at_ms for one in answers.values())
-        assert isinstance(leader.record, RoundLed)
+        assert isinstance(leader.record, RoundDecided)
         members = tuple(
             _member(run, member_id, clients[member_id], answers.get(member_id))
             for member_id in leader.record.members

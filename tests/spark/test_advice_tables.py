@@ -149,7 +149,6 @@ def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSes
 def test_of_too_many_absences_the_newest_count(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order of rows is irrelevant, and the time before the newest absences does not count."""
     monkeypatch.setattr(advice_tables, "_ROWS_MAX", 2)
     rows = {
         "absences": [absence(place * DAY_MS // 4, 5_000) for place in (6, 1, 4)],

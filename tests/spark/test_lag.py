@@ -29,7 +29,6 @@ def end(at_ms: int, offset: int, partition: int = 0, begin: int = 0) -> dict[str
 
 
 def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -> None:
-    """From the first commit or subscription on."""
     commits = make(spark, "commits", commit(50, 1), commit(20, 1), commit(9, 1, topic="paid"))
     members = make(spark, "members", {"group": "g", "at_ms": 7, "topics": ["orders", "new"]})
     assert rows(interests_of(commits, members)) == [

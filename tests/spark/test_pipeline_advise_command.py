@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from coopgroup.cli.pipeline_advise import command
+from coopgroup.cli.pipeline.advise import command
 from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import make

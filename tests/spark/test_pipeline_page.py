@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from coopgroup.cli import pipeline_demo
 from coopgroup.cli.app import run
-from coopgroup.cli.pipeline_demo import EAGER, OURS, PARTITIONS, TOPIC
+from coopgroup.cli.pipeline import demo as pipeline_demo
+from coopgroup.cli.pipeline.demo import EAGER, OURS, PARTITIONS, TOPIC
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
@@ -32,7 +32,6 @@ FOREIGN = "pipeline-foreign"
 
 
 def page_commands() -> list[list[str]]:
-    """Return the commands that the page shows at a prompt."""
     blocks = PAGE.split("```console\n")[1:]
     lines = [line for block in blocks for line in block.partition("```")[0].splitlines()]
     return [shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ ")]

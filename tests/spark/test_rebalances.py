@@ -32,7 +32,6 @@ LAGS = ((5_000, (9, 9)), (70_000, (30, 10)), (70_500, (0, 0)), (130_000, (6, 4))
 
 @pytest.fixture(scope="module")
 def episodes(spark: SparkSession) -> dict[str, DataFrame]:
-    """Episodes of the story."""
     generations: list[dict[str, Any]] = []
     members: list[dict[str, Any]] = []
     assignments: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from coopgroup.pipeline.episodes import checkpointed, history_episodes, telemetr
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from coopgroup.simulator.run import Run, simulate
-from coopgroup.simulator.scenario_file import read_scenario
+from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.telemetry import to_json
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame, records_of

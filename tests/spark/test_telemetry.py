@@ -19,7 +19,7 @@ from coopgroup.telemetry import (
     Record,
     ResourcesStarted,
     ResourcesStopped,
-    RoundLed,
+    RoundDecided,
     StopReason,
     to_json,
 )
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coopgroup.testing import KafkaCluster
 
 HELD = ResourceSet({"orders": [0, 2], "paid": [1]})
-LED = RoundLed(
+LED = RoundDecided(
     policy="deferred",
     assignor="sticky",
     members=("a-1", "b-1"),
@@ -80,7 +80,7 @@ def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) 
     assert rows(tables.read("events"), "at_ms", "group", "member", "client", "kind") == [
         (10, "g", "a-1", "pod-1", "resources_started"),
         (20, "g", "a-1", "pod-1", "resources_stopped"),
-        (30, "g", "a-1", "pod-1", "round_led"),
+        (30, "g", "a-1", "pod-1", "round_decided"),
         (40, "g", "a-1", "", "membership_lost"),
     ]
     columns = ("generation", "policy", "members", "granted", "lost", "revoked", "follow_up")

@@ -35,7 +35,7 @@ def said(group: str, at_ms: int, member: str, kind: str, record: str = "{}", **m
 def led(group: str, at_ms: int, generation: int, *members: str) -> Lines:
     """Return a round that is a rebalance by itself."""
     row = {"group": group, "at_ms": at_ms, "generation": generation, "members": list(members)}
-    events, _, _ = said(group, at_ms, members[0], "round_led")
+    events, _, _ = said(group, at_ms, members[0], "round_decided")
     return events, [{**row, "follow_up": False, "scheduled_rebalance_timeout_ms": 0}], []
 
 

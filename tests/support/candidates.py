@@ -31,7 +31,6 @@ class Term:
 
     Attributes:
         token: its fencing token.
-        who: name of the candidate.
         first_s: when it was first known to lead, on the clock of the machine.
         last_s: when it was last known to lead.
     """
@@ -44,12 +43,7 @@ class Term:
 
 @define(eq=False)
 class Candidate:
-    """A process that competes.
-
-    Attributes:
-        name: its name.
-        log_path: its log.
-    """
+    """A process that competes."""
 
     name: str
     log_path: Path

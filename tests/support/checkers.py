@@ -21,7 +21,6 @@ def holders(group: GroupSnapshot, holder: Int32Array) -> dict[Resource, str]:
 
 
 def topics_of(group: GroupSnapshot) -> dict[str, frozenset[str]]:
-    """Return the topics of each member."""
     return {
         member: frozenset(group.subscriptions[number])
         for member, number in zip(group.member_ids, group.class_of.tolist(), strict=True)
@@ -51,7 +50,6 @@ def claims_of(group: GroupSnapshot) -> dict[Resource, set[str]]:
 
 
 def load_of(group: GroupSnapshot, holder: Int32Array) -> dict[str, int]:
-    """Return how many resources each member holds."""
     counts = Counter(holders(group, holder).values())
     return {member: counts[member] for member in group.member_ids}
 

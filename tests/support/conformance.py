@@ -206,7 +206,6 @@ class _Game:
     # --- steps ---------------------------------------------------------------------------------
 
     def take(self, step: Step) -> None:
-        """Take one step."""
         match step:
             case Wait():
                 self.history.append(f"wait {step.units} units")
@@ -310,7 +309,6 @@ class _Game:
 
     @property
     def now_ms(self) -> int:
-        """Return the time since the begin."""
         return int((time.monotonic() - self.began_s) * 1000)
 
     def live_until(self, end_ms: int) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.transport import GroupTransport
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model import group_api as api
 
@@ -55,7 +55,6 @@ class BrokerClients:
         self._connect_lane(client, Lane.JOIN)
 
     def close(self) -> None:
-        """Close all connections, and check that no error occurred on them."""
         closed = [transport.close() for transport in self._transports]
         assert all(closed)
         assert self.reported == []

@@ -43,18 +43,12 @@ NOT_THIS_GENERATION: Final = frozenset({22, 27})
 
 @define
 class Names:
-    """Names of the member ids of one side.
-
-    Attributes:
-        of_id: name of each id.
-        id_of: id of each name.
-    """
+    """Names of the member ids of one side."""
 
     of_id: dict[str, str] = field(factory=lambda: {"": "", INVENTED: INVENTED})
     id_of: dict[str, str] = field(factory=lambda: {"": "", INVENTED: INVENTED})
 
     def add(self, name: str, member_id: str) -> None:
-        """Map a name to an id."""
         self.of_id[member_id] = name
         self.id_of[name] = member_id
 
@@ -107,16 +101,8 @@ class Client:
     """One client.
 
     Attributes:
-        name: its name, in its subscription.
-        group_id: its group.
-        instance_id: its static id.
-        session_ms: its session timeout.
-        rebalance_ms: its rebalance timeout.
-        stage: its state.
         member: name of its member id.
-        earlier: its earlier names.
         joined: the last successful answer to its joins.
-        revision: revision of its subscription.
         commits: count of its commits.
         waits_for: token of the join or sync that waits, None for none.
         waits_unnamed: whether that request has no member id, so that no client could name its seat.
@@ -138,13 +124,11 @@ class Client:
 
     @property
     def generation(self) -> int:
-        """Return its last generation."""
         return -1 if self.joined is None else self.joined.generation
 
     # --- what it asks --------------------------------------------------------------------------
 
     def next_request(self) -> GroupRequest:
-        """Return the next request of a normal member."""
         if self.stage in {Stage.OUT, Stage.NAMED}:
             return self.join(Join(client=0), self.session_ms, "")
         kind = Request.SYNC_GROUP if self.stage is Stage.JOINED else Request.HEARTBEAT
@@ -263,7 +247,6 @@ class Client:
     # --- what it is told -----------------------------------------------------------------------
 
     def learn(self, request: GroupRequest, answer: Answer) -> None:
-        """Take an answer, with names instead of ids."""
         if isinstance(answer, JoinGroupAnswer) and answer.error_code in {0, ID_REQUIRED}:
             self._take(answer.member_id)
             self.stage = Stage.NAMED

@@ -121,10 +121,6 @@ class Join:
     """A client joins, maybe wrongly.
 
     Attributes:
-        client: number of the client.
-        member: member id in the request.
-        instance: static id in the request.
-        protocols: offered protocols.
         protocol_type: their type.
         changed: whether its subscription differs from the last.
         session: session timeout, None for that of the client.
@@ -144,11 +140,6 @@ class Ask:
     """A client sends another request, maybe wrongly.
 
     Attributes:
-        client: number of the client.
-        request: the request.
-        member: member id in the request.
-        instance: static id in the request.
-        generation: generation in the request, if it has one.
         protocol_name: protocol in a sync, "" for the protocol that the client was told.
     """
 
@@ -185,7 +176,6 @@ class Program:
         instances: static id of each client, None for a dynamic member.
         sessions: session timeout of each client.
         rebalances: rebalance timeout of each client.
-        steps: the steps in their order.
     """
 
     instances: tuple[str | None, ...]

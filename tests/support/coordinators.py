@@ -7,11 +7,11 @@ from typing import Final
 from kafka import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.offset_lookup import read_offsets
-from coopgroup.kafka.transport import GroupTransport
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.records.offset_lookup import read_offsets
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import wait_for
+from tests.support.waiting import wait_for
 
 __all__ = ["committed_offsets", "move_coordinator"]
 
@@ -49,7 +49,6 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
 def committed_offsets(
     cluster: KafkaCluster, group_id: str, topic: str, partitions: int
 ) -> list[int]:
-    """Return the committed offset of each partition, negative for none, from any coordinator."""
     settings = read_connection_settings(dict(cluster.client_config()))
     transport = GroupTransport(settings, lambda _: None)
     transport.start()

@@ -4,11 +4,12 @@ from typing import Final
 
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.policies.registry import create_policy
-from coopgroup.simulator.process import Habits
+from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Choice, Span
 from coopgroup.simulator.simulation import Simulation
-from coopgroup.simulator.swarm_play import set_topics, settle
-from coopgroup.simulator.swarm_play import small_group as group_with
+from tests.swarm.play import set_topics
+from tests.swarm.play import small_group as group_with
+from tests.swarm.rest import settle
 
 __all__ = ["PROCESSES_MAX", "STORY_LINES_MAX", "set_topics", "settle", "small_group"]
 
@@ -39,14 +40,15 @@ def small_group(
         slow_ms_max: maximum time of a slow stop.
         no_metadata: share of the rounds whose leader gets no metadata in time.
     """
-    habits = Habits(
+    run_settings = RunSettings(
         assignor=create_assignor(assignor),
         policy=create_policy(policy.name, policy.options),
         lead_ms=Span(1, slow_ms_max if slow else 10),
-        retry_ms=200,
         jitter_ms=10,
         no_metadata=no_metadata,
     )
-    simulation = group_with(seed=seed, habits=habits, delay_ms_max=delay_ms_max, loss=loss)
+    simulation = group_with(
+        seed=seed, run_settings=run_settings, delay_ms_max=delay_ms_max, loss=loss
+    )
     simulation.costs.slow, simulation.costs.slow_ms = slow, Span(1, slow_ms_max)
     return simulation

@@ -11,6 +11,11 @@ from coopgroup.model.resource_set import Int32Array, Int64Array
 Indices = Mapping[str, Iterable[int]]
 
 
+def indices_of_t(*indices: int) -> dict[str, list[int]]:
+    """Return resources of the topic T, without the topic if there are none."""
+    return {"T": list(indices)} if indices else {}
+
+
 def claim(
     member_id: str,
     owned: Indices | None = None,
@@ -28,17 +33,14 @@ def claim(
 
 
 def unreadable(member_id: str) -> MemberClaim:
-    """Return a member whose subscription could not be decoded."""
     return MemberClaim(member_id=member_id, topics=(), readable=False)
 
 
 def group_of(existing: Indices, *claims: MemberClaim) -> GroupSnapshot:
-    """Return a group of these members, with these resources in the metadata."""
     return resolve_claims(claims, ResourceSet(existing))
 
 
 def no_lags(group: GroupSnapshot) -> Int64Array:
-    """Return a lag of 0 for each resource."""
     return np.zeros(len(group.resources), dtype=np.int64)
 
 

@@ -8,7 +8,6 @@ __all__ = ["inner"]
 
 
 def inner(of: object, *names: str) -> Any:  # noqa: ANN401  (whatever is in there)
-    """Return a part of a part of an object."""
     for name in names:
         of = getattr(of, name)
     return of

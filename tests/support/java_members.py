@@ -30,7 +30,6 @@ class JavaMembers:
     ready: threading.Event = field(factory=threading.Event)
 
     def start(self, name: str, topic: str, settings: Mapping[str, str], ledger: Ledger) -> None:
-        """Start a member under a new name."""
         self._ledgers[name] = ledger
         self._say(f"start {name} {topic} " + " ".join(f"{k}={v}" for k, v in settings.items()))
 
@@ -77,7 +76,6 @@ def _numbers(text: str) -> list[int]:
 
 @contextmanager
 def java_members() -> Iterator[JavaMembers]:
-    """Yield a Java process without members."""
     java = shutil.which("java")
     assert java is not None
     with tempfile.TemporaryFile("w+") as log:

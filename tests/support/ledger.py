@@ -31,7 +31,6 @@ class Ledger:
         handed: (time, member, partition, offset) of each record, in order of writing.
         lost: (member, partition) of each lost partition.
         failed: members with an error, and the error.
-        stopped: members that have ended.
     """
 
     held: list[Held] = field(factory=list)
@@ -42,12 +41,10 @@ class Ledger:
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def take(self, name: str, partitions: list[int], at_s: float) -> None:
-        """Note that a member begins with partitions."""
         with self._lock:
             self.held += [Held(name, partition, at_s, None) for partition in partitions]
 
     def give(self, name: str, partitions: list[int], at_s: float, *, lost: bool = False) -> None:
-        """Note that a member gives up partitions."""
         with self._lock:
             for number, one in enumerate(self.held):
                 mine = one.name == name and one.partition in partitions
@@ -61,7 +58,6 @@ class Ledger:
         self.give(name, self.shares().get(name, []), at_s)
 
     def hand(self, name: str, partition: int, offsets: range, at_s: float) -> None:
-        """Note that a member is handed out records."""
         with self._lock:
             self.handed += [(at_s, name, partition, offset) for offset in offsets]
 

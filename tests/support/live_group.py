@@ -24,6 +24,7 @@ from coopgroup.telemetry import Envelope, Record, from_json
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Group, Trial
 from coopgroup.testing.trial.analysis import TrialLog
+from tests.support.waiting import wait_for
 
 __all__ = [
     "NOISE_MS",
@@ -49,14 +50,6 @@ _Kind = TypeVar("_Kind", bound=Record)
 def unique(word: str) -> str:
     """Return a name that no other test has."""
     return f"{word}-{uuid.uuid4().hex[:8]}"
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX) -> None:
-    """Wait for a condition; fail on a time-out."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
-        time.sleep(0.02)
 
 
 def coopgroup_threads() -> list[str]:
@@ -89,8 +82,6 @@ class Player:
     """A group of worker processes, its producer, and its logs.
 
     Attributes:
-        trial: the trial.
-        group: its only group.
         telemetry_path: file that all members append to.
     """
 
@@ -99,7 +90,6 @@ class Player:
     telemetry_path: Path
 
     def settle(self, *, fair: bool = True, quiet_s: float = QUIET_S) -> None:
-        """Wait until the group is at rest."""
         assert self.group.wait_settled(quiet_s=quiet_s, fair=fair), "the group did not settle"
 
     def telemetry(self, kind: type[_Kind]) -> list[tuple[str, _Kind]]:
@@ -111,7 +101,6 @@ class Player:
         ]
 
     def envelopes(self) -> list[Envelope]:
-        """Return everything that the members wrote so far."""
         return read_telemetry(self.telemetry_path)
 
     def log(self) -> TrialLog:
@@ -164,10 +153,7 @@ class Crew:
     """Consumers of one group in this process, polled in turn by the test's thread.
 
     Attributes:
-        cluster: the brokers.
         folder: for telemetry.
-        group_id: the group.
-        members: the consumers by name.
         messages: the messages of each consumer, in order.
         stalls: consumers that were told that they exceeded the poll interval, in order.
     """
@@ -180,7 +166,6 @@ class Crew:
     stalls: list[str] = field(factory=list, init=False)
 
     def __enter__(self) -> Self:
-        """Return the crew without consumers."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -226,7 +211,7 @@ class Crew:
         for name, consumer in sorted(self.members.items()):
             for message in consumer.consume(100, timeout_s):
                 error = message.error()
-                if error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001
+                if error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED:
                     self.stalls.append(name)
                     continue
                 assert error is None
@@ -235,7 +220,6 @@ class Crew:
     def until(
         self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX
     ) -> None:
-        """Poll until a condition holds; fail on a time-out."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
@@ -247,7 +231,6 @@ class Crew:
             self.poll()
 
     def held(self, name: str) -> list[tuple[str, int]]:
-        """Return the owned partitions of a consumer, sorted."""
         return sorted((one.topic, one.partition) for one in self.members[name].assignment())
 
     def counts(self) -> list[int]:
@@ -271,7 +254,6 @@ class Crew:
         ]
 
     def generation(self, name: str) -> int:
-        """Return the generation of a consumer's last record."""
         return read_telemetry(self.folder / f"{name}.jsonl")[-1].generation
 
     def committed(self, topic: str, partitions: int) -> list[int]:

@@ -24,6 +24,7 @@ from coopgroup.member.events import (
     Answered,
     Event,
     LeaveRequested,
+    LossHandled,
     RequestFailed,
     RoundDecided,
     SubscriptionChanged,
@@ -37,12 +38,14 @@ from coopgroup.model.group_api import (
     HeartbeatAnswer,
     JoinedMember,
     JoinGroupAnswer,
+    JoinGroupRequest,
+    OffsetCommitRequest,
     SyncGroupAnswer,
 )
 from coopgroup.policies import SimplePolicy
-from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.protocol import Assignment, Subscription, decode_subscription, encode_assignment
 from coopgroup.simulator.coordinator import refusal
-from coopgroup.simulator.process import Habits
+from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Cost
 from coopgroup.simulator.simulation import Simulation
 
@@ -66,30 +69,21 @@ EffectKind = TypeVar("EffectKind", bound=Effect)
 
 @attrs.define(kw_only=True)
 class DrivenMember:
-    """A member, its clock, and the effects of its last step.
-
-    Attributes:
-        member: the member.
-        now_ms: its clock.
-        effects: effects of the last step.
-    """
+    """A member, its clock, and the effects of its last step."""
 
     member: Member = attrs.field(factory=lambda: new_member(CONFIG))
     now_ms: int = 10_000
     effects: tuple[Effect, ...] = ()
 
     def give(self, event: Event) -> "DrivenMember":
-        """Take a step."""
         self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
         return self
 
     def wait(self, duration_ms: int) -> "DrivenMember":
-        """Let time pass, then wake the member."""
         self.now_ms += duration_ms
         return self.give(Woken())
 
     def answer(self, kind: RequestKind, answer: Answer) -> "DrivenMember":
-        """Answer the pending request of a kind."""
         request_id = self.member.outstanding[kind].request_id
         return self.give(Answered(request_id=request_id, answer=answer))
 
@@ -107,12 +101,24 @@ class DrivenMember:
         return next(send for send in self.found(Send) if send.request_id == request_id)
 
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
-        """Return the effects of a kind in the last step."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def sent(self) -> list[str]:
-        """Return the requests that the last step sent, in order."""
         return [type(send.request).__name__ for send in self.found(Send)]
+
+    def sent_join(self) -> JoinGroupRequest:
+        """Return the pending join, which the last step sent."""
+        request = self.request(RequestKind.JOIN_GROUP).request
+        assert isinstance(request, JoinGroupRequest)
+        return request
+
+    def claims(self) -> Subscription:
+        return decode_subscription(self.sent_join().protocols[0][1])
+
+    def committed(self) -> dict[int, int]:
+        request = self.request(RequestKind.OFFSET_COMMIT).request
+        assert isinstance(request, OffsetCommitRequest)
+        return {partition: offset for _, partition, offset, *_ in request.offsets}
 
     # --- the way of a member through a round ---------------------------------------------------
 
@@ -122,23 +128,20 @@ class DrivenMember:
         return self.find()
 
     def find(self, coordinator: Coordinator = NODE) -> "DrivenMember":
-        """Answer the look-up."""
         return self.answer(RequestKind.FIND_COORDINATOR, found(coordinator))
 
     def join(
         self, generation: int = 1, *, leads: bool = False, protocol: str = "coopgroup"
     ) -> "DrivenMember":
-        """Answer the join."""
         answer = joined(generation, leads=leads, protocol=protocol)
         return self.answer(RequestKind.JOIN_GROUP, answer)
 
     def decide(self) -> "DrivenMember":
-        """Decide the round that the member leads."""
         return self.give(self.decided())
 
     def decided(self) -> RoundDecided:
         """Return a decision of the round that the member leads."""
-        number = self.member.duty_number
+        number = self.member.round.duty_number
         return RoundDecided(number=number, assignments=(("m", b"assignment"),))
 
     def sync(
@@ -167,14 +170,12 @@ class DrivenMember:
 
 
 def found(coordinator: Coordinator) -> FindCoordinatorAnswer:
-    """Return a successful answer to a look-up."""
     return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=coordinator)
 
 
 def joined(
     generation: int, *, leads: bool = False, skip: bool = False, protocol: str = "coopgroup"
 ) -> JoinGroupAnswer:
-    """Return a successful answer to a join of member "m"."""
     member = JoinedMember(member_id="m", group_instance_id=None, metadata=b"")
     return JoinGroupAnswer(
         error_code=0,
@@ -194,7 +195,6 @@ def synced(
     delay_ms: int = 0,
     loss_ms: int | None = None,
 ) -> SyncGroupAnswer:
-    """Return a successful answer to a sync."""
     assignment = Assignment(
         assigned=assigned,
         revoked=revoked,
@@ -221,8 +221,8 @@ def speaking(driven: DrivenMember, *protocols: str) -> DrivenMember:
 def played_group(*costs: Cost, seed: int = 1) -> Simulation:
     """Return a group in virtual time, without faults, that shares the four partitions of T."""
     config = attrs.evolve(CONFIG, session_timeout_ms=2_000, rebalance_timeout_ms=2_500)
-    habits = Habits(assignor=StickyAssignor(), policy=SimplePolicy())
-    played = Simulation.create(config=config, habits=habits, seed=seed, costs=costs)
+    run_settings = RunSettings(assignor=StickyAssignor(), policy=SimplePolicy())
+    played = Simulation.create(config=config, run_settings=run_settings, seed=seed, costs=costs)
     played.set_topic("T", 4)
     return played
 
@@ -266,8 +266,14 @@ def rejoining() -> DrivenMember:
 
 
 def leading_again() -> DrivenMember:
-    """The member owns resources, and leads generation 2."""
     return rejoining().join(2, leads=True)
+
+
+def joined_again() -> DrivenMember:
+    """Return a member that lost its lease, and whose next join was answered without a round."""
+    driven = stable().wait(1_000)
+    driven.wait(driven.member.lease.until_ms - driven.now_ms)
+    return driven.give(LossHandled()).join(driven.member.lease.generation)
 
 
 def syncing_again() -> DrivenMember:
@@ -292,12 +298,10 @@ def losing() -> DrivenMember:
 
 
 def leaving() -> DrivenMember:
-    """The member has sent its leave."""
     return stable().give(LeaveRequested(reason="closed"))
 
 
 def failed() -> DrivenMember:
-    """The member met a fatal error."""
     return stable().heartbeat(ErrorCode.FENCED_INSTANCE_ID)
 
 

@@ -20,12 +20,13 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from coopgroup import CooperativeConsumer, SimplePolicy
-from coopgroup.telemetry import RoundLed
+from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.java_members import JavaMembers
 from tests.support.ledger import Ledger
-from tests.support.live_group import read_telemetry, unique, wait_for
+from tests.support.live_group import read_telemetry, unique
 from tests.support.polled_members import KafkaPythonConsumer, PolledMember
+from tests.support.waiting import wait_for
 
 __all__ = ["PARTITIONS", "MixedGroup"]
 
@@ -55,12 +56,8 @@ class MixedGroup:
     """A group, its topic with a steady producer, and its members by name.
 
     Attributes:
-        cluster: the brokers.
         java: the process of Java's members.
         folder: for telemetry of our members.
-        group_id: the group.
-        topic: its topic.
-        ledger: its events.
     """
 
     cluster: KafkaCluster
@@ -75,14 +72,12 @@ class MixedGroup:
     _load: threading.Thread = field(init=False)
 
     def __enter__(self) -> Self:
-        """Make the topic, and begin to produce."""
         self.cluster.create_topic(self.topic, PARTITIONS)
         self._load = threading.Thread(target=self._produce, daemon=True)
         self._load.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all members and the load."""
         self._load_ends.set()
         for name in (*self._polled, *self._in_java):
             self.stop(name)
@@ -99,7 +94,6 @@ class MixedGroup:
         topics: list[str] | None = None,
         **settings: object,
     ) -> CooperativeConsumer:
-        """Start one of our members with these protocols."""
         consumer = CooperativeConsumer(
             self._settings(settings)
             | {
@@ -112,12 +106,10 @@ class MixedGroup:
         return consumer
 
     def librdkafka(self, name: str, strategy: str, **settings: object) -> None:
-        """Start a member of librdkafka."""
         more = {"partition.assignment.strategy": strategy, "log_level": 3}
         self._start(name, Consumer(self._settings(settings) | more), None)
 
     def kafka_python(self, name: str, strategy: str) -> None:
-        """Start a member of kafka-python."""
         settings = {
             **{key.replace(".", "_"): int(value) for key, value in _COMMON.items()},
             "bootstrap_servers": self.cluster.client_config()["bootstrap.servers"],
@@ -140,7 +132,6 @@ class MixedGroup:
         self.java.start(f"{self.group_id}/{name}", self.topic, config, self.ledger)
 
     def stop(self, name: str) -> None:
-        """Close a member, and wait until it has left."""
         if name in self._polled:
             self._polled.pop(name).stop()
             return
@@ -190,12 +181,10 @@ class MixedGroup:
         return {one.topic for one in self._polled[name].consumer.assignment()}
 
     def rounds_led(self, name: str) -> int:
-        """Return how many rounds one of our members has led."""
         written = read_telemetry(self.folder / f"{name}.jsonl")
-        return sum(isinstance(envelope.record, RoundLed) for envelope in written)
+        return sum(isinstance(envelope.record, RoundDecided) for envelope in written)
 
     def protocol(self) -> str:
-        """Return the protocol of the group, from the broker."""
         admin = AdminClient({**self.cluster.client_config()})
         found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
         return str(found.partition_assignor)
@@ -234,7 +223,6 @@ class MixedGroup:
         assert self.ledger.double_owners() == []
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-        """Wait for a condition."""
         wait_for(condition, what, timeout_s)
 
     def _ends(self) -> dict[int, int]:

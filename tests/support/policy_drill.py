@@ -7,6 +7,7 @@ no round.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 import attrs
 
@@ -14,16 +15,18 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.assignors.base import Assignor
 from coopgroup.leader import (
     NO_LAGS,
-    DecidedRound,
     Lags,
+    RoundDecision,
     TopicMetadata,
     decide_round,
     member_assignments,
 )
 from coopgroup.model import NO_LOSS, MemberClaim, ResourceSet
-from coopgroup.policies import Policy, PolicyState, RoundContext
+from coopgroup.policies import DeferredPolicy, Policy, PolicyState, RoundContext
 from coopgroup.protocol import Assignment
 from tests.support.groups import Indices, Told
+
+T1 = 60_000
 
 
 @attrs.define(kw_only=True)
@@ -31,9 +34,6 @@ class Actor:
     """The true state of a member.
 
     Attributes:
-        owned: resources that it works on.
-        topics: topics that it subscribes to.
-        generation: generation of its assignment.
         instance_id: static id, or None.
         rejoins_at_ms: end of the delay that it knows of, None for none.
         waits_until_ms: end of the wait for lost owners that it knows of, None for none.
@@ -51,7 +51,6 @@ class Actor:
     told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
-        """Return the remaining delay for its subscription."""
         return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
 
     def remaining_loss_ms(self, now_ms: int) -> int | None:
@@ -66,15 +65,9 @@ class Drill:
     """A group under one policy.
 
     Attributes:
-        policy: decides when resources move.
-        existing: the existing resources.
-        assignor: decides where resources go.
-        actors: all members of the group.
         generation: generation of the last round.
-        leader: leader of the last round.
         completed: last generation that the leader completed as a member.
         state: the leader's memory.
-        decided: the last round.
         timeout_ms: the delay that the last round announced, 0 for none.
         lags: lags of partitions by name and number; None if they were not looked up.
     """
@@ -87,7 +80,7 @@ class Drill:
     leader: str = ""
     completed: int = 0
     state: PolicyState | None = None
-    decided: DecidedRound | None = None
+    decided: RoundDecision | None = None
     timeout_ms: int = 0
     lags: Mapping[str, Mapping[int, int]] | None = None
 
@@ -98,14 +91,14 @@ class Drill:
         *,
         topics: Iterable[str] = ("T",),
         instance_id: str | None = None,
-    ) -> None:
-        """Let a member join with these claims."""
+    ) -> Self:
         self.actors[member_id] = Actor(
             owned=ResourceSet(owned),
             topics=tuple(sorted(topics)),
             generation=self.generation if owned else -1,
             instance_id=instance_id,
         )
+        return self
 
     def settle(self, now_ms: int = 0, **owned: Iterable[int]) -> None:
         """Build a group of members that own partitions of T, led by the first member."""
@@ -113,10 +106,11 @@ class Drill:
             self.join(member_id, {"T": indices})
         self.round(now_ms)
 
-    def leave(self, *member_ids: str) -> None:
+    def leave(self, *member_ids: str) -> Self:
         """Let members disappear, with all their resources."""
         for member_id in member_ids:
             del self.actors[member_id]
+        return self
 
     def round(
         self,
@@ -164,7 +158,6 @@ class Drill:
         return self._take_effect(self.decided, now_ms, frozenset(missed))
 
     def finish_stops(self, member_id: str) -> None:
-        """Let a member finish its slow stops."""
         actor = self.actors[member_id]
         actor.owned -= actor.slow
         actor.slow = ResourceSet()
@@ -176,11 +169,9 @@ class Drill:
         actor.slow = ResourceSet()
 
     def owned(self, name: str = "T") -> dict[str, list[int]]:
-        """Return the resources that each member works on."""
         return {m: actor.owned.indices(name).tolist() for m, actor in sorted(self.actors.items())}
 
     def listed(self, field: str) -> dict[str, list[int]]:
-        """Return one of the plan's masks by name."""
         assert self.decided is not None
         mask = getattr(self.decided.plan, field)
         return self.decided.group.resources.take(mask).to_dict()
@@ -198,7 +189,7 @@ class Drill:
         )
 
     def _take_effect(
-        self, decided: DecidedRound, now_ms: int, missed: frozenset[str]
+        self, decided: RoundDecision, now_ms: int, missed: frozenset[str]
     ) -> dict[str, Told]:
         told: dict[str, Told] = {}
         for member_id, answer in zip(
@@ -225,7 +216,6 @@ class Drill:
         return told
 
     def check_single_owners(self) -> None:
-        """Check that no resource has two members working on it."""
         owners = Counter(
             (resource.name, resource.index)
             for actor in self.actors.values()
@@ -245,3 +235,10 @@ def _waits_until_ms(answer: Assignment, now_ms: int) -> int | None:
 def steady(told: Mapping[str, Told]) -> bool:
     """Return whether no member has to rejoin immediately."""
     return all(revoked is None for _, revoked in told.values())
+
+
+def four(**options: int) -> Drill:
+    """Design II: "Initial group and assignment: A(T1), B(T2), C(T3), D(T4)"; a delay of T1."""
+    drill = Drill(policy=DeferredPolicy(**{"scheduled_rebalance_timeout_ms": T1, **options}))
+    drill.settle(A=[1], B=[2], C=[3], D=[4])
+    return drill

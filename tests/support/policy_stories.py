@@ -33,7 +33,7 @@ from coopgroup.simulator.scenario import (
     Topic,
 )
 from coopgroup.simulator.scenario import Group as SimulatedGroup
-from coopgroup.telemetry import Envelope, Record, RoundLed, from_json, read_ownership
+from coopgroup.telemetry import Envelope, Record, RoundDecided, from_json, read_ownership
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Facts, Group, Trial, TrialLog, Window, measure
 from coopgroup.testing.trial.spec import POLICY_ARGUMENTS, policy_name
@@ -63,7 +63,6 @@ class Act:
     Attributes:
         at_ns: its time, on the clock of the records.
         how: `start`, `kill` or `close`.
-        member: the member.
     """
 
     at_ns: int
@@ -76,8 +75,6 @@ class Story:
     """The events of one group.
 
     Attributes:
-        name: name of the story.
-        kind: kind of its consumers.
         members: members at the begin, at rest.
         play: the actions that follow.
         policy_arguments: arguments of the policy; they win over those of `POLICY_ARGUMENTS`.
@@ -106,7 +103,6 @@ class Chapter:
 
     Attributes:
         name: name of the chapter.
-        stories: its stories.
     """
 
     name: str
@@ -118,7 +114,6 @@ class Cast:
     """A group that plays a story; its actions are recorded.
 
     Attributes:
-        group: its processes.
         acts: actions so far.
         marks: named moments, in order, on the clock of the records.
     """
@@ -131,7 +126,6 @@ class Cast:
     _rounds_before: int = field(default=0, init=False)
 
     def start(self, *names: str) -> None:
-        """Start processes; unprepared ones are loaded first."""
         self.group.prepare(*(name for name in names if name not in self.group.prepared))
         self._note("start", names)
         self.group.start(*names)
@@ -180,26 +174,22 @@ class Cast:
         )
 
     def mark(self, name: str) -> None:
-        """Give this moment a name."""
         self.marks[name] = time.monotonic_ns()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a fact; fail on a time-out."""
         deadline = time.monotonic() + SETTLE_S_MAX
         while not condition():
             assert time.monotonic() < deadline, f"{what}: not in time\n{self._state()}"
             time.sleep(POLL_S)
 
-    def rounds(self) -> list[RoundLed]:
-        """Return the rounds so far."""
-        return self.records(RoundLed)
+    def rounds(self) -> list[RoundDecided]:
+        return self.records(RoundDecided)
 
     def records(self, kind: type[_Kind]) -> list[_Kind]:
         """Return the members' records of one kind so far."""
         return [one.record for one in self.envelopes() if isinstance(one.record, kind)]
 
     def envelopes(self) -> list[Envelope]:
-        """Return everything that the members wrote so far, in order of time."""
         with (self.group.folder / f"{self.group.group_id}.jsonl").open("rb") as file:
             file.seek(self._position)
             lines, _, _ = file.read().rpartition(b"\n")
@@ -223,8 +213,6 @@ class Played:
     """The record of a played story.
 
     Attributes:
-        story: the story.
-        acts: the actions.
         marks: named moments; `begin` and `end` are those of the story.
         wall_ns: clock of the telemetry minus clock of the records.
         log: records that were handed out.
@@ -256,15 +244,6 @@ class Played:
         ordered = sorted(self._moves(begin, end), key=lambda one: one[3])
         return [partition for partition, *_ in ordered]
 
-    def first_after(self, mark: str, partition: int) -> str:
-        """Return the first member that handed out a record of a partition after a mark."""
-        spells = [
-            one
-            for one in self.log.spells
-            if one.partition == partition and one.last_ns >= self.marks[mark]
-        ]
-        return self.names[spells[0].member]
-
     def shares(self, mark: str) -> dict[str, list[int]]:
         """Return the partitions that each member worked on last before a mark."""
         found: dict[str, list[int]] = {}
@@ -283,7 +262,7 @@ class Played:
         return [
             one
             for one in self.telemetry
-            if isinstance(one.record, RoundLed) and since_ms <= one.at_ms < until_ms
+            if isinstance(one.record, RoundDecided) and since_ms <= one.at_ms < until_ms
         ]
 
     def _moves(self, begin: str, end: str) -> list[tuple[int, str, str, int]]:
@@ -310,7 +289,6 @@ class Prediction:
     """The simulator's version of a story.
 
     Attributes:
-        run: the run.
         begin_ms: when the story begins: the group has started and is at rest.
     """
 
@@ -325,12 +303,11 @@ class Prediction:
         """Return the partitions that moved, in order of time."""
         return [partition for partition, _, _ in self._moves()]
 
-    def rounds(self) -> list[RoundLed]:
-        """Return the rounds of the story."""
+    def rounds(self) -> list[RoundDecided]:
         return [
             one.record
             for one in self.run.telemetry
-            if isinstance(one.record, RoundLed) and one.at_ms >= self.begin_ms
+            if isinstance(one.record, RoundDecided) and one.at_ms >= self.begin_ms
         ]
 
     def _moves(self) -> list[tuple[int, str, str]]:
@@ -358,7 +335,6 @@ def simulated_ms(played: Played, at_ns: int) -> int:
 
 
 def scenario_of(played: Played) -> Scenario:
-    """Return the actions of a story as a scenario of the simulator."""
     story = played.story
     settings = {**SETTINGS, **story.settings}
     acts = [(act, simulated_ms(played, act.at_ns)) for act in played.acts]

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import define, field, frozen
@@ -14,6 +15,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from coopgroup.errors import CoopgroupError
 from tests.support.ledger import Ledger
+from tests.support.waiting import wait_for
 
 __all__ = ["KafkaPythonConsumer", "PolledMember"]
 
@@ -35,7 +37,6 @@ class PolledMember:
         self._thread.start()
 
     def subscribe(self, topics: list[str]) -> None:
-        """Subscribe, on the thread that polls."""
         self.consumer.subscribe(
             topics, on_assign=self._taken, on_revoke=self._given, on_lost=self._lost
         )
@@ -108,6 +109,9 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:  # noqa: ANN401
         self._callbacks = callbacks
+        # kafka-python's leader assigns nothing if its metadata arrives after the JoinGroup
+        for topic in topics:
+            wait_for(partial(self._consumer.partitions_for_topic, topic), topic, 30)
         self._consumer.subscribe(topics, listener=self)
 
     def consume(self, count: int, timeout_s: float) -> list[_Record]:

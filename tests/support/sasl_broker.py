@@ -15,7 +15,7 @@ from kafka.protocol.consumer.group import HeartbeatResponse
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 
 __all__ = ["REFUSED", "SaslBroker", "sasl_broker"]
 
@@ -36,7 +36,6 @@ class SaslBroker:
     Attributes:
         judge: gets the bytes of an authentication and returns the error code of the answer, or None
             to hang up.
-        mechanisms: offered mechanisms.
         lifetime_ms: lifetime of a session (KIP-368), 0 for no end.
         seen: bytes of all authentications.
     """
@@ -50,13 +49,11 @@ class SaslBroker:
     _threads: list[threading.Thread] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Listen on loopback."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self._run(self._accept)
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
         host, port = self._server.getsockname()
         return f"{host}:{port}"
 
@@ -69,7 +66,6 @@ class SaslBroker:
         return evolve(settings, api_version=(1, 0), reconnect_backoff_max_ms=100)
 
     def close(self) -> None:
-        """Close all sockets and end all threads."""
         for one in (self._server, *self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -138,7 +134,6 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
 
 @contextlib.contextmanager
 def sasl_broker(judge: Callable[[bytes], int | None], **options: Any) -> Iterator[SaslBroker]:  # noqa: ANN401
-    """Run a broker during the context."""
     broker = SaslBroker(judge, **options)
     try:
         yield broker

@@ -27,7 +27,6 @@ class DrivenCoordinator:
     """A group coordinator with a clock; requests are numbered."""
 
     def __init__(self, settings: CoordinatorSettings | None = None) -> None:
-        """Begin with an empty group."""
         self.coordinator = GroupCoordinator(settings=settings or CoordinatorSettings())
         self.now_ms = 1_000
         self.answers: dict[int, Answer] = {}
@@ -52,7 +51,6 @@ class DrivenCoordinator:
         self._collect()
 
     def joined(self, number: int) -> JoinGroupAnswer:
-        """Return the answer to a join."""
         answer = self.answers[number]
         assert isinstance(answer, JoinGroupAnswer)
         return answer
@@ -140,7 +138,6 @@ def leave(member_id: str, *, instance_id: str | None = None) -> LeaveGroupReques
 
 
 def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
-    """Return a commit of partition T-0."""
     return OffsetCommitRequest(
         group_id="g",
         generation=generation,
@@ -151,7 +148,6 @@ def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequ
 
 
 def quiet_group(partitions: int = 4, *, seed: int = 1) -> Simulation:
-    """Return a simulated group without faults and without members."""
     simulation = small_group(seed=seed, policy=Choice(name="simple"))
     set_topics(simulation, {"T": partitions})
     return simulation

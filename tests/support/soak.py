@@ -2,9 +2,10 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
-Each seed is played as a group of our members, and as a mixed group with members of other clients.
-The output is a progress bar, each failing seed when it is found, and one closing line. Failing runs
-are minimized and written to `simulations/regressions`, where the tests play them from then on.
+Each seed is played as a group of our members, as a mixed group with members of other clients, and
+as a directed run. The output is a progress bar, each failing seed when it is found, and one closing
+line. Failing runs are minimized and written to `simulations/regressions`, where the tests play them
+from then on.
 """
 
 import os
@@ -17,16 +18,21 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from coopgroup.simulator.minimise import minimise
-from coopgroup.simulator.swarm import SwarmRun, draw
-from coopgroup.simulator.swarm_file import run_to_toml
-from coopgroup.simulator.swarm_mixed import draw_mixed
-from coopgroup.simulator.swarm_play import play
+from tests.swarm.directed import draw_directed
+from tests.swarm.minimise import minimise
+from tests.swarm.mixed import draw_mixed
+from tests.swarm.play import play
+from tests.swarm.run_files import run_to_toml
+from tests.swarm.runs import SwarmRun, draw
 
 __all__ = ["main"]
 
 _Found: TypeAlias = tuple[str, int, str]
-_DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {"seed": draw, "mixed": draw_mixed}
+_DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
+    "seed": draw,
+    "mixed": draw_mixed,
+    "directed": draw_directed,
+}
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (

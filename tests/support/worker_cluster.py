@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 from attrs import define, field, frozen
 
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import unique, wait_for
+from tests.support.live_group import unique
+from tests.support.waiting import wait_for
 
 __all__ = ["HEAVY", "Moment", "WorkerCluster", "longest_gap_s", "two_at_once"]
 
@@ -36,7 +37,6 @@ class Moment:
 
     Attributes:
         at_s: its time, on the machine's monotonic clock.
-        worker: name of the worker.
         token: fencing token of the work.
     """
 
@@ -50,10 +50,7 @@ class WorkerCluster:
     """Workers that share one list of connectors.
 
     Attributes:
-        kafka: the brokers.
         folder: for logs and the list.
-        policy: policy of all workers.
-        group: name of the group.
         workers: processes by name, ended ones too.
     """
 
@@ -65,11 +62,9 @@ class WorkerCluster:
     _version: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
-        """Return the cluster without workers."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all workers."""
         for process in self.workers.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
@@ -84,7 +79,6 @@ class WorkerCluster:
     # --- what happens to it -----------------------------------------------------------------------
 
     def plan(self, **connectors: dict[str, int]) -> None:
-        """Replace the list of connectors."""
         self._version += 1
         whole = {"version": self._version, "connectors": connectors}
         fresh = self.folder / "connectors.new"
@@ -119,7 +113,6 @@ class WorkerCluster:
         self.workers[name].send_signal(number)
 
     def end(self, name: str) -> None:
-        """Close a worker, and wait for its end."""
         self.workers[name].terminate()
         assert self.workers[name].wait(_END_S) == 0
 

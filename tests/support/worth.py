@@ -2,9 +2,9 @@
 
     python -m tests.support.worth
 
-plays up to 500 seeds for each bug, each as a group of our members and as a mixed one. It prints the
-table, and records the first run that found each bug. The tests begin with those runs, so they
-need not play the hundreds before them.
+plays up to 500 seeds for each bug, each as a group of our members, as a mixed one and as a directed
+run. It prints the table, and records the first run that found each bug. The tests begin with those
+runs, so they need not play the hundreds before them.
 
     python -m tests.support.worth 'no lease at all' 'losses wait for ever'
 
@@ -19,14 +19,19 @@ from typing import Final
 
 from attrs import frozen
 
-from coopgroup.simulator.swarm import SwarmRun, draw
-from coopgroup.simulator.swarm_mixed import draw_mixed
-from coopgroup.simulator.swarm_play import play
 from tests.support.mutants import MUTANTS, Mutant, broken
+from tests.swarm.directed import draw_directed
+from tests.swarm.mixed import draw_mixed
+from tests.swarm.play import play
+from tests.swarm.runs import SwarmRun, draw
 
 __all__ = ["SEEDS_MAX", "Hunt", "hunt", "known_runs", "runs_of", "table"]
 
-DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {"seed": draw, "mixed": draw_mixed}
+DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
+    "seed": draw,
+    "mixed": draw_mixed,
+    "directed": draw_directed,
+}
 """Kinds of runs by name, as `make soak` calls them."""
 
 SEEDS_MAX: Final = 500
@@ -38,7 +43,6 @@ class Hunt:
     """The result for a bug.
 
     Attributes:
-        mutant: the bug.
         seed: seed of the run that found it, or None.
         kind: kind of that run, as in `DRAWS`, or "".
         checker: the first checker that failed.
@@ -51,7 +55,7 @@ class Hunt:
 
 
 def runs_of(seeds: Iterable[int]) -> Iterable[tuple[str, int]]:
-    """Return runs of both kinds, in the order in which `make soak` plays them."""
+    """Return runs of all kinds, in the order in which `make soak` plays them."""
     return ((kind, seed) for seed in seeds for kind in DRAWS)
 
 
@@ -84,12 +88,12 @@ def known_runs() -> dict[str, tuple[str, int]]:
 def table(hunts: Sequence[Hunt]) -> str:
     """Return the results as a table, the longest hunts at the end."""
     order = sorted(hunts, key=lambda one: SEEDS_MAX if one.seed is None else one.seed)
-    lines = [f"{'bug':50}  {'in':18}  {'seeds':>5}  {'kind':5}  found by"]
+    lines = [f"{'bug':50}  {'in':18}  {'seeds':>5}  {'kind':8}  found by"]
     for one in order:
         module = one.mutant.place.partition(":")[0]
         played = "-" if one.seed is None else str(one.seed + 1)
         lines.append(
-            f"{one.mutant.name:50}  {module:18}  {played:>5}  {one.kind or '-':5}  "
+            f"{one.mutant.name:50}  {module:18}  {played:>5}  {one.kind or '-':8}  "
             f"{one.checker or 'not found'}"
         )
     found = sum(one.seed is not None for one in hunts)

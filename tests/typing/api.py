@@ -16,12 +16,12 @@ from coopgroup import (
     IncrementalPolicy,
     LagAwareAssignor,
     Leadership,
+    Resource,
     SimplePolicy,
     StickyAssignor,
     WeightedAssignor,
     WorkFailure,
 )
-from coopgroup.model import Resource
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:

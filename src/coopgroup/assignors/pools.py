@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Pool", "owner_columns", "subscriber_pools"]
+__all__ = ["Pool", "columns_of", "owner_columns", "subscriber_pools"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -73,10 +73,25 @@ def owner_columns(group: GroupSnapshot, pool: Pool) -> Int32Array:
         int32 (P,): column (0 to S - 1) of each resource's owner, `NOBODY` without a subscribing
         owner.
     """
+    return columns_of(pool, group.owner, len(group.members))
+
+
+def columns_of(pool: Pool, holder: Int32Array, member_count: int) -> Int32Array:
+    """Return the holders of a pool's P resources among its S subscribers.
+
+    Args:
+        pool: the pool.
+        holder: int32 (R,): member numbers or `NOBODY`.
+        member_count: number of members of the group.
+
+    Returns:
+        int32 (P,): column (0 to S - 1) of each resource's holder, `NOBODY` without a subscribing
+        holder.
+    """
     # the last entry is for `NOBODY`
-    column_of = np.full(len(group.members) + 1, NOBODY, dtype=np.int32)
+    column_of = np.full(member_count + 1, NOBODY, dtype=np.int32)
     column_of[pool.subscribers] = np.arange(pool.subscribers.size, dtype=np.int32)
-    return column_of[group.owner[pool.resources]]
+    return column_of[holder[pool.resources]]
 
 
 def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ARCS_MAX", "QuotaFlow"]
 
 ARCS_MAX: Final = 20_000
-"""Pairs of a pool and a subscriber up to which quotas are made the best there are."""
+"""Up to this many pairs of a pool and a subscriber, the quotas are optimal."""
 
 _CYCLES_MAX: Final = 2_000
 _CHECK_EVERY: Final = 4
@@ -104,9 +104,9 @@ class QuotaFlow:
         out += to_member[self.members]
         out[self.quota == 0] = np.iinfo(np.int64).max
         best, pair = _least(out, self._pool_starts)
-        places = self.pools[self._pool_starts]
-        shorter = _shorten(to_pool, places, best)
-        before[places[shorter]] = pool_count + self.members[pair[shorter]]
+        positions = self.pools[self._pool_starts]
+        shorter = _shorten(to_pool, positions, best)
+        before[positions[shorter]] = pool_count + self.members[pair[shorter]]
         changed = bool(shorter.any())
 
         into = np.where(self.quota < self.owned, -self._move, 0) + self.unsuited
@@ -152,11 +152,11 @@ class QuotaFlow:
 
 
 def _least(costs: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the least cost of each segment and its first place."""
+    """Return the least cost of each segment and its first position."""
     least = np.minimum.reduceat(costs, starts)
     lengths = np.diff(starts, append=costs.size)
-    places = np.flatnonzero(costs == np.repeat(least, lengths))
-    return least, places[np.searchsorted(places, starts)]
+    positions = np.flatnonzero(costs == np.repeat(least, lengths))
+    return least, positions[np.searchsorted(positions, starts)]
 
 
 def _shorten(distance: Int64Array, nodes: Int64Array, costs: Int64Array) -> BoolArray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.drain_time import DrainTimeAssignor
-from coopgroup.assignors.lag_aware import LagAwareAssignor
-from coopgroup.assignors.range import RangeAssignor
+from coopgroup.assignors.drain.assignor import DrainTimeAssignor
+from coopgroup.assignors.lag.assignor import LagAwareAssignor
+from coopgroup.assignors.range.assignor import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
-from coopgroup.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from coopgroup.assignors.sticky.assignor import CooperativeStickyAssignor, StickyAssignor
 from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.model.named_factories import NamedFactories
 

@@ -1,33 +1,32 @@
 """`WeightedAssignor`: total weight as even as possible, by few moves.
 
-It is made for groups of light and heavy connectors and tasks. The weight of a resource takes the
-place of the lag. For partitions it therefore evens out the lag, whatever the counts. A weight below
-1 or unknown counts as 1, so that light resources are spread as well.
+It is made for groups of light and heavy connectors and tasks. The weight of a resource replaces
+the lag. For partitions it therefore evens out the lag, whatever the counts. A weight below 1 or
+unknown counts as 1, so that light resources are spread as well.
 
 Kinds are balanced separately: first the connectors (index -1), then everything else. So a member
 with a heavy connector gets its share of tasks, as in Kafka Connect.
 
-Theory of operation, for each kind:
+For each kind:
 
 1. A resource stays with its owner if the owner subscribes to it.
 2. Free resources go to the lightest subscriber, heaviest resource first.
-3. If a member is heavier than the lightest one by more than `tolerance` of the mean, the two move
-   or swap one resource, provided that the heavier member gets lighter. The step that brings them
-   closest is taken first. Each step lowers the sum of squares of the loads, so the steps end, and
-   they do not start again from where they ended.
+3. If two members differ by more than `tolerance` of the mean, one resource moves, or the two
+   exchange one for another, provided that the heavier member gets lighter (package `levelling`).
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from attrs import field, frozen
 
+from coopgroup.assignors.levelling.placing import Placing, Work
+from coopgroup.assignors.levelling.steps import exact_shift
+from coopgroup.assignors.move_budget import MoveBudget
 from coopgroup.assignors.options import share
-from coopgroup.assignors.pools import Pool, owner_columns, subscriber_pools
-from coopgroup.assignors.weighted_levelling import level
+from coopgroup.assignors.pools import Pool, subscriber_pools
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WeightedAssignor"]
 
-_SUM_BITS_MAX: Final = 61  # the difference of two loads always fits an int64
-_SWEEPS_MAX: Final = 1_000
+_BULK_MIN: Final = 4_096  # single moves are fewer, but each takes some tenths of a millisecond
 
 
 @frozen(kw_only=True)
@@ -68,43 +66,35 @@ class WeightedAssignor:
             int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
-        weights = _weights(lags, group.assignable)
+        work = Work(weights=_weights(lags, group.assignable), speeds=np.ones(len(group.members)))
         pools = subscriber_pools(group)
         are_connectors = group.resources.flat_indices < 0
         for kind in (are_connectors, ~are_connectors):
             parts = [part for pool in pools if (part := _part(pool, kind)) is not None]
-            self._place(group, parts, weights, target)
+            placed = self._placed(group, parts, work)
+            target = np.where(placed == NOBODY, target, placed)
         return target
 
-    def _place(
-        self, group: GroupSnapshot, parts: list[Pool], weights: Int64Array, target: Int32Array
-    ) -> None:
-        """Place one kind; changes `target`."""
-        loads = np.zeros(len(group.members), dtype=np.int64)
-        columns = [owner_columns(group, part) for part in parts]
-        for part, held in zip(parts, columns, strict=True):
-            own = held != NOBODY
-            np.add.at(loads, part.subscribers[held[own]], weights[part.resources[own]])
-        for part, held in zip(parts, columns, strict=True):
-            _deal_free(part, held, weights, loads)
-        total = sum(int(weights[part.resources].sum()) for part in parts)
-        slack = int(self.tolerance * total / max(1, len(group.members)))
-        for _ in range(_SWEEPS_MAX):
-            moved = [
-                _levelled(part, held, weights, loads, slack)
-                for part, held in zip(parts, columns, strict=True)
-            ]
-            if len(parts) < 2 or not any(moved):
-                break
-        for part, held in zip(parts, columns, strict=True):
-            target[part.resources] = part.subscribers[held]
+    def _placed(self, group: GroupSnapshot, parts: list[Pool], work: Work) -> Int32Array:
+        """Place one kind: int32 (R,), member numbers or `NOBODY`."""
+        total = sum(int(work.weights[part.resources].sum()) for part in parts)
+        placing = Placing(
+            pools=parts,
+            work=work,
+            slack=max(1.0, self.tolerance * total / max(1, len(group.members))),
+            bulk_min=_BULK_MIN,
+        )
+        kept = placing.kept(group)
+        target = kept.copy()
+        placing.deal_free(target)
+        goal = np.zeros(len(group.members))  # only the slack bounds the search
+        placing.even_out(target, kept, goal, MoveBudget(gain_min=0.0, moves_left=None))
+        return target
 
 
 def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
     """Return weights from 1 up whose every sum is exact."""
-    weights = np.where(assignable, np.maximum(lags, 1), 0)
-    bits = int(weights.max(initial=0)).bit_length() + int(assignable.sum()).bit_length()
-    weights >>= max(0, bits - _SUM_BITS_MAX)
+    weights = np.maximum(lags, 1) >> exact_shift(lags, assignable)
     return np.where(assignable, np.maximum(weights, 1), 0)
 
 
@@ -112,30 +102,3 @@ def _part(pool: Pool, kind: BoolArray) -> Pool | None:
     """Return the resources of one kind in a pool, or None without any."""
     resources = pool.resources[kind[pool.resources]]
     return Pool(subscribers=pool.subscribers, resources=resources) if resources.size else None
-
-
-def _deal_free(part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array) -> None:
-    """Give free resources to the lightest member, heaviest first; changes `held`, `loads`."""
-    free = np.flatnonzero(held == NOBODY)
-    own = weights[part.resources[free]]
-    order = np.argsort(-own, kind="stable")
-    line = [(load, column) for column, load in enumerate(loads[part.subscribers].tolist())]
-    heapq.heapify(line)
-    takers = []
-    for weight in own[order].tolist():
-        load, column = line[0]
-        takers.append(column)
-        heapq.heapreplace(line, (load + weight, column))
-    held[free[order]] = takers
-    for load, column in line:
-        loads[part.subscribers[column]] = load
-
-
-def _levelled(
-    part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array, slack: int
-) -> bool:
-    """Level one part; changes `held` and `loads`. Return whether anything moved."""
-    carried = loads[part.subscribers]
-    moved = level(weights[part.resources], held, carried, slack)
-    loads[part.subscribers] = carried
-    return moved

@@ -10,7 +10,8 @@ standard error and exit status 2. Any other error that coopgroup reports gives s
 
 import importlib
 import sys
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import click
 
@@ -38,25 +39,45 @@ _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
 class LazyGroup(click.Group):
     """A click group that imports a command on first use."""
 
+    def __init__(
+        self,
+        *,
+        abouts: Mapping[str, str],
+        home_of: Callable[[str], tuple[str, str]],
+        **named: Any,  # noqa: ANN401 - click's own
+    ) -> None:
+        super().__init__(**named)
+        self._abouts = abouts
+        self._home_of = home_of
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands without importing them."""
-        return sorted(COMMANDS)
+        return sorted(self._abouts)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Import the command `cmd_name`; return None for an unknown name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._abouts:
             return None
-        module = importlib.import_module(f"coopgroup.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        module, variable = self._home_of(cmd_name)
+        command: click.Command = getattr(importlib.import_module(module), variable)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the list of commands from `COMMANDS`, without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+            formatter.write_dl(sorted(self._abouts.items()))
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _home_of(name: str) -> tuple[str, str]:
+    return f"coopgroup.cli.{name.replace('-', '_')}", "command"
+
+
+@click.command(
+    cls=LazyGroup,
+    abouts=COMMANDS,
+    home_of=_home_of,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="coopgroup")
 def app() -> None:
     """Incremental cooperative rebalancing for Kafka consumer groups."""
@@ -72,14 +93,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line.
-
-    Args:
-        arguments: the arguments after the program's name.
-
-    Returns:
-        The exit status of the process.
-    """
+    """Run one command line, without the program's name; return the exit status."""
     try:
         status = app.main(args=arguments, prog_name="coopgroup", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -97,6 +111,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _complain(message: str, *, status: int) -> int:
-    """Write `message` on one line of standard error and return `status`."""
     click.echo(f"coopgroup: {' '.join(message.split())}", err=True)
     return status

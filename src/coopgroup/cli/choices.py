@@ -4,30 +4,23 @@
     NAME:KEY=VALUE,KEY=VALUE        with these options
     NAME,NAME:KEY=VALUE,NAME        several; a part with `=` and without `:` continues the last one
 
-A value is a number, `true`, `false` or `null` as in JSON. Anything else is a string.
+A value is a number, `true`, `false` or `null` as in JSON. Anything else is a string. The key
+`warmup.timeout_ms` is the option `timeout_ms` of the option `warmup`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.simulator.scenario import Choice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["parse_choice", "parse_choices"]
 
 
 def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None = None) -> Choice:
-    """Read one choice.
-
-    Args:
-        option: command-line option, for messages.
-        text: value of the option.
-        named: returns the choice for a name alone; None for the name without options.
+    """Read one choice; `named` returns the choice for a name alone.
 
     Raises:
         ConfigurationError: the text is not a choice.
@@ -40,19 +33,13 @@ def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None =
     options: dict[str, object] = {}
     for pair in rest.split(","):
         key, equals, value = pair.partition("=")
-        if not key or not equals or key in options:
+        if not key or not equals or not _put(options, key, _value(value)):
             raise ConfigurationError(option, text, "NAME:KEY=VALUE,KEY=VALUE, each key once")
-        options[key] = _value(value)
     return Choice(name=name, options=options)
 
 
 def parse_choices(option: str, text: str, named: Callable[[str], Choice]) -> dict[str, Choice]:
     """Read several choices, each with its text as key.
-
-    Args:
-        option: command-line option, for messages.
-        text: value of the option.
-        named: returns the choice for a name alone.
 
     Raises:
         ConfigurationError: the text has no choice, or the same choice twice.
@@ -66,6 +53,20 @@ def parse_choices(option: str, text: str, named: Callable[[str], Choice]) -> dic
     if len(set(texts)) < len(texts):
         raise ConfigurationError(option, text, "each policy once")
     return {one: parse_choice(option, one, named) for one in texts}
+
+
+def _put(options: dict[str, object], key: str, value: object) -> bool:
+    """Set an option; return False if it is set already."""
+    *path, last = key.split(".")
+    for name in path:
+        inner = options.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return False
+        options = inner
+    if last in options:
+        return False
+    options[last] = value
+    return True
 
 
 def _value(text: str) -> object:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import active_children, get_context
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -30,14 +31,9 @@ from coopgroup.cli.simulated import (
     repeat_command,
 )
 from coopgroup.report import write_comparison_page
-from coopgroup.simulator.comparison import compare
-from coopgroup.simulator.scenario_file import read_scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from coopgroup.simulator.comparison import Job, Runner
-    from coopgroup.simulator.run import Run
+from coopgroup.simulator.comparison import Job, Runner, compare
+from coopgroup.simulator.run import Run
+from coopgroup.simulator.scenario.file import read_scenario
 
 __all__ = ["command"]
 
@@ -81,7 +77,9 @@ def command(
     scenario = chosen(read_scenario(file), None, assignor)
     choices = parse_choices("--policies", policies, scenario.policy_named)
     for label in choices:
-        chosen(scenario, label, None)  # fail before the first run if the last policy is wrong
+        chosen(
+            scenario, label, None, option="--policies"
+        )  # fail before the first run if the last policy is wrong
     page = page_path(html)
     with _runner(len(choices) * seeds) as run_all:
         runs_by_policy = compare(

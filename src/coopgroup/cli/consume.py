@@ -10,24 +10,19 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import click
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.assignors.registry import create_assignor
+from coopgroup.cli.broker_options import bootstrap_option, parse_settings
 from coopgroup.cli.interruption import interruption
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.consumer import CooperativeConsumer
-from coopgroup.kafka.shown_values import shown_setting
-from coopgroup.kafka.subscription import read_topics
+from coopgroup.kafka.membership.subscription import read_topics
 from coopgroup.policies.registry import create_policy
-
-if TYPE_CHECKING:
-    import threading
-
-    from confluent_kafka import Message
 
 __all__ = ["command"]
 
@@ -39,13 +34,7 @@ _POLL_S: Final = 0.5
 @click.command("consume")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--group", required=True, help="Consumer group to join.")
-@click.option(
-    "--bootstrap-server",
-    default="localhost:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Broker, or several separated by commas.",
-)
+@bootstrap_option
 @click.option(
     "--from-beginning",
     is_flag=True,
@@ -86,7 +75,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         "client.id": "coopgroup-consume",
         "error_cb": _complain_once(),  # replaces librdkafka's own log
         "log_level": 0,
-        **_pairs(settings),
+        **parse_settings(settings),
     }
     consumer = CooperativeConsumer(
         configuration, policy=create_policy(policy), assignor=create_assignor(assignor)
@@ -142,16 +131,6 @@ def _plain(name: str, value: bytes | None) -> dict[str, str | None]:
         return {name: value.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(value).decode()}
-
-
-def _pairs(settings: Iterable[str]) -> dict[str, str]:
-    pairs = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not key or not equals:
-            raise ConfigurationError("--config", shown_setting(setting), "KEY=VALUE")
-        pairs[key] = value
-    return pairs
 
 
 def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:

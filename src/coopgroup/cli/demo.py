@@ -156,13 +156,7 @@ def skewed_backlog() -> tuple[int, ...]:
 
 @define(kw_only=True)
 class Story:
-    """The events, which happen to all groups at the same times.
-
-    Attributes:
-        trial: trial with a running producer.
-        groups: groups without members.
-        display: display to refresh.
-    """
+    """The events, which happen to all groups at the same times."""
 
     trial: Trial
     groups: Sequence[Group]
@@ -210,7 +204,6 @@ class Story:
             act(group)
 
     def _wait_settled(self, deadline: float, *, steps_left: int) -> None:
-        """Wait until every group has settled, but leave time for the remaining steps."""
         self._until(
             lambda: all(group.is_settled(quiet_s=QUIET_S) for group in self.groups),
             seconds=(deadline - time.monotonic()) / steps_left,
@@ -220,7 +213,6 @@ class Story:
         self._until(lambda: False, seconds=seconds)
 
     def _until(self, is_over: Callable[[], bool], seconds: float = CLOSE_S_MAX) -> None:
-        """Refresh the display until a condition holds, or for this many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not is_over():
             self.display.refresh()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from coopgroup.simulator.transcript import ranges
 from coopgroup.testing.trial import Facts, Group, Trial
 from coopgroup.testing.trial.recording import Event, RowReader
 from coopgroup.testing.trial.watch import WatchedLog
@@ -28,7 +28,6 @@ __all__ = [
     "describe",
     "in_brief",
     "member_rows",
-    "ranges",
     "summary_table",
 ]
 
@@ -60,8 +59,6 @@ class Display:
     """Shows the groups and their events.
 
     Attributes:
-        console: output.
-        trial: the trial.
         groups: groups in the order of display; may be filled after construction.
         ends: (partitions,) offset after the last acknowledged record.
     """
@@ -78,24 +75,16 @@ class Display:
     ends: npt.NDArray[np.int64] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start with zero produced records."""
         self._reader = RowReader(self.trial.producer_path)
         self.ends = np.zeros(self.trial.partition_count, np.int64)
 
     def __enter__(self) -> Self:
-        """Start the live display."""
         if self.console.is_terminal:
             self._live = Live(console=self.console, auto_refresh=False, transient=True)
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the live display."""
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -149,11 +138,7 @@ class MemberRow:
     """One line of a group's table.
 
     Attributes:
-        member: name.
-        state: present activity.
-        owned: owned partitions.
         lag: end offset minus committed offset, summed over these partitions.
-        handed_out: records that its present process handed out.
     """
 
     member: str
@@ -164,12 +149,7 @@ class MemberRow:
 
 
 def member_rows(group: Group, ends: npt.NDArray[np.int64]) -> list[MemberRow]:
-    """Return the rows of a group, one per member, sorted by name.
-
-    Args:
-        group: the group, refreshed.
-        ends: (partitions,) offset after the last acknowledged record.
-    """
+    """Return the rows of a group, one per member, sorted by name."""
     rows = []
     log_of = {log.records_path: log for log in group.watch.logs}
     for name in group.names:
@@ -222,17 +202,6 @@ def in_brief(rows: Iterable[MemberRow]) -> str:
         f"{row.member} {row.state} {len(row.owned)}" if row.owned else f"{row.member} {row.state}"
         for row in rows
     )
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers with ranges: `0-5 8 10-11`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
 def describe(member: str, event: Event) -> str | None:

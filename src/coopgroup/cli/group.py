@@ -6,21 +6,17 @@ to do, and 1 if an obstacle blocks the next step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 from confluent_kafka import Consumer, KafkaException
 
+from coopgroup.cli.broker_options import bootstrap_option, parse_settings
 from coopgroup.cli.group_migration import judge
-from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.describing import describe_group
-from coopgroup.kafka.settings import read_settings, refusal_of_librdkafka
-from coopgroup.kafka.shown_values import shown_setting
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from coopgroup.kafka.connection_settings import ConnectionSettings
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
+from coopgroup.kafka.rpc.describing import describe_group
 
 __all__ = ["command"]
 
@@ -40,13 +36,7 @@ def command() -> None:
     required=True,
     help="Print the next step; changes nothing. The steps themselves are restarts.",
 )
-@click.option(
-    "--bootstrap-server",
-    default="localhost:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Broker, or several separated by commas.",
-)
+@bootstrap_option
 @click.option(
     "--config",
     "settings",
@@ -71,7 +61,7 @@ def migrate(
         "client.id": "coopgroup-group",
         "group.id": group,
         "log_level": 0,
-        **dict(_pair(setting) for setting in settings),
+        **parse_settings(settings),
     }
     described = describe_group(_connection(configuration), group, timeout_ms)
     judgement = judge(group, described)
@@ -92,10 +82,3 @@ def _connection(configuration: dict[str, Any]) -> ConnectionSettings:
     except (KafkaException, TypeError, ValueError) as error:
         raise refusal_of_librdkafka(error, settings.librdkafka) from None
     return settings.connection
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    key, equals, value = setting.partition("=")
-    if not key or not equals:
-        raise ConfigurationError("--config", shown_setting(setting), "KEY=VALUE")
-    return key, value

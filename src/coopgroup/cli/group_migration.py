@@ -2,21 +2,19 @@
 
 Pure functions. Obstacles come before steps. A broker reports the protocol of a group and its
 members' subscriptions in this protocol. It does not report which other protocols members support.
-Therefore members of coopgroup are recognised by a mark in their subscription.
+Therefore members of coopgroup are recognised by a signature in their subscription.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
 from coopgroup.errors import DecodeError
-from coopgroup.protocol import KafkaProtocol, decode_subscription, has_mark, kafka_protocol
-
-if TYPE_CHECKING:
-    from coopgroup.kafka.requests import DescribedGroup, DescribedMember
+from coopgroup.kafka.rpc.requests import DescribedGroup, DescribedMember
+from coopgroup.protocol import KafkaProtocol, decode_subscription, has_signature, kafka_protocol
 
 __all__ = ["Judgement", "judge"]
 
@@ -30,13 +28,7 @@ _ALL_OF_JAVA: Final = (
 
 @frozen
 class Judgement:
-    """The judgement of a group.
-
-    Attributes:
-        facts: observations, one per line.
-        advice: the next step, or the obstacle.
-        is_blocked: whether there is an obstacle.
-    """
+    """The judgement of a group."""
 
     facts: tuple[str, ...]
     advice: str
@@ -48,9 +40,7 @@ class _Seen:
     """A member as seen from outside.
 
     Attributes:
-        member: the broker's description.
         version: version of its subscription, None if it cannot be read.
-        is_ours: whether it uses coopgroup.
     """
 
     member: DescribedMember
@@ -59,12 +49,7 @@ class _Seen:
 
 
 def judge(group_id: str, group: DescribedGroup) -> Judgement:
-    """Decide the next step of a group.
-
-    Args:
-        group_id: name of the group.
-        group: description by its coordinator.
-    """
+    """Decide the next step of a group."""
     spoken = f", protocol {group.protocol_name}" if group.protocol_name else ""
     head = f"group {group_id}: {group.state}{spoken}, {_members(len(group.members))}"
     obstacle = _obstacle(group)
@@ -109,7 +94,7 @@ def _look(member: DescribedMember, protocol: str) -> _Seen:
         subscription = decode_subscription(member.metadata, skips_rest=True)
     except DecodeError:
         return _Seen(member, None, is_ours=False)
-    is_ours = protocol == OWN or has_mark(subscription.user_data)
+    is_ours = protocol == OWN or has_signature(subscription.user_data)
     return _Seen(member, subscription.version, is_ours=is_ours)
 
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
 from coopgroup.assignors.registry import create_assignor
-from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
-from coopgroup.cli.plan_output import line_bytes, refused_row, round_row
+from coopgroup.cli.formats.plan_input import Defaults, PlanLine, parse_line, read_line
+from coopgroup.cli.formats.plan_output import line_bytes, refused_row, round_row
 from coopgroup.errors import ConfigurationError, InvariantViolationError
 from coopgroup.leader import decide_round
 from coopgroup.policies.registry import create_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = ["answer_lines", "command"]
 
@@ -61,11 +59,6 @@ def command(file: BinaryIO, assignor: str, policy: str) -> int:
 
 def answer_lines(lines: Iterable[bytes], answers: BinaryIO, defaults: Defaults) -> int:
     """Answer every line.
-
-    Args:
-        lines: input lines. An empty line is answered with an error, so that answers match lines.
-        answers: output, flushed after each line.
-        defaults: assignor and policy for lines that name none.
 
     Returns:
         The exit status: 2 if a line was refused, else 0.

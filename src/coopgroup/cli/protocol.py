@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import BinaryIO, Final
 
 import click
 
-from coopgroup.cli.protocol_json import Dialect, Kind, decoded_item, encoded_item, error_line
+from coopgroup.cli.formats.protocol_json import (
+    Dialect,
+    Kind,
+    decoded_item,
+    encoded_item,
+    error_line,
+)
 from coopgroup.errors import DecodeError, EncodeError
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 __all__ = ["command"]
 

@@ -5,8 +5,6 @@ The result depends only on the file, the policy, the assignor and the seed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from attrs import evolve
 
@@ -22,11 +20,9 @@ from coopgroup.cli.simulated import (
 )
 from coopgroup.report import write_run_page
 from coopgroup.simulator.run import simulate
-from coopgroup.simulator.scenario_checks import check_scenario
-from coopgroup.simulator.scenario_file import read_scenario
-
-if TYPE_CHECKING:
-    from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.scenario.checks import check_choice, check_scenario
+from coopgroup.simulator.scenario.file import read_scenario
 
 __all__ = ["chosen", "command"]
 
@@ -80,7 +76,9 @@ def command(
     return 1 if complain_of(run, repeat_command(file, label, assignor, seed)) else 0
 
 
-def chosen(scenario: Scenario, policy: str | None, assignor: str | None) -> Scenario:
+def chosen(
+    scenario: Scenario, policy: str | None, assignor: str | None, *, option: str = "--policy"
+) -> Scenario:
     """Return the scenario with the policy and the assignor of the command line.
 
     Raises:
@@ -88,9 +86,11 @@ def chosen(scenario: Scenario, policy: str | None, assignor: str | None) -> Scen
     """
     group = scenario.group
     if policy is not None:
-        group = evolve(group, policy=parse_choice("--policy", policy, scenario.policy_named))
+        group = evolve(group, policy=parse_choice(option, policy, scenario.policy_named))
+        check_choice(option, group.policy)
     if assignor is not None:
         group = evolve(group, assignor=parse_choice("--assignor", assignor))
+        check_choice("--assignor", group.assignor)
     asked = evolve(scenario, group=group)
     check_scenario(asked)
     return asked

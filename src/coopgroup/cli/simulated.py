@@ -6,8 +6,9 @@ import json
 import math
 import os
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import click
@@ -16,13 +17,8 @@ from rich.table import Table
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.report import require_bokeh
-from coopgroup.simulator.comparison import MEASURES, spread_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from coopgroup.simulator.comparison import Spread
-    from coopgroup.simulator.run import Run
+from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
+from coopgroup.simulator.run import Run
 
 __all__ = [
     "comparison_table",
@@ -169,12 +165,7 @@ def _number(value: float | None) -> float:
 
 
 def run_line(run: Run, label: str) -> str:
-    """Return a run as one line of JSON.
-
-    Args:
-        run: the run.
-        label: policy as given on the command line.
-    """
+    """Return a run as one line of JSON."""
     worst = run.measures.worst_resource
     return json.dumps(
         {
@@ -191,12 +182,7 @@ def run_line(run: Run, label: str) -> str:
 
 
 def policy_line(runs: Sequence[Run], label: str) -> str:
-    """Return the runs of one policy as one line of JSON.
-
-    Args:
-        runs: one for each seed.
-        label: policy as given on the command line.
-    """
+    """Return the runs of one policy as one line of JSON."""
     return json.dumps(
         {
             "scenario": runs[0].scenario.name,
@@ -221,15 +207,7 @@ def _spread_json(spread: Spread) -> dict[str, Any]:
 
 
 def complain_of(run: Run, command: str) -> bool:
-    """Print violated invariants and the command that repeats the run to standard error.
-
-    Args:
-        run: the run.
-        command: command that repeats it.
-
-    Returns:
-        Whether an invariant was violated.
-    """
+    """Print violated invariants and the command to repeat the run; return whether there are any."""
     for violation in run.violations[:_COMPLAINTS_MAX]:
         where = f"{run.scenario.group.policy}, seed {run.seed}, {violation.at_ms} ms"
         message = " ".join(violation.message.split())
@@ -243,14 +221,7 @@ def complain_of(run: Run, command: str) -> bool:
 
 
 def repeat_command(file: str, policy: str, assignor: str | None, seed: int) -> str:
-    """Return the command line that repeats a run.
-
-    Args:
-        file: scenario file.
-        policy: as given on the command line.
-        assignor: as given on the command line; None for the scenario's assignor.
-        seed: seed of the run.
-    """
+    """Return the command line that repeats a run."""
     words = ["coopgroup", "simulate", file, "--policy", policy, "--seed", str(seed)]
     if assignor is not None:
         words += ["--assignor", assignor]

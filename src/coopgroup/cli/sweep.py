@@ -14,14 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from coopgroup.cli.pipeline_options import one_line, place_of, spark_options
+from coopgroup.cli.pipeline.options import one_line, place_of, spark_options
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.session import build_session, require_spark
 from coopgroup.pipeline.sweep_file import read_sweep
 from coopgroup.pipeline.sweep_grid import cells_of
-from coopgroup.report.charts import labelled, value_text
-from coopgroup.report.sweep_charts import MEASURE_WORDS, varied
+from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
 from coopgroup.report.sweep_page import write_sweep_page
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from coopgroup.pipeline.sweep_grid import Sweep
-    from coopgroup.report.sweep_charts import Setting
+    from coopgroup.report.charts import Setting
 
 __all__ = ["command"]
 

@@ -18,11 +18,11 @@ from coopgroup.model import Resource, ResourceSet
 __all__ = ["EVERYTHING", "INDEX_MIN", "TASKS_MAX", "Catalogue"]
 
 EVERYTHING: Final = "*"
-"""What members of a group subscribe to: whatever the leader's catalogue has. No resource's name."""
+"""Members of a group subscribe to this name, for all resources in the leader's catalogue."""
 INDEX_MIN: Final = -1
 """The index of a connector itself; its tasks count from 0."""
 TASKS_MAX: Final = 1_000_000
-"""So many tasks may be given by their count: far more than any group can share."""
+"""Limit of tasks that are given by their count; far more than any group can share."""
 _INDEX_MAX: Final = 2**31 - 1
 _NAME_BYTES_MAX: Final = 2**15 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -36,7 +36,6 @@ class Catalogue:
 
     Attributes:
         weights: (resource, weight) ascending by resource.
-        resources: the resources without weights.
         version: a whole number from 0 up that grows with each change; None without versions.
     """
 
@@ -78,10 +77,6 @@ class Catalogue:
         cls, tasks: Mapping[str, int | Iterable[int]], *, version: int | None = None
     ) -> Self:
         """List connectors with their tasks: the connector itself is (name, -1), of weight 1.
-
-        Args:
-            tasks: for each connector's name, the number of its tasks or the weight of each task.
-            version: version of the list; see `Catalogue`.
 
         Raises:
             ConfigurationError: as `of`.
@@ -139,7 +134,6 @@ def _natural(field_name: str, given: object) -> int:
 
 
 def _weights_of(name: str, given: object) -> Iterable[int]:
-    """Return the weight of each task of a connector."""
     if type(given) is int and 0 <= given <= TASKS_MAX:
         return [1] * given
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):

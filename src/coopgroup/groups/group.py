@@ -1,10 +1,11 @@
 """`CooperativeGroup`: a member of a group that shares named resources.
 
-Theory of operation. The membership runs on the same kind of thread as a consumer's (`kafka.driver`)
-and has its own protocol type. The application's callbacks begin and end the work on each granted
-resource, independently of other resources (`work`). They run on a bounded number of threads
-(`pool`). The leader reads the resources from the application's catalogue (`lookup`). A member that
-sees a change of the catalogue causes a new round (`watching`). This file puts the parts together.
+Theory of operation. The membership runs on the same kind of thread as a consumer's
+(`kafka.membership.driver`) and has its own protocol type. The application's callbacks begin and end
+the work on each granted resource, independently of other resources (`work`). They run on a bounded
+number of threads (`pool`). The leader reads the resources from the application's catalogue
+(`lookup`). A member that sees a change of the catalogue causes a new round (`watching`). This file
+puts the parts together.
 """
 
 from __future__ import annotations
@@ -12,38 +13,32 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.watching import CatalogueWatcher
-from coopgroup.groups.work import Callbacks, ResourceWork
+from coopgroup.groups.work import Callbacks, ResourceCallback, ResourceWork, WorkFailure
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.driver import GroupDriver, has_left
-from coopgroup.kafka.parts import check_plugins, slot_for
-from coopgroup.kafka.settings import merge_configuration
-from coopgroup.kafka.telemetry_sink import TelemetrySink
+from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.membership.driver import GroupDriver, has_left, wait_left
+from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
 from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged
+from coopgroup.model import Resource
+from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.simple import SimplePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.groups.work import ResourceCallback, WorkFailure
-    from coopgroup.model import Resource
-    from coopgroup.policies.base import Policy
-    from coopgroup.telemetry import Record
+from coopgroup.telemetry import Record
 
 __all__ = ["CooperativeGroup"]
 
-_LEAVE_TIMEOUT_S: Final = 5.0
 _STEP_S: Final = 0.01
 
 
@@ -96,7 +91,6 @@ class CooperativeGroup:
         assignor: Assignor | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration, without joining the group."""
         policy = SimplePolicy() if policy is None else policy
         assignor = WeightedAssignor() if assignor is None else assignor
         given = {"start": start, "stop": stop, "lost": lost, "on_error": on_error}
@@ -126,28 +120,17 @@ class CooperativeGroup:
         assignor: Assignor,
         policy: Policy,
     ) -> None:
-        group_id = settings.member.group_id
-        sink = TelemetrySink(
-            group_id,
-            settings.telemetry_file,
-            settings.telemetry_listener,
-            settings.telemetry_limits,
-        )
-        opened.callback(sink.close)
-        slot = slot_for(settings.member, settings.state_dir, sink)
-        if slot is not None:
-            opened.callback(slot.release)
-        self._pool = CallbackPool(
-            name=f"coopgroup-work-{group_id}", threads_max=settings.threads_max
-        )
+        shared = settings.shared
+        sink, slot = open_sink_and_slot(shared, opened)
+        name = f"coopgroup-work-{shared.member.group_id}"
+        self._pool = CallbackPool(name=name, threads_max=settings.threads_max)
         opened.callback(self._pool.close)
         self._lookup = CatalogueLookup(
-            source=source, timeout_ms=settings.lookup_timeout_ms, warn=sink.warn
+            source=source, timeout_ms=shared.lookup_timeout_ms, warn=sink.warn
         )
 
-        def write(record: Record) -> None:
-            member = self._driver.member
-            sink.write(record, member_id=member.member_id, generation=member.claim_generation)
+        def write(record: Record) -> None:  # the driver is made below
+            self._driver.write(record)
 
         self._work = ResourceWork(
             callbacks=callbacks,
@@ -157,7 +140,7 @@ class CooperativeGroup:
             warn=sink.warn,
         )
         self._driver = GroupDriver(
-            settings=settings,
+            settings=shared,
             assignor=assignor,
             policy=policy,
             lookup=self._lookup,
@@ -194,6 +177,8 @@ class CooperativeGroup:
             except BaseException:  # the caller will not close a group it has not entered
                 self._closed = True
                 unlocked.callback(self._opened.close)
+                unlocked.callback(self._driver.stop)
+                unlocked.callback(self._watcher.stop)
                 raise
             self._joined = True
 
@@ -227,7 +212,7 @@ class CooperativeGroup:
 
     def _is_given_nothing(self) -> bool:
         member = self._driver.member
-        is_settled = member.state is MemberState.STABLE and member.joined_topics == ()
+        is_settled = member.state is MemberState.STABLE and member.last_join.topics == ()
         return is_settled or has_left(member) or self._closed
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -257,19 +242,15 @@ class CooperativeGroup:
                 self._work.close(limit_s)
             finally:
                 self._driver.leave("closed", for_good=False)
-                deadline_s = now_s() + _LEAVE_TIMEOUT_S
-                while not has_left(self._driver.member) and now_s() < deadline_s:
-                    time.sleep(_STEP_S)
+                wait_left(self._driver)
                 self._driver.stop()
                 self._work.wait_told()
 
     def __enter__(self) -> Self:
-        """Join the group."""
         self.join()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the group."""
         self.close()
 
     # --- what it has ------------------------------------------------------------------------------
@@ -283,7 +264,7 @@ class CooperativeGroup:
         return self._work.holds(resource)
 
     def owns(self, resource: tuple[str, int]) -> bool:
-        """Return whether no other process can have a resource: it is held, or stops in time.
+        """Return whether no other process can have a resource: it is owned, or stops in time.
 
         Check this inside `stop`: its output must not be written if the lease has ended meanwhile.
         """

@@ -9,20 +9,17 @@ its holder leaves or its session ends.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
 
-from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
+from coopgroup.groups.work import WorkFailure
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.settings import merge_configuration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from coopgroup.groups.work import WorkFailure
-    from coopgroup.model import Resource
+from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.model import Resource
 
 __all__ = ["Leadership"]
 
@@ -67,7 +64,6 @@ class Leadership:
         on_error: Callable[[WorkFailure], object] | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration, without joining the group."""
         for callback in (on_elected, on_lost):
             if callback is not None and not callable(callback):
                 raise TypeError("on_elected and on_lost expect a callable")
@@ -81,7 +77,9 @@ class Leadership:
         self._resource = (name, 0)
         self._on_elected = on_elected
         self._on_lost = on_lost
-        self._changed = threading.Condition()
+        # Entered instead of the condition, as in `kafka.application_inbox`.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._is_closed = False
         self._group = CooperativeGroup(
             configuration,
@@ -93,12 +91,10 @@ class Leadership:
         )
 
     def __enter__(self) -> Self:
-        """Compete for the leadership, in the background."""
         self._group.join()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Resign, if this process leads, and leave the group."""
         self.close()
 
     def join(self) -> None:
@@ -116,7 +112,7 @@ class Leadership:
             RuntimeError: called from a callback.
         """
         self._group.close()
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()
 
@@ -172,7 +168,7 @@ class Leadership:
 
     def _wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         deadline_s = None if timeout_s is None else now_s() + timeout_s
-        with self._changed:
+        with self._lock:
             while not condition():
                 left_s = _STEP_S if deadline_s is None else min(_STEP_S, deadline_s - now_s())
                 if left_s <= 0 or self._is_closed or self.failure is not None:
@@ -183,13 +179,13 @@ class Leadership:
         # Not `token`: the lease may have run out by the clock, and still be renewed before it is
         # lost.
         token = self._group.granted_token(resource)
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
         if self._on_elected is not None and token is not None:
             self._on_elected(token)
 
     def _lost(self, resource: Resource) -> None:  # noqa: ARG002 - there is only one
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
         if self._on_lost is not None:
             self._on_lost()

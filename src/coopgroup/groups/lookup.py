@@ -9,7 +9,8 @@ catalogue cannot be read, the last known one counts.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -17,14 +18,9 @@ from attrs import define, field
 
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
 from coopgroup.kafka.clock import now_s
-from coopgroup.leader import Lags, TopicMetadata, read_members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from coopgroup.leader import RoundRequest
-    from coopgroup.model import ResourceSet
-    from coopgroup.model.group_api import JoinedMember
+from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember
 
 __all__ = ["CatalogueLookup"]
 
@@ -42,8 +38,6 @@ class CatalogueLookup:
     Attributes:
         source: the application's function; called on threads of the group.
         timeout_ms: how long a leader with an outdated catalogue waits.
-        warn: called with an event and its fields.
-        known: the newest catalogue read; None before the first.
         led: the catalogue of the last round led here; None before the first.
     """
 
@@ -104,11 +98,7 @@ class CatalogueLookup:
         return attrs.evolve(request, claims=claims, topics=topics)
 
     def _pass_over_one(self, seen: Sequence[int]) -> None:
-        """Stop waiting for a version that only one member has named for a long time.
-
-        Args:
-            seen: a version for each member that has seen one, ascending.
-        """
+        """Stop waiting for a version that only one member has named for a long time."""
         known = self.known
         ahead = [one for one in seen if known is not None and known.is_behind(one)]
         if len(ahead) != 1:

@@ -6,15 +6,12 @@ Rules of this file: values only. `work` makes the callbacks and holds the lock.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 from attrs import define
 
 from coopgroup.kafka.clock import now_s
+from coopgroup.model import Resource
 from coopgroup.telemetry import StopReason
-
-if TYPE_CHECKING:
-    from coopgroup.model import Resource
 
 __all__ = ["Action", "Wish", "Work"]
 
@@ -40,19 +37,9 @@ class Work:
     """One resource.
 
     Attributes:
-        resource: the resource.
         token: generation in which it was granted.
-        wish: the state that it should reach.
-        runs: whether `start` has returned, and neither `stop` nor `lost` since.
         is_stale: whether the running work belongs to a grant that has ended.
-        busy: number of callbacks in progress.
-        is_revoked: whether the group waits for the stop.
         is_told: whether telemetry has reported that it runs.
-        reason: why it stops.
-        began_s: time of the last wish.
-        is_warned: whether a warning was logged about a slow stop.
-        attempts: number of consecutive callbacks that raised.
-        retry_at_s: earliest time of the next try.
     """
 
     resource: Resource

@@ -10,19 +10,17 @@ from __future__ import annotations
 import heapq
 import math
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from coopgroup.kafka.clock import now_s
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["URGENT", "CallbackPool"]
 
 URGENT: Final = 0
-"""Calls that wait for no thread: what must end at once, and whoever hears of failures."""
+"""Calls that do not wait for a free thread: immediate stops, and listeners for failures."""
 _IDLE_S: Final = 5.0
 _CLOSE_S: Final = 1.0
 
@@ -32,7 +30,6 @@ class CallbackPool:
     """Runs calls that never raise.
 
     Attributes:
-        name: name of its threads.
         threads_max: maximum number of concurrent calls, without urgent ones.
     """
 
@@ -46,17 +43,22 @@ class CallbackPool:
     _own: set[int] = field(factory=set, init=False)
     # Time when a thread last took a call, or when the first waiting call arrived.
     _moved_on_s: float = field(default=0.0, init=False)
-    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    # Entered instead of the condition, whose `__enter__` is Python code: a signal's exception could
+    # end it with the lock held.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _changed: threading.Condition = field(
+        default=Factory(lambda self: threading.Condition(self._lock), takes_self=True), init=False
+    )
 
     @property
     def waits_since_s(self) -> float:
         """Return since when calls wait without a free thread; infinite if no call waits."""
-        with self._changed:
+        with self._lock:
             return self._moved_on_s if self._calls else math.inf
 
     def submit(self, urgency: int, call: Callable[[], None]) -> None:
         """Run a call on a thread; a waiting call with a smaller number goes first."""
-        with self._changed:
+        with self._lock:
             self._number += 1
             if not self._calls:
                 self._moved_on_s = now_s()
@@ -69,12 +71,12 @@ class CallbackPool:
         try:
             threading.Thread(target=self._run, name=self.name, daemon=True).start()
         except RuntimeError:  # no free thread: a running thread or the next call takes it
-            with self._changed:
+            with self._lock:
                 self._threads -= 1
 
     def close(self) -> None:
         """End idle threads; waiting calls are still made."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._idle, _CLOSE_S)
@@ -91,7 +93,7 @@ class CallbackPool:
     def _run(self) -> None:
         self._own.add(threading.get_ident())
         while True:
-            with self._changed:
+            with self._lock:
                 self._idle += 1
                 if not self._calls and not self._closed:
                     self._changed.wait_for(lambda: self._calls or self._closed, _IDLE_S)

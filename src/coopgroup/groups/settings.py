@@ -7,25 +7,18 @@ key is refused: a group fetches no records, so a consumer's key would have no ef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import attrs
 from attrs import frozen
 
 from coopgroup.groups.catalogue import INDEX_MIN
 from coopgroup.groups.work import WorkLimits
-from coopgroup.kafka.connection_keys import CONNECTION_SETTINGS
-from coopgroup.kafka.librdkafka_values import whole
-from coopgroup.kafka.settings import read_settings
-from coopgroup.kafka.shown_values import refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from coopgroup.kafka.connection_settings import ConnectionSettings
-    from coopgroup.kafka.telemetry_file import FileLimits
-    from coopgroup.member import MemberConfig
-    from coopgroup.telemetry import Envelope
+from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS
+from coopgroup.kafka.config.librdkafka_values import whole
+from coopgroup.kafka.config.settings import SHARED_KEYS, ConsumerSettings, read_settings
+from coopgroup.kafka.config.shown_values import refused
 
 __all__ = ["GROUP_KEYS", "OWN_KEYS", "PROTOCOL_NAME", "PROTOCOL_TYPE", "GroupSettings"]
 
@@ -37,15 +30,7 @@ GROUP_KEYS: Final = (
     "client.rack",
     "session.timeout.ms",
     "heartbeat.interval.ms",
-    "coopgroup.leader.timeout.ms",
-    "coopgroup.lookup.timeout.ms",
-    "coopgroup.state.dir",
-    "coopgroup.telemetry.file",
-    "coopgroup.telemetry.file.backups",
-    "coopgroup.telemetry.file.max.bytes",
-    "coopgroup.telemetry.listener",
-    "coopgroup.telemetry.queue.records",
-    "coopgroup.window.heartbeat.interval.ms",
+    *SHARED_KEYS,
 )
 OWN_KEYS: Final = {
     "coopgroup.callback.threads": 32,
@@ -54,7 +39,7 @@ OWN_KEYS: Final = {
     "coopgroup.retry.backoff.max.ms": 60_000,
     "coopgroup.stop.timeout.ms": 300_000,
 }
-"""What only groups of named resources have, with defaults."""
+"""Settings of groups of named resources only, with their defaults."""
 _STOP_MS_MAX: Final = 86_400_000
 
 
@@ -63,29 +48,12 @@ class GroupSettings:
     """The settings of a group.
 
     Attributes:
-        member: settings of the group member.
-        connection: how the group RPCs reach the brokers.
-        max_poll_interval_ms: time limit of a stop, and of a member's rejoin.
-        leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
-        lookup_timeout_ms: how long a leader with an outdated catalogue waits.
-        state_dir: directory that keeps the member's identity after its process ends, None for none.
-        telemetry_file: file to append telemetry to as JSON lines, None for none.
-        telemetry_limits: limits of the file's size and of the waiting records.
-        telemetry_listener: called with each telemetry record in its envelope, None for none.
-        refresh_ms: time between two reads of the catalogue.
-        threads_max: maximum number of concurrent callbacks.
+        shared: those that a consumer has, too. The maximum poll interval limits a stop, and the
+            look-up time-out how long a leader with an outdated catalogue waits.
         limits: how long callbacks may take, and when they are tried again.
     """
 
-    member: MemberConfig
-    connection: ConnectionSettings
-    max_poll_interval_ms: int
-    leader_timeout_ms: int
-    lookup_timeout_ms: int
-    state_dir: str | None
-    telemetry_file: str | None
-    telemetry_limits: FileLimits
-    telemetry_listener: Callable[[Envelope], object] | None
+    shared: ConsumerSettings
     refresh_ms: int
     threads_max: int
     limits: WorkLimits
@@ -93,10 +61,6 @@ class GroupSettings:
     @classmethod
     def read(cls, configuration: Mapping[str, Any], *, eager: bool = False) -> GroupSettings:
         """Read the configuration of a group.
-
-        Args:
-            configuration: the user's configuration.
-            eager: whether the member revokes all resources before each round.
 
         Raises:
             ConfigurationError: a key is unknown, or has an invalid value.
@@ -120,22 +84,15 @@ class GroupSettings:
             )
         shared = {key: value for key, value in configuration.items() if key not in OWN_KEYS}
         read = read_settings({**shared, "max.poll.interval.ms": stop_ms})
+        member = attrs.evolve(
+            read.member,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL_NAME,
+            index_min=INDEX_MIN,
+            eager=eager,
+        )
         return cls(
-            member=attrs.evolve(
-                read.member,
-                protocol_type=PROTOCOL_TYPE,
-                protocol_name=PROTOCOL_NAME,
-                index_min=INDEX_MIN,
-                eager=eager,
-            ),
-            connection=read.connection,
-            max_poll_interval_ms=stop_ms,
-            leader_timeout_ms=read.leader_timeout_ms,
-            lookup_timeout_ms=read.lookup_timeout_ms,
-            state_dir=read.state_dir,
-            telemetry_file=read.telemetry_file,
-            telemetry_limits=read.telemetry_limits,
-            telemetry_listener=read.telemetry_listener,
+            shared=attrs.evolve(read, member=member),
             refresh_ms=own["coopgroup.catalogue.refresh.ms"],
             threads_max=own["coopgroup.callback.threads"],
             limits=WorkLimits(

@@ -9,21 +9,17 @@ the version in it (KIP-345).
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from attrs import define, field
 
-from coopgroup.groups.catalogue import EVERYTHING
+from coopgroup.groups.catalogue import EVERYTHING, Catalogue
+from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.kafka.clock import now_s
+from coopgroup.member import Member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coopgroup.groups.catalogue import Catalogue
-    from coopgroup.groups.lookup import CatalogueLookup
-    from coopgroup.member import Member
-    from coopgroup.model import ResourceSet
+from coopgroup.model import ResourceSet
 
 __all__ = ["CatalogueWatcher"]
 
@@ -38,12 +34,7 @@ class CatalogueWatcher:
     """Reads the catalogue on a separate thread; joins the group after the first read.
 
     Attributes:
-        lookup: reads the catalogue.
-        refresh_ms: time between two reads.
-        member: returns the current member.
-        leads: returns whether this member led the last round.
         shared: returns the resources of that round; kept from an earlier process before the first.
-        post: gives events to the driver, from any thread.
     """
 
     lookup: CatalogueLookup
@@ -74,8 +65,10 @@ class CatalogueWatcher:
         self._stopped = True
         self.lookup.close()
         self._wanted.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_STOP_TIMEOUT_S)
+        thread = self._thread
+        if thread is None or thread is threading.current_thread() or not thread.is_alive():
+            return  # a thread that could not start has nothing to wait for
+        thread.join(_STOP_TIMEOUT_S)
 
     def _run(self) -> None:
         self._say(self.lookup.look())
@@ -113,7 +106,7 @@ class CatalogueWatcher:
             self.post(RejoinRequested(reason="a newer catalogue than the group's"))
 
     def _is_told(self, version: int) -> bool:
-        """Return whether this member has told the leader of a round about a version."""
+        """Return whether this member has reported a version to the leader of a round."""
         member = self.member()
         if self._first_generation == _NO_GENERATION:
             self._first_generation = member.claim_generation
@@ -121,7 +114,7 @@ class CatalogueWatcher:
             member.config.instance_id is not None
             and member.claim_generation == self._first_generation
         )
-        return version == member.joined_catalogue_version and not may_be_unheard
+        return version == member.last_join.catalogue_version and not may_be_unheard
 
     def _is_shared(self, catalogue: Catalogue) -> bool:
         led = self.lookup.led

@@ -26,27 +26,23 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from coopgroup.groups.one_resource import Action, Wish, Work
+from coopgroup.groups.pool import CallbackPool
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.session import one_line
-from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from coopgroup.groups.pool import CallbackPool
-    from coopgroup.kafka.application_inbox import Notice
-    from coopgroup.member import Member
-    from coopgroup.telemetry import Record
+from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 
 __all__ = ["Callbacks", "ResourceWork", "WorkFailure", "WorkLimits"]
 
@@ -69,7 +65,6 @@ class WorkFailure:
     Attributes:
         resource: the resource; None if the membership itself has ended.
         action: the callback that raised: "start", "stop" or "lost"; "membership".
-        error: the exception.
         attempts: number of consecutive failures; the callback is tried again after each.
     """
 
@@ -96,7 +91,6 @@ class WorkLimits:
     Attributes:
         stop_s: time limit of a stop; after it, the resource is lost.
         retry_s: the first delay after a callback has raised; it doubles with each try.
-        retry_max_s: the longest delay.
     """
 
     stop_s: float
@@ -104,48 +98,16 @@ class WorkLimits:
     retry_max_s: float
 
 
-class WorkDriver(Protocol):
-    """The part of the group's driver that this file uses."""
-
-    @property
-    def member(self) -> Member:
-        """Return the member after the last step."""
-        ...
-
-    @property
-    def lease_until_s(self) -> float:
-        """Return the end of the lease: until then, the member may work on its resources."""
-        ...
-
-    def post(self, event: LossHandled | RevocationCompleted | SubscriptionChanged) -> None:
-        """Give the session an event, from any thread."""
-        ...
-
-    def remind(self, at_s: float) -> None:
-        """Call `wake` at a time."""
-        ...
-
-
 @define(eq=False)
 class ResourceWork:
-    """All work of one member; takes the group's notices (`coopgroup.kafka.ports.Application`).
-
-    Attributes:
-        callbacks: the application's callbacks.
-        limits: time limits and delays.
-        pool: runs the callbacks.
-        write: writes a telemetry record.
-        warn: called with an event and its fields.
-        driver: the group; set before it starts.
-        failure: why the membership ended; None before.
-    """
+    """All work of one member; takes the group's notices (`kafka.membership.ports.Application`)."""
 
     callbacks: Callbacks
     limits: WorkLimits
     pool: CallbackPool
     write: Callable[[Record], None]
     warn: Callable[..., None]
-    driver: WorkDriver = field(init=False)
+    driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
@@ -199,11 +161,7 @@ class ResourceWork:
             return self._changed.wait_for(lambda: not self._works, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Stop all resources independently, and start no more.
-
-        Returns:
-            Whether all have stopped in time; the remaining ones count as lost.
-        """
+        """Stop all resources independently; return whether all stopped in time."""
         with self._changing():
             self._is_closing = True
             for work in tuple(self._works.values()):
@@ -329,7 +287,6 @@ class ResourceWork:
         self.pool.submit(action.value, partial(self._run, work, action))
 
     def _run(self, work: Work, action: Action) -> None:
-        """Make one callback on a thread of the pool, unless it is no longer wanted."""
         with self._changing():
             abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
@@ -427,7 +384,7 @@ class ResourceWork:
     def _write(self, record: Record) -> None:
         try:
             self.write(record)
-        except Exception as error:  # noqa: BLE001 -- the work goes on, told or not
+        except Exception as error:  # noqa: BLE001 -- the work goes on without the record
             self.warn("internal_error", error=repr(error))
 
     def _tell_started(self, work: Work) -> None:
@@ -447,7 +404,6 @@ class ResourceWork:
             )
 
     def _end(self, work: Work) -> None:
-        """Remove work that has ended, and wake waiting threads."""
         del self._works[work.resource]
         self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
@@ -478,7 +434,6 @@ class ResourceWork:
         return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
-        """Schedule `wake` for the next due time."""
         due_s = [
             work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
         ]

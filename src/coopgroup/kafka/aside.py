@@ -29,8 +29,6 @@ class Aside:
     """Runs calls of one kind on separate threads, a bounded number at a time.
 
     Attributes:
-        name: name of the threads.
-        threads_max: how many calls may be under way.
         patience_s: a further thread is started only if the last call is older than this.
     """
 
@@ -68,13 +66,7 @@ class Aside:
         self._start(run, began)
 
     def alone(self, call: Callable[[], object], on_done: OnDone) -> None:
-        """Make a call whose result is for one caller only.
-
-        Args:
-            call: may block.
-            on_done: as for `share`; immediately gets `StillBusyError` if too many calls are under
-                way.
-        """
+        """Make a call whose result is for one caller only."""
         with self._lock:
             is_full = self._is_full()
             began = 0.0 if is_full else self._begin()
@@ -113,5 +105,5 @@ class Aside:
 def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:
     try:
         return call(), None
-    except Exception as error:  # noqa: BLE001 -- told to who waits
+    except Exception as error:  # noqa: BLE001 -- the waiting caller gets it
         return None, error

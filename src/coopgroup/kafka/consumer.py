@@ -3,7 +3,7 @@
 Theory of operation. The group has its own thread (`driver`), so a round never blocks the
 application. librdkafka only fetches (`fetching`). Its records wait in a hand-out until `poll` or
 `consume` takes them (`delivery`). Notices of the group wait in an inbox until then as well, and
-callbacks run on the application's thread (`notices`). Commits go to the group's thread
+callbacks run on the application's thread (`listener`). Commits go to the group's thread
 (`committing`). This file is the front of these parts, with the methods of confluent_kafka.
 
 `poll` is the hot path. It hands out the next waiting record if the lease holds and no other work is
@@ -13,33 +13,29 @@ due. `Delivery.take` handles every other case.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from time import clock_gettime
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ClusterMetadata
 
-from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.assignors.base import Assignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.kafka.callbacks.listener import Callback, Callbacks
+from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
+from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.exceptions import kafka_exception
-from coopgroup.kafka.group_metadata import encode_group_metadata
-from coopgroup.kafka.notices import Callbacks
-from coopgroup.kafka.offsets import given_offsets
-from coopgroup.kafka.partitions import to_partitions
+from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
-from coopgroup.kafka.settings import merge_configuration, read_settings
-from coopgroup.kafka.user_callbacks import keep_callbacks
+from coopgroup.kafka.records.committed import read_committed
+from coopgroup.kafka.records.offsets import given_offsets
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.policies.base import Policy
 from coopgroup.policies.simple import SimplePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from confluent_kafka.admin import ClusterMetadata
-
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.kafka.notices import Callback
-    from coopgroup.kafka.slow_stops import PutOff
-    from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
 
@@ -76,7 +72,6 @@ class CooperativeConsumer:
         assignor: Assignor | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration and start the group's threads, without joining the group."""
         given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))
         self._settings = read_settings(given)
         parts = ConsumerParts.build(
@@ -89,10 +84,10 @@ class CooperativeConsumer:
         self._driver = parts.driver
         self._fetching = parts.fetching
         self._committing = parts.committing
-        self._notices = parts.notices
+        self._listener = parts.listener
         self._delivery = parts.delivery
         # These two attributes serve the hot path.
-        self._ready = parts.fetching.hand_out.ready
+        self._ready = parts.fetching.record_buffer.ready
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
         parts.start()
@@ -153,7 +148,7 @@ class CooperativeConsumer:
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that the application holds, as reported to `on_assign`."""
         self._check_open()
-        return to_partitions(self._notices.held)
+        return to_partitions(self._listener.owned)
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -211,8 +206,7 @@ class CooperativeConsumer:
         return self._delivery.take(count, timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Yield records until the consumer is closed, and raise errors."""
-        hand_out = self._fetching.hand_out
+        record_buffer = self._fetching.record_buffer
         while not self._closed:
             try:
                 message = self.poll(1.0)
@@ -222,15 +216,15 @@ class CooperativeConsumer:
                 raise
             if message is None:
                 continue
-            hand_out.leaving = (message,)
+            record_buffer.leaving = (message,)
             try:
                 error = message.error()
             except BaseException:  # such as Ctrl-C at this moment
                 self._delivery.put_back([message])
                 raise
-            hand_out.leaving = ()
+            record_buffer.leaving = ()
             if error is not None:
-                if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001  (public)
+                if error.code() == KafkaError._MAX_POLL_EXCEEDED:
                     continue  # the member rejoins by itself; `on_lost` reports the lost partitions
                 raise KafkaException(error)
             yield message
@@ -240,7 +234,7 @@ class CooperativeConsumer:
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Set the first offsets of new partitions in `on_assign`; else raise `KafkaException`."""
         self._check_open()
-        self._notices.begin_assigned(partitions)
+        self._listener.begin_assigned(partitions)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Do the same as `incremental_assign`; owned partitions stay."""
@@ -249,7 +243,7 @@ class CooperativeConsumer:
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Accept the revocation in `on_revoke` or `on_lost`; elsewhere raise `KafkaException`."""
         self._check_open()
-        self._notices.accept_revoked(partitions)
+        self._listener.accept_revoked(partitions)
 
     def unassign(self) -> None:
         """Do the same as `incremental_unassign` for all partitions that are given up."""
@@ -274,7 +268,7 @@ class CooperativeConsumer:
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        return self._notices.revoke_later(partitions)
+        return self._listener.revoke_later(partitions)
 
     def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
         """Report that partitions postponed by `revoke_later` have stopped; for any thread.
@@ -293,7 +287,7 @@ class CooperativeConsumer:
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        self._notices.finish_revoke(stopped)
+        self._listener.finish_revoke(stopped)
 
     # --- offsets and flow ------------------------------------------------------------------------
 
@@ -322,7 +316,7 @@ class CooperativeConsumer:
         self._check_open()
         wanted = given_offsets(message, offsets, "commit")
         if wanted is None:
-            wanted = self._committing.store.due(self._notices.held)
+            wanted = self._committing.store.due(self._listener.owned)
         if asynchronous:
             self._committing.commit_later(wanted)
             return None
@@ -337,7 +331,7 @@ class CooperativeConsumer:
         """Store offsets for the next commit; requires `enable.auto.offset.store` to be off.
 
         Raises:
-            KafkaException: offsets are stored automatically, or a partition is not held.
+            KafkaException: offsets are stored automatically, or a partition is not owned.
             TypeError: an argument is not a record or a list of partitions.
             ValueError: both or neither of message and offsets were given.
         """
@@ -347,13 +341,13 @@ class CooperativeConsumer:
             raise ValueError("expected either message or offsets")
         if self._settings.auto_offset_store:
             raise kafka_exception(
-                KafkaError._INVALID_ARG,  # noqa: SLF001  (public constant of confluent_kafka)
+                KafkaError._INVALID_ARG,
                 "StoreOffsets failed: enable.auto.offset.store must be false",
             )
         for one in wanted:
-            if (one.topic, one.partition) not in self._notices.held:
+            if (one.topic, one.partition) not in self._listener.owned:
                 raise kafka_exception(
-                    KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
+                    KafkaError._STATE,
                     f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned",
                 )
         self._committing.store.store(wanted)
@@ -382,17 +376,19 @@ class CooperativeConsumer:
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        return self._parts.committed.read(partitions, _seconds(timeout), lambda: self._closed)
+        return read_committed(
+            self._driver, self._settings, partitions, _seconds(timeout), lambda: self._closed
+        )
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out no records of these partitions until `resume`."""
         self._check_open()
-        self._fetching.pause(partitions, self._notices.held)
+        self._fetching.pause(partitions, self._listener.owned)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
-        stopping = self._notices.stopping
+        stopping = self._listener.stopping
         if stopping:
             partitions = [one for one in partitions if (one.topic, one.partition) not in stopping]
         self._fetching.resume(partitions)
@@ -433,7 +429,7 @@ class CooperativeConsumer:
         del username, password
         self._check_open()
         raise kafka_exception(
-            KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001  (public constant of confluent_kafka)
+            KafkaError._NOT_IMPLEMENTED,
             "set_sasl_credentials: make a new consumer with the new credentials",
         )
 
@@ -461,16 +457,14 @@ class CooperativeConsumer:
         with ExitStack() as last_first:
             last_first.callback(self._parts.close)
             last_first.callback(self._mark_closed)
-            last_first.callback(self._notices.serve_calls)
+            last_first.callback(self._listener.serve_calls)
             last_first.callback(self._parts.stop)
             self._parts.subscription.leave("consumer closed", for_good=False)
 
     def __enter__(self) -> Self:
-        """Return the consumer itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the consumer."""
         self.close()
 
     @property

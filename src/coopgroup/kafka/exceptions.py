@@ -15,20 +15,14 @@ from coopgroup.member import ErrorCode
 __all__ = ["kafka_error", "kafka_exception"]
 
 _OF_LIBRDKAFKA: Final = {
-    int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,  # noqa: SLF001  (public constant)
-    int(ErrorCode.UNSUPPORTED_BY_BROKER): KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001  (same)
-    int(ErrorCode.UNAUTHENTICATED): KafkaError._AUTHENTICATION,  # noqa: SLF001  (same)
+    int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
+    int(ErrorCode.UNSUPPORTED_BY_BROKER): KafkaError._UNSUPPORTED_FEATURE,
+    int(ErrorCode.UNAUTHENTICATED): KafkaError._AUTHENTICATION,
 }
 
 
 def kafka_error(code: int, message: str | None = None, *, fatal: bool = False) -> KafkaError:
-    """Return an error of the group, or an error with one of librdkafka's own codes.
-
-    Args:
-        code: error code.
-        message: one line; None for librdkafka's text for the code.
-        fatal: whether the consumer cannot continue.
-    """
+    """Return an error of the group or of librdkafka; the default text is librdkafka's."""
     return KafkaError(_OF_LIBRDKAFKA.get(code, code), message, fatal=fatal)
 
 

@@ -7,43 +7,40 @@ later part cannot be made. Threads start last and end first.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.committed import CommittedOffsets
-from coopgroup.kafka.committing import Committing
-from coopgroup.kafka.delivery import Delivery
-from coopgroup.kafka.driver import GroupDriver
-from coopgroup.kafka.dropping import WhenDropped, end_when_dropped
-from coopgroup.kafka.fetching import Fetching
-from coopgroup.kafka.group_errors import GroupErrors
-from coopgroup.kafka.identity import IdentitySlot, take_slot
-from coopgroup.kafka.lookup import ClusterLookup
-from coopgroup.kafka.notices import GroupNotices
-from coopgroup.kafka.offset_lookup import OffsetLookup
-from coopgroup.kafka.offsets import OffsetStore
-from coopgroup.kafka.settings import refusal_of_librdkafka
-from coopgroup.kafka.starting_offsets import StartingOffsets
-from coopgroup.kafka.subscription import Subscription
-from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.kafka.user_callbacks import with_plain_errors
-from coopgroup.kafka.watching import TopicWatcher
+from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped
+from coopgroup.kafka.callbacks.group_errors import GroupErrors
+from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.callbacks.user_callbacks import with_plain_errors
+from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdkafka
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.kafka.membership.subscription import Subscription
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.watching import TopicWatcher
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.delivery import Delivery
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offset_lookup import OffsetLookup
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import Woken
 from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
 
-if TYPE_CHECKING:
-    from coopgroup.kafka.settings import ConsumerSettings
-    from coopgroup.member import MemberConfig
+__all__ = ["ConsumerParts", "check_plugins", "open_sink_and_slot"]
 
-__all__ = ["ConsumerParts", "check_plugins", "slot_for"]
-
-_AN_ASSIGNOR: Final = "an assignor: an object with name, needs_lags and assign(group, lags)"
+_AN_ASSIGNOR: Final = (
+    "an assignor: an object with name, needs_lags and assign(group, lags), or create_assignor(name)"
+)
 _A_POLICY: Final = (
     "a policy: an object with name, offer(group, context) and stage(group, target, context)"
 )
@@ -64,23 +61,16 @@ class ConsumerParts:
     watcher: TopicWatcher
     fetching: Fetching
     committing: Committing
-    committed: CommittedOffsets
-    notices: GroupNotices
+    listener: GroupListener
     delivery: Delivery
     subscription: Subscription
-    when_dropped: WhenDropped
+    when_dropped: Finalizer
 
     @classmethod
     def build(
         cls, consumer: object, settings: ConsumerSettings, assignor: Assignor, policy: Policy
     ) -> ConsumerParts:
         """Make all parts; no thread of the group runs before `start`.
-
-        Args:
-            consumer: the first argument of callbacks.
-            settings: settings of the consumer.
-            assignor: decides WHERE resources go.
-            policy: decides WHEN they move.
 
         Raises:
             ConfigurationError: the assignor or the policy is invalid, or librdkafka refuses the
@@ -89,16 +79,7 @@ class ConsumerParts:
         """
         check_plugins(assignor, policy)
         with ExitStack() as opened:
-            sink = TelemetrySink(
-                settings.member.group_id,
-                settings.telemetry_file,
-                settings.telemetry_listener,
-                settings.telemetry_limits,
-            )
-            opened.callback(sink.close)
-            slot = slot_for(settings.member, settings.state_dir, sink)
-            if slot is not None:
-                opened.callback(slot.release)
+            sink, slot = open_sink_and_slot(settings, opened)
             client = _librdkafka(settings)
             opened.callback(client.close)
             parts = cls._put_together(consumer, settings, sink, slot, client, assignor, policy)
@@ -132,11 +113,7 @@ class ConsumerParts:
             slot=slot,
         )
         starts = driver.inbox.starts = _starting_offsets(driver, settings)
-        fetching = Fetching(client, starts)
-
-        def write(record: Any) -> None:  # noqa: ANN401  (any record)
-            member = driver.member
-            sink.write(record, member_id=member.member_id, generation=member.claim_generation)
+        fetching = Fetching(client, starts, renew=lambda: _librdkafka(settings))
 
         committing = Committing(
             driver=driver,
@@ -144,19 +121,19 @@ class ConsumerParts:
             starts=starts,
             on_commit=settings.on_commit,
             interval_ms=settings.auto_commit_interval_ms,
-            write=write,
+            write=driver.write,
         )
-        notices = GroupNotices(
+        listener = GroupListener(
             consumer=consumer,
             driver=driver,
             fetching=fetching,
             committing=committing,
-            write=write,
+            write=driver.write,
         )
         error_cb = settings.librdkafka.get("error_cb")
         if error_cb is not None:
             errors = GroupErrors(error_cb, driver.inbox)
-            sink.hear, notices.on_failure = errors.hear, errors.fail
+            sink.hear, listener.on_failure = errors.hear, error_cb
         watcher = TopicWatcher(
             lookup=lookup,
             leader=driver.leader,
@@ -172,30 +149,30 @@ class ConsumerParts:
             watcher=watcher,
             fetching=fetching,
             committing=committing,
-            committed=CommittedOffsets(
-                driver=driver,
-                group_id=settings.member.group_id,
-                require_stable=settings.requires_stable,
-                request_timeout_ms=settings.connection.request_timeout_ms,
-            ),
-            notices=notices,
+            listener=listener,
             delivery=Delivery(
                 driver=driver,
                 fetching=fetching,
                 committing=committing,
-                notices=notices,
+                listener=listener,
                 meter=driver.meter,
             ),
             subscription=Subscription(
-                driver=driver, watcher=watcher, notices=notices, committing=committing
+                driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
-            when_dropped=end_when_dropped(consumer, driver, watcher, sink, slot),
+            when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
         )
 
     def start(self) -> None:
-        """Start the group's threads."""
-        self.driver.start()
-        self.watcher.start()
+        """Start the group's threads; if one cannot start, end and close everything."""
+        try:
+            self.driver.start()
+            self.watcher.start()
+        except BaseException:  # the caller gets no consumer to close
+            with ExitStack() as last_first:
+                last_first.callback(self.close)
+                self.stop()
+            raise
 
     def stop(self) -> None:
         """End the group's threads, and with them the commits in progress."""
@@ -241,17 +218,27 @@ def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
         raise ConfigurationError(f"{field}.name", name, "a string")
 
 
-def slot_for(
-    member: MemberConfig, state_dir: str | None, sink: TelemetrySink
-) -> IdentitySlot | None:
-    """Take an identity slot if a directory is configured; a static member needs none.
+def open_sink_and_slot(
+    settings: ConsumerSettings, opened: ExitStack
+) -> tuple[TelemetrySink, IdentitySlot | None]:
+    """Open the telemetry and an identity slot, if configured; a static member needs no slot.
 
     Raises:
-        ConfigurationError: the directory cannot be used.
+        ConfigurationError: the telemetry file or the state directory cannot be written.
     """
-    if state_dir is None or member.instance_id is not None:
-        return None
-    return take_slot(state_dir, member.group_id, sink.warn)
+    member = settings.member
+    sink = TelemetrySink(
+        member.group_id,
+        settings.telemetry_file,
+        settings.telemetry_listener,
+        settings.telemetry_limits,
+    )
+    opened.callback(sink.close)
+    if settings.state_dir is None or member.instance_id is not None:
+        return sink, None
+    slot = take_slot(settings.state_dir, member.group_id, sink.warn)
+    opened.callback(slot.release)
+    return sink, slot
 
 
 def _is_without_token(error: Exception) -> bool:

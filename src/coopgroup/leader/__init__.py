@@ -9,15 +9,15 @@ of the leading member does the following, in this order:
    does not arrive in time.
 3. It calls `lead` where a slow assignor delays nothing else, with its own time limit. When the
    limit has passed, or without metadata, it calls `fallback_round`.
-4. It sends `LedRound.assignments` with SyncGroup. It keeps `LedRound.state` for the next round that
-   the same member leads, even if its own SyncGroup fails (the generation in the next `RoundContext`
-   shows this). After another member has led a round it forgets the state.
-5. If `LedRound.refused`, it rejoins after a pause: the round moved nothing, so unowned resources
-   still have no owner.
+4. It sends `RoundDecision.assignments` with SyncGroup. It keeps `RoundDecision.state` for the next
+   round that the same member leads, even if its own SyncGroup fails (the generation in the next
+   `RoundContext` shows this). After another member has led a round it forgets the state.
+5. If `RoundDecision.refused`, it rejoins after a pause: the round moved nothing, so unowned
+   resources still have no owner.
 """
 
-from coopgroup.leader.answer import LedRound, fallback_round, lead, member_assignments
-from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
+from coopgroup.leader.answer import fallback_round, lead, member_assignments
+from coopgroup.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.leader.kafka_rounds import lead_kafka_round
 from coopgroup.leader.request import (
     NO_LAGS,
@@ -29,9 +29,8 @@ from coopgroup.leader.request import (
 
 __all__ = [
     "NO_LAGS",
-    "DecidedRound",
     "Lags",
-    "LedRound",
+    "RoundDecision",
     "RoundRequest",
     "TopicMetadata",
     "decide_round",

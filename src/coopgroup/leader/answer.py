@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
-from attrs import frozen
 
-from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
+from coopgroup.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.leader.request import RoundRequest, TopicMetadata
-from coopgroup.model import NO_LOSS, NOBODY, ResourceSet, resolve_claims
+from coopgroup.model import EMPTY, NO_LOSS, NOBODY, ResourceSet, resolve_claims
 from coopgroup.model.group import split_by_member
 from coopgroup.model.plan import revoked_by_member, revoked_claims
 from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.protocol.notes import AssignmentNote, names_digest, resources_digest, with_note
+from coopgroup.protocol.assignment_trailer import (
+    AssignmentTrailer,
+    names_digest,
+    resources_digest,
+    with_trailer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,31 +35,10 @@ if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, MemberClaim, RoundPlan
     from coopgroup.model.resource_set import BoolArray
     from coopgroup.policies.base import Policy, RoundContext
-    from coopgroup.policies.state import PolicyState
-    from coopgroup.telemetry import Record
 
-__all__ = ["LedRound", "fallback_round", "lead", "member_assignments"]
+__all__ = ["fallback_round", "lead", "member_assignments"]
 
 _VERSION_OF_DESIGN_I: Final = 1
-
-
-@frozen(kw_only=True, eq=False)
-class LedRound:
-    """A round that is ready to be sent.
-
-    Attributes:
-        assignments: (member id, embedded assignment) of every member, ascending by member id.
-        state: memory for the next round, if the same member leads it.
-        records: telemetry of the round, in order.
-        decided: the round as values.
-        refused: whether the round moves nothing because of an error; `records` give the reason.
-    """
-
-    assignments: tuple[tuple[str, bytes], ...]
-    state: PolicyState
-    records: tuple[Record, ...]
-    decided: DecidedRound
-    refused: bool
 
 
 def lead(
@@ -64,7 +49,7 @@ def lead(
     assignor: Assignor,
     policy: Policy,
     context: RoundContext,
-) -> LedRound:
+) -> RoundDecision:
     """Decide and encode a round.
 
     If some members cannot read a time-out, a waiting policy decides like `SimplePolicy`.
@@ -81,7 +66,7 @@ def lead(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
     if request.old_readers and decided.plan.scheduled_rebalance_timeout_ms:
-        simple = SimplePolicy()
+        simple = SimplePolicy(warmup=warmup_of(policy))
         decided = decide_round(
             request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
         )
@@ -96,7 +81,7 @@ def fallback_round(
     policy: Policy,
     context: RoundContext,
     reason: str,
-) -> LedRound:
+) -> RoundDecision:
     """Encode the round that moves nothing, for a host that cannot wait for a better one.
 
     Args:
@@ -117,7 +102,7 @@ def fallback_round(
 
 
 def member_assignments(
-    decided: DecidedRound, claims: Sequence[MemberClaim] = ()
+    decided: RoundDecision, claims: Sequence[MemberClaim] = ()
 ) -> tuple[Assignment, ...]:
     """Return the assignment of each member, in the order of the group's members.
 
@@ -139,8 +124,24 @@ def member_assignments(
             revoked=stopped,
             scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
             loss_timeout_ms=loss_timeout_ms,
+            warmups=warmups or None,
         )
-        for assigned, stopped in zip(_assigned(group, plan, claims), revoked, strict=True)
+        for assigned, stopped, warmups in zip(
+            _assigned(group, plan, claims), revoked, _warmups(group, plan), strict=True
+        )
+    )
+
+
+def _warmups(group: GroupSnapshot, plan: RoundPlan) -> Sequence[ResourceSet]:
+    """Return the warm-ups of each member."""
+    if not plan.warmup_members.size:
+        return (EMPTY,) * len(group.members)
+    order = np.argsort(plan.warmup_members, kind="stable")
+    return split_by_member(
+        group.resources,
+        plan.warmup_members[order],
+        plan.warmup_resources[order],
+        len(group.members),
     )
 
 
@@ -194,10 +195,10 @@ def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
 
 def _encoded(
     request: RoundRequest,
-    decided: DecidedRound,
+    decided: RoundDecision,
     context: RoundContext,
     shared: ResourceSet | None,
-) -> LedRound:
+) -> RoundDecision:
     told = member_assignments(decided, request.claims)
     member_ids = decided.group.member_ids
     wires = _known_wire(request, told)
@@ -208,13 +209,11 @@ def _encoded(
     if not (decided.plan.follow_up or decided.plan.scheduled_rebalance_timeout_ms):
         # A refused round shared nothing: a leader that returns to it must start another round.
         known = None if decided.refused else shared
-        _add_notes(messages, request, context.leader_id, known)
-    return LedRound(
+        _add_trailers(messages, request, context.leader_id, known)
+    return attrs.evolve(
+        decided,
         assignments=tuple(zip(member_ids, messages, strict=True)),
-        state=decided.state,
         records=(*request.records, *decided.records),
-        decided=decided,
-        refused=decided.refused,
     )
 
 
@@ -234,7 +233,7 @@ def _message(
     )
 
 
-def _add_notes(
+def _add_trailers(
     messages: list[bytes], request: RoundRequest, leader_id: str, shared: ResourceSet | None
 ) -> None:
     """Append trailers for static members to the last assignments of a rebalance."""
@@ -245,11 +244,11 @@ def _add_notes(
         if claim.member_id in request.old_readers:
             continue  # it may refuse trailing bytes
         known = shared if claim.member_id == leader_id else None
-        note = AssignmentNote(
+        trailer = AssignmentTrailer(
             topics=names_digest(topics),
             shared=None if known is None else resources_digest(known),
         )
-        messages[number] = with_note(messages[number], note)
+        messages[number] = with_trailer(messages[number], trailer)
 
 
 def _known_wire(request: RoundRequest, told: Sequence[Assignment]) -> Iterator[bytes | None]:

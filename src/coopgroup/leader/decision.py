@@ -20,10 +20,12 @@ from coopgroup.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_cl
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
-from coopgroup.policies.state import NO_CLAIMS
+from coopgroup.policies.state import NO_CLAIMS, Claims, PolicyState
 from coopgroup.policies.stopping import with_holders_rights
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.policies.warming.option import warmup_of
+from coopgroup.policies.warming.rounds import Warming, with_kept_warmups
+from coopgroup.telemetry import RoundDecided, RoundRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,24 +35,26 @@ if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, MemberClaim, RoundPlan
     from coopgroup.model.resource_set import Int32Array
     from coopgroup.policies.base import Policy, RoundContext, StagedRound
-    from coopgroup.policies.state import PolicyState
+    from coopgroup.policies.warming.rounds import WarmRound
     from coopgroup.telemetry import Record
 
-__all__ = ["DecidedRound", "decide_round", "refused_round"]
+__all__ = ["RoundDecision", "decide_round", "refused_round"]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @frozen(kw_only=True, eq=False)
-class DecidedRound:
+class RoundDecision:
     """The decision of a round.
 
     Attributes:
         group: the group, claims resolved.
         plan: assignment of each member.
-        state: memory for the same leader's next round.
+        state: memory for the next round, if the same member leads it.
         records: telemetry of the round, in order.
-        refused: whether the plan moves nothing because of an error.
+        refused: whether the plan moves nothing because of an error; `records` give the reason.
+        assignments: (member id, embedded assignment) of every member, ascending by member id;
+            empty until the plan is encoded.
     """
 
     group: GroupSnapshot
@@ -58,6 +62,7 @@ class DecidedRound:
     state: PolicyState
     records: tuple[Record, ...]
     refused: bool
+    assignments: tuple[tuple[str, bytes], ...] = ()
 
 
 class _UnusableAnswerError(Exception):
@@ -72,7 +77,7 @@ def decide_round(
     assignor: Assignor,
     policy: Policy,
     context: RoundContext,
-) -> DecidedRound:
+) -> RoundDecision:
     """Decide the owner of each resource after the round.
 
     Args:
@@ -86,21 +91,30 @@ def decide_round(
     context = _without_hearsay(context)
     group = resolve_claims(claims, metadata.resources, metadata.racks)
     group = _read_only_group(with_holders_rights(group, context))
+
+    def refused(problems: tuple[str, ...]) -> RoundDecision:
+        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
+
     try:
-        staged = _stage(group, lags, assignor, policy, context)
+        staged, warm = _stage(group, lags, assignor, policy, context)
         with _asking(f"policy {policy.name}"):
             problems = violations(
-                group, staged.plan, stops_the_world=isinstance(policy, EagerPolicy)
+                group,
+                staged.plan,
+                stops_the_world=isinstance(policy, EagerPolicy),
+                warmup=warmup_of(policy),
             )
+            if problems:
+                return refused(problems)
+            state = _memory_of(group, context, staged)
+            if warm is not None:
+                state = warm.remembered(state)
     except _UnusableAnswerError as error:
-        problems = (str(error),)
-        staged = None
-    if problems or staged is None:
-        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
-    return DecidedRound(
+        return refused((str(error),))
+    return RoundDecision(
         group=group,
         plan=staged.plan,
-        state=staged.state,
+        state=state,
         records=(_led(group, staged.plan, assignor, policy, context),),
         refused=False,
     )
@@ -113,7 +127,7 @@ def refused_round(
     assignor: Assignor,
     policy: Policy,
     context: RoundContext,
-) -> DecidedRound:
+) -> RoundDecision:
     """Return the round that moves nothing.
 
     A running delay continues, because a round that decides nothing must not end it.
@@ -129,7 +143,9 @@ def refused_round(
     plan = plan_that_moves_nothing(group)
     if not plan.follow_up:
         plan = _with_running_delay(group, plan)
-    return DecidedRound(
+    if warmup_of(policy) is not None:
+        plan = with_kept_warmups(group, context, plan)
+    return RoundDecision(
         group=group,
         plan=plan,
         state=_state_after_refusal(group, context, plan.assigned),
@@ -165,20 +181,49 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
 
 def _stage(
     group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
-) -> StagedRound:
+) -> tuple[StagedRound, WarmRound | None]:
     with _asking(f"policy {policy.name}"):
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
+        if arrivals is not None:
+            _read_only(arrivals)
+        warming = Warming.of(group, context, policy, offer)
+        owner, withheld = offer.owner, offer.withheld_from_assignor
+        if warming is not None:
+            offer, owner, withheld = warming.offer, warming.shown_owner, warming.withheld
+        assignable = group.assignable & ~withheld
+
+    def ask(owner: Int32Array) -> Int32Array:
         view = group.view(
-            owner=_read_only(offer.owner.copy()),
-            assignable=_read_only(group.assignable & ~offer.held),
-            arrivals_per_s=None if arrivals is None else _read_only(arrivals),
+            owner=_read_only(owner.copy()),
+            assignable=_read_only(assignable.copy()),
+            arrivals_per_s=arrivals,
         )
-    with _asking(f"assignor {assignor.name}"):
-        target = assignor.assign(view, _read_only(lags.aligned(group.resources)))
-        check_target(view, target)
+        with _asking(f"assignor {assignor.name}"):
+            target = assignor.assign(view, _read_only(lags.aligned(group.resources)))
+            check_target(view, target)
+        return target
+
+    def stage(target: Int32Array) -> StagedRound:
+        return policy.stage(group, _read_only(target.copy()), context, offer)
+
+    target = ask(owner) if warming is None else warming.aim(ask)
     with _asking(f"policy {policy.name}"):
-        return policy.stage(group, _read_only(target.copy()), context)
+        if warming is None:
+            return stage(target), None
+        warm = warming.stage(target, stage)
+        return attrs.evolve(warm.round_.staged, plan=warm.plan), warm
+
+
+def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:
+    """Return the leader's memory of a round, with the policy's own memory in it."""
+    state: object = staged.state  # of any type, because it comes from a user's policy
+    if state is None:
+        unclaimed = find_unclaimed(group, context)
+        state = remember_round(group, context, unclaimed, staged.plan.assigned)
+    if not isinstance(state, PolicyState):
+        raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
+    return state if staged.memory is None else attrs.evolve(state, memory=staged.memory)
 
 
 @contextmanager
@@ -246,8 +291,21 @@ def _state_after_refusal(
         granted=fresh.granted,
         released=fresh.released,
         silent=fresh.silent,
-        stopping=fresh.stopping,
+        stopping=_renumbered(fresh.stopping, fresh.members, context.state.members),
     )
+
+
+def _renumbered(claims: Claims, before: tuple[str, ...], after: tuple[str, ...]) -> Claims:
+    """Return claims of the members `before` with positions in `after`.
+
+    Newcomers have none. Their claims are left out, and the next round revokes them again; the
+    resources stay, because they still move.
+    """
+    number_of = {member: number for number, member in enumerate(after)}
+    numbers = np.array([number_of.get(member, NOBODY) for member in before], dtype=np.int32)
+    claimant = numbers[claims.claimant]
+    known = claimant != NOBODY
+    return attrs.evolve(claims, resource=claims.resource[known], claimant=claimant[known])
 
 
 def _led(
@@ -256,14 +314,14 @@ def _led(
     assignor: Assignor,
     policy: Policy,
     context: RoundContext,
-) -> RoundLed:
+) -> RoundDecided:
     stopped = revoked_claims(group, plan.assigned)
     kept = np.zeros(len(group.resources), dtype=np.bool_)
     kept[group.claim_resources[~stopped]] = True
     revoked = np.zeros(len(group.resources), dtype=np.bool_)
     revoked[group.claim_resources[stopped]] = True
     take = group.resources.take
-    return RoundLed(
+    return RoundDecided(
         policy=policy.name,
         assignor=assignor.name,
         members=group.member_ids,

@@ -19,11 +19,10 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.assignors.range import RangeAssignor
+from coopgroup.assignors.range.assignor import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
-from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import DecodeError
-from coopgroup.leader.answer import LedRound
 from coopgroup.leader.decision import decide_round, refused_round
 from coopgroup.leader.request import NO_LAGS, TopicMetadata
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coopgroup.assignors.base import Assignor
-    from coopgroup.leader.decision import DecidedRound
+    from coopgroup.leader.decision import RoundDecision
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.policies.state import PolicyState
@@ -83,7 +82,7 @@ def lead_kafka_round(
     *,
     context: RoundContext,
     failure: str,
-) -> LedRound:
+) -> RoundDecision:
     """Decide and encode a round.
 
     Args:
@@ -104,18 +103,18 @@ def lead_kafka_round(
         decided = decide_round(
             claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
         )
-    return LedRound(
+    return attrs.evolve(
+        decided,
         assignments=_encoded(decided),
         state=_with_round_to_come(decided, context),
         records=(*records, *decided.records),
-        decided=decided,
         refused=decided.refused or metadata is None,
     )
 
 
 def _nothing_moved(
     claims: Sequence[MemberClaim], rules: _Rules, context: RoundContext, failure: str
-) -> DecidedRound:
+) -> RoundDecision:
     existing = ResourceSet.union_all([_last_seen(context), *(claim.owned for claim in claims)])
     group = resolve_claims(claims, existing)
     return refused_round(
@@ -128,7 +127,7 @@ def _last_seen(context: RoundContext) -> ResourceSet:
     return EMPTY if state is None else state.known | state.granted
 
 
-def _with_round_to_come(decided: DecidedRound, context: RoundContext) -> PolicyState:
+def _with_round_to_come(decided: RoundDecision, context: RoundContext) -> PolicyState:
     """Return the memory with the time of a further round that only the leader can start."""
     withheld = decided.plan.waiting & ~decided.group.claimed()
     if not withheld.any():
@@ -136,7 +135,7 @@ def _with_round_to_come(decided: DecidedRound, context: RoundContext) -> PolicyS
     return attrs.evolve(decided.state, next_round_ms=context.now_ms + _AGAIN_AFTER_MS)
 
 
-def _encoded(decided: DecidedRound) -> tuple[tuple[str, bytes], ...]:
+def _encoded(decided: RoundDecision) -> tuple[tuple[str, bytes], ...]:
     group = decided.group
     shares = group.by_member(np.asarray(decided.plan.assigned))
     return tuple(

@@ -122,9 +122,9 @@ class Lags:
         lags = np.zeros(len(resources), dtype=np.int64)
         if not self.resources:
             return lags
-        places = resources.positions(self.resources)
-        known = places >= 0
-        lags[places[known]] = np.maximum(self.values[known], 0)
+        positions = resources.positions(self.resources)
+        known = positions >= 0
+        lags[positions[known]] = np.maximum(self.values[known], 0)
         return lags
 
     def aligned_arrivals(self, resources: ResourceSet) -> Float64Array | None:
@@ -140,9 +140,9 @@ class Lags:
         if self.arrivals_per_s is None:
             return None
         arrivals = np.zeros(len(resources))
-        places = resources.positions(self.resources)
-        known = places >= 0
-        arrivals[places[known]] = np.maximum(self.arrivals_per_s[known], 0)
+        positions = resources.positions(self.resources)
+        known = positions >= 0
+        arrivals[positions[known]] = np.maximum(self.arrivals_per_s[known], 0)
         return arrivals
 
 
@@ -203,7 +203,7 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
 
 def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, bytes | None, bool]:
     subscription, wire = read_subscription(member.metadata, index_min=index_min, skips_rest=True)
-    ours = _user_data(subscription.user_data)
+    ours = _user_data(subscription.user_data, index_min)
     claim = MemberClaim(
         member_id=member.member_id,
         topics=subscription.topics,
@@ -215,13 +215,14 @@ def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, byte
         remaining_loss_ms=ours.remaining_loss_ms,
         consumption_rate_per_s=ours.consumption_rate_per_s,
         catalogue_version=ours.catalogue_version,
+        warm=ours.warm,
     )
     tells = (subscription.user_data or b"").startswith(MAGIC)
     return claim, wire, subscription.version <= _VERSION_OF_DESIGN_I and not tells
 
 
-def _user_data(content: bytes | None) -> UserData:
+def _user_data(content: bytes | None, index_min: int) -> UserData:
     try:
-        return decode_user_data(content) or _NO_USER_DATA
+        return decode_user_data(content, index_min=index_min) or _NO_USER_DATA
     except DecodeError:
         return _NO_USER_DATA  # others put what they like there (KIP-429's fallback generation, say)

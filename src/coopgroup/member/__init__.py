@@ -4,10 +4,11 @@
 events, and `requests` derives the requests to send. This package uses no clock, thread or socket.
 """
 
+from coopgroup.member.config import MemberConfig
+from coopgroup.member.effects import KeptIdentity
 from coopgroup.member.error_actions import ERROR_ACTIONS, Action, ErrorCode, RequestKind
-from coopgroup.member.kept_identity import KeptIdentity
 from coopgroup.member.machine import step
-from coopgroup.member.member import Member, MemberConfig, lease_is_over, new_member
+from coopgroup.member.member import Member, lease_is_over, new_member
 from coopgroup.member.requests import next_deadline_ms
 from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 

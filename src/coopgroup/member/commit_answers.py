@@ -12,7 +12,9 @@ import attrs
 
 from coopgroup.member.commits import settle
 from coopgroup.member.error_actions import Action, ErrorCode
+from coopgroup.member.parts import NO_BACK_OFF
 from coopgroup.member.transitions import SETTLED
+from coopgroup.model.replacing import replaced
 
 if TYPE_CHECKING:
     from coopgroup.member.member import Outstanding
@@ -52,21 +54,17 @@ def settle_commits(
     if Action.SEEK in actions:
         turn.set(coordinator=None)
     if not actions.isdisjoint((Action.SEEK, Action.RETRY)):
-        wait = member.config.retry_backoff_ms << min(member.commits.attempts, 16)
-        wait = min(wait, member.config.retry_backoff_max_ms)
-        commits = attrs.evolve(
-            commits, attempts=commits.attempts + 1, retry_at_ms=turn.now_ms + wait
-        )
-    elif commits.attempts or commits.retry_at_ms:
-        commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
+        wait = commits.back_off.after_failure(member.config, turn.now_ms)
+        commits = replaced(commits, back_off=wait)
+    elif commits.back_off != NO_BACK_OFF:
+        commits = replaced(commits, back_off=NO_BACK_OFF)
     if Action.AFTER_SYNC in actions:
         # Between join and sync the round must end first. A late answer may find that it has ended.
         settled = turn.member.state in SETTLED
         again = turn.now_ms + member.config.retry_backoff_ms
         stale = sent.generation != member.generation
-        commits = attrs.evolve(
-            commits, await_sync=not settled, retry_at_ms=0 if stale or not settled else again
-        )
+        wait = attrs.evolve(commits.back_off, until_ms=0 if stale or not settled else again)
+        commits = replaced(commits, await_sync=not settled, back_off=wait)
     turn.set(commits=commits)
     if Action.FAIL in actions:
         turn.fail(ErrorCode.FENCED_INSTANCE_ID, "OffsetCommit answered FENCED_INSTANCE_ID")

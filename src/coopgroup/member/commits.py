@@ -18,13 +18,14 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import frozen
 
 from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
+from coopgroup.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.model import ResourceSet
 from coopgroup.model.replacing import replaced
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from coopgroup.member.events import Offset
 
 __all__ = [
+    "NO_COMMITS",
     "Commits",
     "Finished",
     "PendingCommit",
@@ -80,17 +82,18 @@ class Commits:
 
     Attributes:
         queue: oldest first.
-        retry_at_ms: earliest time of the next request; 0 for immediately.
-        attempts: failed tries in a row, for the back-off.
+        back_off: the wait before the next request.
         await_sync: whether a round must complete before the next request.
         awaited: ids of commits that must end before their partitions are given up.
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)
-    retry_at_ms: int = 0
-    attempts: int = 0
+    back_off: BackOff = NO_BACK_OFF
     await_sync: bool = False
     awaited: frozenset[int] = frozenset()
+
+
+NO_COMMITS: Final = Commits()
 
 
 def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Commits:
@@ -196,7 +199,7 @@ def _answered(
 
 
 def abandon(commits: Commits, commit_ids: AbstractSet[int]) -> tuple[Commits, tuple[Finished, ...]]:
-    """Stop sending commits whose callers were told that they timed out.
+    """Stop sending commits whose callers were notified of a timeout.
 
     A commit under way cannot be taken back; it ends with its answer, even if that fails. A commit
     that was sent before may have arrived. A commit that has already ended is ignored.
@@ -229,7 +232,7 @@ def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]
     """End all commits with one code, because their membership has ended."""
     failed = [_refused(pending, _partitions(pending), code) for pending in commits.queue]
     _, finished = _ended(commits, failed)
-    return Commits(), finished
+    return NO_COMMITS, finished
 
 
 _RETRYING = frozenset({Action.RETRY, Action.SEEK})

@@ -5,17 +5,14 @@ This file defines values only. The host carries effects out in the order of `ste
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Coordinator, GroupRequest, JoinedMember
+from coopgroup.model.quick_enum import QuickEnum
 from coopgroup.telemetry import Record
-
-if TYPE_CHECKING:
-    from coopgroup.member.kept_identity import KeptIdentity
 
 __all__ = [
     "STALLED",
@@ -26,6 +23,7 @@ __all__ = [
     "FinishCommit",
     "GrantResources",
     "KeepIdentity",
+    "KeptIdentity",
     "Lane",
     "LoseResources",
     "Report",
@@ -37,15 +35,12 @@ STALLED: Final = "max.poll.interval.ms exceeded"
 """Cause of a loss because the application did not poll."""
 
 
-class Lane(enum.Enum):
+class Lane(QuickEnum):
     """The two connections to the coordinator; a request takes one or the other.
 
     A broker serves one request of a connection at a time. A request that must get through while a
     join waits needs another connection.
     """
-
-    # Part of every connection's key; the hash of `Enum` is slow Python code.
-    __hash__ = object.__hash__
 
     JOIN = "join"
     COMMIT = "commit"
@@ -119,12 +114,29 @@ class LoseResources:
     All notices that were queued for the application before are void.
 
     Attributes:
-        resources: the resources that the member held.
+        resources: the resources that the member owned.
         cause: the reason, for logs.
     """
 
     resources: ResourceSet
     cause: str
+
+
+@frozen(kw_only=True)
+class KeptIdentity:
+    """The identity of a member in the last round that it completed.
+
+    Attributes:
+        member_id: its id from the coordinator.
+        generation: generation of the round.
+        topics: names that it subscribed to in the round, ascending.
+        protocol: protocol that the coordinator chose for the round; "" for coopgroup's own.
+    """
+
+    member_id: str
+    generation: int
+    topics: tuple[str, ...]
+    protocol: str = ""
 
 
 @frozen(kw_only=True)

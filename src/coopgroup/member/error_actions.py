@@ -13,17 +13,24 @@ import enum
 import types
 from typing import TYPE_CHECKING, Final
 
+from coopgroup.model.quick_enum import QuickEnum
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ERROR_ACTIONS", "Action", "ErrorCode", "RequestKind", "action_for", "error_name"]
+__all__ = [
+    "ERROR_ACTIONS",
+    "OF_A_ROUND",
+    "Action",
+    "ErrorCode",
+    "RequestKind",
+    "action_for",
+    "error_name",
+]
 
 
-class RequestKind(enum.Enum):
+class RequestKind(QuickEnum):
     """The requests that a member sends."""
-
-    # Looked up several times in each step; the hash of `Enum` hashes the name in Python.
-    __hash__ = object.__hash__
 
     FIND_COORDINATOR = "FindCoordinator"
     JOIN_GROUP = "JoinGroup"
@@ -31,6 +38,10 @@ class RequestKind(enum.Enum):
     HEARTBEAT = "Heartbeat"
     LEAVE_GROUP = "LeaveGroup"
     OFFSET_COMMIT = "OffsetCommit"
+
+
+OF_A_ROUND: Final = frozenset({RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP})
+"""Requests that wait at the coordinator for the other members of a round."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -73,52 +84,50 @@ class ErrorCode(enum.IntEnum):
     STALE_MEMBER_EPOCH = 113
 
 
-class Action(enum.Enum):
+class Action(QuickEnum):
     """A member's action after an answer."""
 
-    __hash__ = object.__hash__  # as above
-
     PROCEED = "proceed"
-    """The request did what it should."""
+    """The request succeeded."""
 
     RETRY = "retry"
-    """Send the same again after a back-off."""
+    """Send the same request again after a back-off."""
 
     SEEK = "seek coordinator"
-    """The coordinator may be elsewhere: look it up, then send again."""
+    """The coordinator may have moved: look it up, then send the request again."""
 
     TAKE_ID = "take member id"
-    """Join again at once with the id in the answer (KIP-394)."""
+    """Join again immediately with the id in the answer (KIP-394)."""
 
     REJOIN = "rejoin"
-    """A round has begun: join it, keeping every claim."""
+    """A round has begun: join it and keep every claim."""
 
     REJOIN_LATER = "rejoin after a back-off"
-    """The round failed at the broker: join the next one, keeping every claim, but not at once. A
-    join begins a round for the whole group, and this one may fail like the last."""
+    """The round failed at the broker: join the next one after a back-off, and keep every claim.
+    A join begins a round for the whole group, and the next round may fail for the same reason."""
 
     LOSE = "lose generation"
-    """The generation is over for this member: everything is lost; join again with the same id."""
+    """The member is out of the generation: everything is lost; join again with the same id."""
 
     LOSE_ID = "lose member id"
-    """The coordinator has dropped the member: everything is lost; join again as a new one."""
+    """The coordinator has dropped the member: everything is lost; join again as a new member."""
 
     FENCED = "fenced"
-    """Another process has the static id: fail. If the coordinator may have forgotten the id that
-    it gave to this one, join again as a new member, once."""
+    """Another process has the static id: fail. If the coordinator may have forgotten the member id
+    of this process, join again as a new member, once."""
 
     AFTER_SYNC = "retry after sync"
-    """The round must end first; then send again what is still owned (commits only)."""
+    """The round must end first; then send the offsets of owned resources again (commits only)."""
 
     REFUSE = "refuse"
-    """Give the error to the caller (commits only); the membership is not touched."""
+    """Give the error to the caller (commits only); the membership continues."""
 
     YIELD = "give up all"
-    """Others in the group know only protocols whose leaders may give away what this member holds:
-    give that up, then offer them too. Where nothing stands in the way no retry mends it."""
+    """Other members know only protocols whose leaders may reassign what this member owns: give up
+    all resources, then also offer these protocols. With nothing to give up, the member fails."""
 
     FAIL = "fail"
-    """No retry mends it: the application gets the error."""
+    """A retry cannot help: the application gets the error."""
 
 
 _C = ErrorCode

@@ -139,7 +139,7 @@ class CommitRequested:
 
 @frozen(kw_only=True)
 class CommitsAbandoned:
-    """The callers of some commits were told that they timed out, and no longer wait.
+    """The callers of some commits were notified of a timeout, and no longer wait.
 
     These commits are not sent again and end with REQUEST_TIMED_OUT. A commit under way cannot be
     taken back: it ends with its answer, without a retry. A commit that has already ended is

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coopgroup.member.effects import KeepIdentity
+import attrs
+
+from coopgroup.member.effects import KeepIdentity, KeptIdentity
 from coopgroup.member.error_actions import Action, RequestKind
-from coopgroup.member.kept_identity import KeptIdentity
-from coopgroup.member.member import IdStanding
+from coopgroup.member.parts import IdStanding, LastJoin, Round
 from coopgroup.member.protocols import spoken
 from coopgroup.member.transitions import Trigger
 
@@ -38,10 +39,10 @@ def keep_identity(turn: Turn) -> None:
     identity = KeptIdentity(
         member_id=member.member_id,
         generation=member.generation,
-        topics=member.joined_topics,
-        protocol="" if member.protocol_chosen == own else member.protocol_chosen,
+        topics=member.last_join.topics,
+        protocol="" if member.round.protocol == own else member.round.protocol,
     )
-    turn.set(identity=identity)
+    turn.set(identity=attrs.evolve(member.identity, kept=identity))
     turn.emit(KeepIdentity(identity=identity))
 
 
@@ -51,15 +52,16 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
     With other topics the stored assignment is useless, so the member joins with its id. It also
     joins if it may no longer speak the group's protocol.
     """
-    turn.set(member_id=kept.member_id)
+    lease = attrs.evolve(turn.member.lease, generation=kept.generation)
+    turn.set(member_id=kept.member_id, lease=lease)
     protocol = kept.protocol or turn.member.config.protocol_name
-    if kept.topics != turn.member.topics or protocol not in spoken(turn.member.config):
+    if kept.topics != turn.member.next_join.topics or protocol not in spoken(turn.member.config):
         turn.move(Trigger.SUBSCRIBED, "subscription changed")
         return
     turn.set(
         generation=kept.generation,
-        joined_topics=kept.topics,
-        protocol_chosen=protocol,
+        last_join=LastJoin(topics=kept.topics),
+        round=Round(protocol=protocol),
         heartbeat_at_ms=turn.now_ms,
     )
     turn.move(Trigger.RETURN, "identity kept")
@@ -70,7 +72,7 @@ def unless_forgotten(turn: Turn, action: Action) -> Action:
 
     Such a member holds no resources, because the round in which it got the id never ended for it.
     """
-    if action is Action.FENCED and turn.member.id_standing is IdStanding.DOUBTFUL:
+    if action is Action.FENCED and turn.member.identity.standing is IdStanding.DOUBTFUL:
         return Action.LOSE_ID
     return action
 
@@ -78,7 +80,7 @@ def unless_forgotten(turn: Turn, action: Action) -> Action:
 def doubt_id(turn: Turn, lost: RequestKind) -> None:
     """Note that the coordinator may forget a static member's id, or give the member another id."""
     member = turn.member
-    is_given = member.id_standing is IdStanding.GIVEN
+    is_given = member.identity.standing is IdStanding.GIVEN
     joined_without = lost is RequestKind.JOIN_GROUP and not member.member_id
     if member.config.instance_id is not None and (is_given or joined_without):
-        turn.set(id_standing=IdStanding.DOUBTFUL)
+        turn.note_id(IdStanding.DOUBTFUL)

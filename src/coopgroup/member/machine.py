@@ -10,7 +10,9 @@ request that is no longer on its way, and the decision of a round that is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
 
 from coopgroup.member.answers import take_outcome
 from coopgroup.member.commits import abandon, enqueue
@@ -34,6 +36,7 @@ from coopgroup.member.events import (
 )
 from coopgroup.member.identity import come_back
 from coopgroup.member.member import lease_is_over
+from coopgroup.member.parts import NO_DELAY
 from coopgroup.member.requests import leave_at_once, send_what_is_due
 from coopgroup.member.revocation import give_up_stopped, take_stopped
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
 
 __all__ = ["step"]
-
-_REVOKING: Final = MemberState.REVOKING  # compared in every step, and slow to look up
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
@@ -76,10 +77,10 @@ def _take(turn: Turn, event: Event) -> None:
             take_outcome(turn, event)
         case RoundDecided():
             if _is_current(turn.member, event):
-                turn.set(decided=event.assignments)
+                turn.set(round=attrs.evolve(turn.member.round, decided=event.assignments))
                 turn.move(Trigger.ROUND_DECIDED, "round decided")
         case CatalogueSeen():
-            turn.set(catalogue_version=event.version)
+            turn.set(next_join=attrs.evolve(turn.member.next_join, catalogue_version=event.version))
         case Woken():
             pass
         case _:
@@ -125,11 +126,12 @@ def _take_request(
 
 
 def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
-    if event.topics == turn.member.topics and turn.member.state in AT_WORK:
+    if event.topics == turn.member.next_join.topics and turn.member.state in AT_WORK:
         return
-    turn.set(topics=event.topics)
-    if turn.member.state is MemberState.UNSUBSCRIBED and turn.member.identity is not None:
-        come_back(turn, turn.member.identity)
+    _set_topics(turn, event.topics)
+    kept = turn.member.identity.kept
+    if turn.member.state is MemberState.UNSUBSCRIBED and kept is not None:
+        come_back(turn, kept)
         return
     if turn.member.state in AT_WORK:
         # A join on its way carries the old topics, so one more round must follow.
@@ -145,18 +147,23 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
         turn.end_identity()
     member = turn.member
     if turn.member.state is not MemberState.LEAVING:
-        turn.set(topics=(), scheduled_rejoin_ms=None, loss_deadline_ms=None)
+        _set_topics(turn, ())
+        turn.set(delay=NO_DELAY)
         return
     # KIP-345: a static member keeps its place until its session timeout. So does a member that can
     # return with a stored identity.
-    silent = member.config.instance_id is not None or member.identity is not None
+    silent = member.config.instance_id is not None or member.identity.kept is not None
     turn.give_up_membership()
     # the request of an earlier membership, which a stall ended
     turn.forget(RequestKind.LEAVE_GROUP)
-    turn.set(rejoin_reason=event.reason, topics=())
-    turn.set(scheduled_rejoin_ms=None, loss_deadline_ms=None)
+    _set_topics(turn, ())
+    turn.set(rejoin_reason=event.reason, delay=NO_DELAY)
     if silent or not member.member_id or member.coordinator is None:
         turn.leave_group_behind()
+
+
+def _set_topics(turn: Turn, topics: tuple[str, ...]) -> None:
+    turn.set(next_join=attrs.evolve(turn.member.next_join, topics=topics))
 
 
 def _stall(turn: Turn) -> None:
@@ -176,7 +183,7 @@ def _request_commit(turn: Turn, event: CommitRequested) -> None:
 
 
 def _is_current(member: Member, event: RoundDecided) -> bool:
-    return member.state is MemberState.LEADING and event.number == member.duty_number
+    return member.state is MemberState.LEADING and event.number == member.round.duty_number
 
 
 # --- what time means -------------------------------------------------------------------------
@@ -185,17 +192,17 @@ def _is_current(member: Member, event: RoundDecided) -> bool:
 def _meet_deadlines(turn: Turn) -> None:
     member = turn.member
     if lease_is_over(member, turn.now_ms):
-        expired = turn.now_ms >= member.lease_until_ms
+        expired = turn.now_ms >= member.lease.until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
     member = turn.member
-    scheduled = member.scheduled_rejoin_ms
+    scheduled = member.delay.rejoin_at_ms
     due = scheduled is not None and turn.now_ms >= scheduled
     reason = "scheduled rebalance" if due else member.rejoin_reason
     if reason and member.state is MemberState.STABLE:
         turn.rejoin(reason)
-    if member.state is _REVOKING:
+    if member.state is MemberState.REVOKING:
         if reason:
             turn.rejoin_soon()
-        soon_ms = turn.member.rejoin_at_ms
+        soon_ms = turn.member.revocation.join_at_ms
         if soon_ms is not None and turn.now_ms >= soon_ms:
             turn.rejoin(reason or "what is still being stopped must not hold others back")

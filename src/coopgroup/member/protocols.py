@@ -39,11 +39,12 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
     kafka_protocol,
-    with_mark,
+    with_signature,
 )
 
 if TYPE_CHECKING:
-    from coopgroup.member.member import Member, MemberConfig
+    from coopgroup.member.config import MemberConfig
+    from coopgroup.member.member import Member
     from coopgroup.model import ResourceSet
 
 __all__ = [
@@ -67,7 +68,7 @@ def joins_in_vain(member: Member) -> bool:
     A leader of another client may assign partitions to a member without topics. (Kafka's Java
     client does, if that member comes first.) So such a member stays out of the group.
     """
-    return not member.topics and not member.owned and len(spoken(member.config)) > 1
+    return not member.next_join.topics and not member.owned and len(spoken(member.config)) > 1
 
 
 def in_the_way(member: Member) -> ResourceSet:
@@ -79,7 +80,7 @@ def in_the_way(member: Member) -> ResourceSet:
 def offers_more(member: Member) -> bool:
     """Return whether the next join offers a protocol that the last one did not."""
     return any(
-        name not in member.joined_protocols and not _given_away(member, name)
+        name not in member.last_join.protocols and not _given_away(member, name)
         for name in spoken(member.config)
     )
 
@@ -109,7 +110,7 @@ def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -
     Raises:
         DecodeError: the bytes are not an assignment.
     """
-    if kafka_protocol(member.protocol_chosen) is None:
+    if kafka_protocol(member.round.protocol) is None:
         return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
     assigned = decode_kafka_assignment(content).assigned if content else EMPTY
     revoked = (member.owned - assigned) or None
@@ -127,7 +128,7 @@ def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:
     names them; in Kafka's cooperative protocol only a round finds them.
     """
     return (
-        kafka_protocol(member.protocol_chosen) is KafkaProtocol.COOPERATIVE_STICKY
+        kafka_protocol(member.round.protocol) is KafkaProtocol.COOPERATIVE_STICKY
         and (member.config.instance_id is not None or member.config.keeps_identity)
         and bool(assigned)
         and not member.owned
@@ -141,7 +142,7 @@ def _given_away(member: Member, name: str) -> ResourceSet:
         return EMPTY
     if protocol.is_eager:
         return member.owned
-    return member.owned - member.owned.restrict_names(member.topics)
+    return member.owned - member.owned.restrict_names(member.next_join.topics)
 
 
 # Kafka's clients claim in the generation that they joined, even if their sync failed. No other
@@ -151,7 +152,7 @@ def _subscription(member: Member, name: str, now_ms: int) -> bytes:
     protocol = kafka_protocol(name)
     return encode_subscription(
         Subscription(
-            topics=member.topics,
+            topics=member.next_join.topics,
             user_data=_user_data(member, protocol, now_ms),
             owned=member.owned,
             generation=member.claim_generation if protocol is None else member.generation,
@@ -166,18 +167,18 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
         case None:
             return encode_user_data(
                 UserData(
-                    remaining_delay_ms=member.remaining_delay_ms(now_ms),
-                    remaining_loss_ms=member.remaining_loss_ms(now_ms),
-                    consumption_rate_per_s=member.consumption_rate_per_s,
-                    catalogue_version=member.catalogue_version,
+                    remaining_delay_ms=member.delay.remaining_ms(now_ms),
+                    remaining_loss_ms=member.delay.remaining_loss_ms(now_ms),
+                    consumption_rate_per_s=member.next_join.consumption_rate_per_s,
+                    catalogue_version=member.next_join.catalogue_version,
                 )
             )
         case KafkaProtocol.COOPERATIVE_STICKY:
-            return with_mark(encode_cooperative_generation(member.generation))
+            return with_signature(encode_cooperative_generation(member.generation))
         case KafkaProtocol.STICKY:
             previous = StickyUserData(
-                previous=member.last_assigned, generation=member.claim_generation
+                previous=member.last_assignment.resources, generation=member.claim_generation
             )
-            return with_mark(encode_sticky_user_data(previous))
+            return with_signature(encode_sticky_user_data(previous))
         case KafkaProtocol.RANGE | KafkaProtocol.ROUND_ROBIN:
-            return with_mark(b"")
+            return with_signature(b"")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from coopgroup.member.commits import take_batch
 from coopgroup.member.effects import Lane, Send
-from coopgroup.member.error_actions import RequestKind
+from coopgroup.member.error_actions import OF_A_ROUND, RequestKind
 from coopgroup.member.member import Outstanding
+from coopgroup.member.parts import LastJoin
 from coopgroup.member.protocols import joins_in_vain, offered_subscriptions
 from coopgroup.member.transitions import AT_WORK, MemberState
 from coopgroup.model.group_api import (
@@ -36,37 +37,36 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 # is no longer expected.
 _ANSWER_SLACK_MS: Final = 5_000
 _NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
-# Looking up a member of an enum costs as much as a call, and `wanted` runs twice per step.
-_FIND: Final = RequestKind.FIND_COORDINATOR
-_JOIN: Final = RequestKind.JOIN_GROUP
-_SYNC: Final = RequestKind.SYNC_GROUP
-_HEARTBEAT: Final = RequestKind.HEARTBEAT
-_LEAVE: Final = RequestKind.LEAVE_GROUP
-_COMMIT: Final = RequestKind.OFFSET_COMMIT
+_HEARTBEAT: Final = RequestKind.HEARTBEAT  # looked up once, see `member.member`
 _JOINING: Final = MemberState.JOINING
-_SYNCING: Final = MemberState.SYNCING
-_LEAVING: Final = MemberState.LEAVING
+# States that end with the answer to a request, which the member wants on its way until then.
+_ENDED_BY: Final = {
+    MemberState.JOINING: RequestKind.JOIN_GROUP,
+    MemberState.SYNCING: RequestKind.SYNC_GROUP,
+    MemberState.LEAVING: RequestKind.LEAVE_GROUP,
+}
 
 
 def wanted(member: Member) -> list[tuple[RequestKind, int]]:
     """Return the requests that the member wants on their way, each with its start time."""
     state, waiting = member.state, member.outstanding
     if member.coordinator is None:
-        if state in AT_WORK and _FIND not in waiting:
-            return [(_FIND, member.retry_at_ms)]
+        if state in AT_WORK and RequestKind.FIND_COORDINATOR not in waiting:
+            return [(RequestKind.FIND_COORDINATOR, member.back_off.until_ms)]
         return []
     found = []
-    if state is _LEAVING and _LEAVE not in waiting:
-        found.append((_LEAVE, 0))
     # Before the join: after it a heartbeat or commit of the old generation is useless.
-    if _HEARTBEAT not in waiting and member.in_generation:
+    if member.in_generation and _HEARTBEAT not in waiting:
         found.append((_HEARTBEAT, member.heartbeat_at_ms))
-    if _may_commit(member) and _COMMIT not in waiting:
-        found.append((_COMMIT, member.commits.retry_at_ms))
-    if state is _JOINING and _JOIN not in waiting and not joins_in_vain(member):
-        found.append((_JOIN, member.retry_at_ms))
-    if state is _SYNCING and _SYNC not in waiting:
-        found.append((_SYNC, member.retry_at_ms))
+    if _may_commit(member) and RequestKind.OFFSET_COMMIT not in waiting:
+        found.append((RequestKind.OFFSET_COMMIT, member.commits.back_off.until_ms))
+    kind = _ENDED_BY.get(state)
+    if kind is None or kind in waiting:
+        return found
+    if kind is RequestKind.LEAVE_GROUP:
+        found.append((kind, 0))
+    elif kind is RequestKind.SYNC_GROUP or not joins_in_vain(member):
+        found.append((kind, member.back_off.until_ms))
     return found
 
 
@@ -120,7 +120,7 @@ def _send(turn: Turn, kind: RequestKind) -> None:
     if request is None:
         return
     member = turn.member
-    coordinator = None if kind is _FIND else member.coordinator
+    coordinator = member.coordinator  # None for FindCoordinator only
     request_id = member.next_request_id
     outstanding = Outstanding(
         request_id=request_id,
@@ -143,13 +143,11 @@ def _send(turn: Turn, kind: RequestKind) -> None:
 def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, int]:
     member, config = turn.member, turn.member.config
     match kind:
-        # The most frequent requests come first, because each case before a match costs a
-        # comparison.
         case RequestKind.HEARTBEAT:
             turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
             # A heartbeat must be answered while there is time for two more tries.
             timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
-            joins = _JOIN in member.outstanding or _SYNC in member.outstanding
+            joins = not OF_A_ROUND.isdisjoint(member.outstanding)
             return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
         case RequestKind.OFFSET_COMMIT:
             # A frozen coordinator may serve a timed-out commit after newer commits. So the next
@@ -174,15 +172,17 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
 def _join_request(turn: Turn) -> JoinGroupRequest:
     member, config = turn.member, turn.member.config
     offered = offered_subscriptions(member, turn.now_ms)
-    since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
+    join = LastJoin(
+        topics=member.next_join.topics,
+        protocols=tuple(name for name, _ in offered),
+        catalogue_version=member.next_join.catalogue_version,
+        sent_at_ms=turn.now_ms,
+    )
     turn.set(
         rejoin_reason="",
-        yields=False,
-        joining_since_ms=since_ms,
-        joined_at_ms=turn.now_ms,
-        joined_topics=member.topics,
-        joined_protocols=tuple(name for name, _ in offered),
-        joined_catalogue_version=member.catalogue_version,
+        last_join=join,
+        lease=member.lease.joining(turn.now_ms),
+        revocation=member.revocation.joined(),
     )
     return JoinGroupRequest(
         group_id=config.group_id,
@@ -203,8 +203,8 @@ def _sync_request(member: Member) -> SyncGroupRequest:
         member_id=member.member_id,
         group_instance_id=member.config.instance_id,
         protocol_type=member.config.protocol_type,
-        protocol_name=member.protocol_chosen,
-        assignments=member.decided,
+        protocol_name=member.round.protocol,
+        assignments=member.round.decided,
     )
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from coopgroup.member.commits import await_commits, awaited_of
 from coopgroup.member.effects import RevokeResources
 from coopgroup.member.protocols import in_the_way, offers_more, spoken
@@ -43,15 +45,15 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
     """
     turn.move(Trigger.STOPPED, _CAUSE)
     member = turn.member
-    stopped = resources & member.revoking
+    before = member.revocation
+    stopped = resources & before.pending
     if not stopped:
         return
-    turn.set(
-        revoking=member.revoking - stopped,
-        stopped=member.stopped | stopped,
-        commits=await_commits(member.commits, stopped),
+    revocation = attrs.evolve(
+        before, pending=before.pending - stopped, stopped=before.stopped | stopped
     )
-    if turn.member.revoking and member.state is MemberState.REVOKING:
+    turn.set(revocation=revocation, commits=await_commits(member.commits, stopped))
+    if revocation.pending and member.state is MemberState.REVOKING:
         turn.rejoin_soon(more_stopped=True)
 
 
@@ -74,12 +76,11 @@ def make_way(turn: Turn, code: int, cause: str) -> None:
         known = ", ".join(spoken(member.config))
         turn.fail(code, f"{cause}: the group has members that know none of {known}")
         return
-    stopping = resources - member.revoking - member.stopped
+    before = member.revocation
+    stopping = resources - before.pending - before.stopped
     turn.set(
         commits=replaced(member.commits, await_sync=False),
-        revoking=member.revoking | stopping,
-        rejoin_at_ms=None,
-        yields=True,
+        revocation=before.with_more(stopping, yields=True),
     )
     turn.move(Trigger.GIVE_UP_ALL, cause)
     if stopping:
@@ -95,22 +96,23 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
             checked only if they may have changed.
     """
     member = turn.member
-    if not member.stopped or (
-        member.stopped is before.stopped and member.commits.awaited is before.commits.awaited
+    stopped = member.revocation.stopped
+    if not stopped or (
+        stopped is before.revocation.stopped and member.commits.awaited is before.commits.awaited
     ):
         return
-    given_up = member.stopped - ResourceSet.from_pairs(awaited_of(member.commits))
+    given_up = stopped - ResourceSet.from_pairs(awaited_of(member.commits))
     if not given_up:
         return
     turn.set(
         owned=member.owned - given_up,
-        stopped=member.stopped - given_up,
+        revocation=attrs.evolve(member.revocation, stopped=stopped - given_up),
         rejoin_reason=member.rejoin_reason or _CAUSE,
     )
     if member.state is not MemberState.REVOKING:
         return
-    if turn.member.revoking or turn.member.stopped:
+    if turn.member.revocation.is_under_way:
         turn.rejoin_soon()
     else:
-        turn.set(rejoin_at_ms=None)
+        turn.wait_for_revocations()
         turn.move(Trigger.REVOKED, _CAUSE)

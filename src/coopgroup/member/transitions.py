@@ -14,9 +14,10 @@ of the member, not states.
 
 from __future__ import annotations
 
-import enum
 import types
 from typing import TYPE_CHECKING, Final
+
+from coopgroup.model.quick_enum import QuickEnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,22 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["AT_WORK", "SETTLED", "TRANSITIONS", "MemberState", "Trigger"]
 
 
-class MemberState(enum.Enum):
+class MemberState(QuickEnum):
     """The states of a member, each with its facts, its requests, and its end."""
-
-    # Looked up several times in each step; the hash of `Enum` hashes the name in Python.
-    __hash__ = object.__hash__
 
     UNSUBSCRIBED = "unsubscribed"
     """Not in the group, owns nothing, sends nothing. Ends with a subscription."""
 
     RETURNING = "returning"
-    """Was in the group in an earlier life and asks whether its generation still stands. Sends a
-    heartbeat of that generation. Ends with the answer: it syncs without a round, or it joins."""
+    """Its earlier process, or itself before it lost its membership, was in the group. It checks
+    whether that generation still stands: sends a heartbeat of that generation. Ends with the
+    answer: sync without a round, or join."""
 
     JOINING = "joining"
-    """Wants the next round. Sends JoinGroup and, with a generation, heartbeats; keeps working on
-    all that it owns. Ends with the answer to the join."""
+    """Joins the next round. Sends JoinGroup and, with a generation, heartbeats; keeps working on
+    everything that it owns. Ends with the answer to the join."""
 
     LEADING = "leading"
     """Is the leader and decides the round. Sends heartbeats. Ends with the decision."""
@@ -48,30 +47,27 @@ class MemberState(enum.Enum):
     """Has joined and waits for its assignment. Sends SyncGroup and heartbeats."""
 
     STABLE = "stable"
-    """Holds what it was assigned. Sends heartbeats. Ends when a round begins or is wanted."""
+    """Owns what it was assigned. Sends heartbeats. Ends when a round begins or is requested."""
 
     REVOKING = "revoking"
-    """Was told to stop some resources and waits until the application has, and until the commits
-    of them that were asked for before have ended. Sends heartbeats; keeps working on the rest.
-    Ends with the join that no longer claims what was stopped; when only a part is, or a round is
-    wanted meanwhile, with a join that still claims the rest. It then stops on in all states of
-    the round."""
+    """Must stop some resources. Waits until the application has stopped them, and until their
+    earlier commits have ended. Sends heartbeats; keeps working on the others. Ends with a join
+    that does not claim the stopped resources. If only some are stopped by then, the join still
+    claims the others, and the application continues to stop them in all states of the round."""
 
     LOSING = "losing"
-    """Lost all that it held and waits until the application knows. Sends nothing, because a
-    member may not join before the loss is handled."""
+    """Has lost everything that it owned, and waits until the application has handled the loss.
+    Sends nothing, because it must not join before that."""
 
     LEAVING = "leaving"
-    """Gave everything up. Sends LeaveGroup, once. Ends with any answer to it."""
+    """Has given up everything. Sends LeaveGroup once. Ends with any answer."""
 
     FAILED = "failed"
-    """Met an error that no retry mends. Sends nothing. Ends when the application leaves."""
+    """Failed: a retry cannot help. Sends nothing. Ends when the application leaves."""
 
 
-class Trigger(enum.Enum):
+class Trigger(QuickEnum):
     """The meaning of an event for the state machine."""
-
-    __hash__ = object.__hash__  # as above
 
     SUBSCRIBED = "subscribed"
     RETURN = "return"
@@ -105,10 +101,10 @@ AT_WORK: Final = frozenset(
         MemberState.REVOKING,
     }
 )
-"""States in which the member is in the group, or on its way into it."""
+"""States in which the member is in the group, or is joining it."""
 
 SETTLED: Final = frozenset({MemberState.STABLE, MemberState.REVOKING})
-"""States in which the member has completed its last round and wants no other one yet."""
+"""States in which the member has completed its last round and does not need another one yet."""
 
 _S = MemberState
 _T = Trigger
@@ -124,6 +120,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.SUBSCRIBED:               _S.JOINING,    # the stored assignment is for other topics
         _T.KNOWN:                    _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # a round has begun
+        _T.STOPPED:                  _S.RETURNING,  # the callback ran during the loss
         _T.LOST:                     _S.LOSING,     # the application does not poll
         _T.LOST_NOTHING:             _S.JOINING,    # the generation has ended, or the id is invalid
         _T.LEAVE:                    _S.LEAVING,
@@ -134,6 +131,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.MEMBER_ID_GIVEN:          _S.JOINING,    # KIP-394: join again with the id
         _T.JOINED_AS_LEADER:         _S.LEADING,
         _T.JOINED_AS_FOLLOWER:       _S.SYNCING,
+        _T.RETURN:                   _S.RETURNING,  # perhaps without a new session
         _T.REJOIN:                   _S.JOINING,    # the join must be sent again
         _T.GIVE_UP_ALL:              _S.REVOKING,   # leaders would give it away: stop first
         _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more follows

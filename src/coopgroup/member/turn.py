@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
@@ -22,12 +23,12 @@ from coopgroup.member.effects import (
     Report,
     RevokeResources,
 )
-from coopgroup.member.error_actions import ErrorCode, RequestKind
-from coopgroup.member.member import IdStanding
+from coopgroup.member.error_actions import OF_A_ROUND, ErrorCode, RequestKind
+from coopgroup.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
 from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.model import EMPTY
 from coopgroup.model.claims import NO_GENERATION
-from coopgroup.model.replacing import replaced
+from coopgroup.model.replacing import replaced, with_fields
 from coopgroup.telemetry import MembershipLost, StateChanged
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ class Turn:
     now_ms: int
     effects: list[Effect] = field(factory=list)
 
-    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`Member.replaced` checks the names)
+    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`with_fields` checks the names)
         """Replace fields of the member."""
-        self.member = self.member.replaced(changes)
+        self.member = with_fields(self.member, changes)
 
     def emit(self, effect: Effect) -> None:
         """Add an effect."""
@@ -89,19 +90,21 @@ class Turn:
     def forget(self, *kinds: RequestKind) -> None:
         """Drop requests on their way; their answers are stale from now on."""
         outstanding = self.member.outstanding
-        if outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP} & set(kinds):
+        if outstanding.keys() & OF_A_ROUND & set(kinds):
             self.emit(CancelJoin())
         kept = {kind: request for kind, request in outstanding.items() if kind not in kinds}
         self.set(outstanding=kept)
 
     def back_off(self) -> None:
         """Count a failed try and wait before the next one, longer each time."""
-        config = self.member.config
-        wait = config.retry_backoff_ms << min(self.member.attempts, 16)
-        self.set(
-            attempts=self.member.attempts + 1,
-            retry_at_ms=self.now_ms + min(wait, config.retry_backoff_max_ms),
-        )
+        member = self.member
+        self.set(back_off=member.back_off.after_failure(member.config, self.now_ms))
+
+    def end_back_off(self) -> None:
+        """Count no failed tries any more."""
+        back_off = self.member.back_off
+        if back_off.attempts:
+            self.set(back_off=attrs.evolve(back_off, attempts=0))
 
     def rejoin(self, cause: str) -> None:
         """Request the next round and keep every claim; commits may be tried again before it.
@@ -112,11 +115,11 @@ class Turn:
         self.set(
             commits=replaced(commits, await_sync=False) if commits.await_sync else commits,
             rejoin_reason=self.member.rejoin_reason or cause,
-            rejoin_at_ms=None,
         )
+        self.wait_for_revocations()
         member = self.member
         if member.config.eager and member.owned and member.state is MemberState.STABLE:
-            self.set(revoking=member.owned)
+            self.set(revocation=attrs.evolve(member.revocation, pending=member.owned))
             self.move(Trigger.GIVE_UP_ALL, cause)
             self.emit(RevokeResources(resources=member.owned))
         else:
@@ -130,16 +133,29 @@ class Turn:
                 part that stops right after the join costs the other members one more round,
                 announced by heartbeat.
         """
-        config, soon_ms = self.member.config, self.member.rejoin_at_ms
-        if config.eager or self.member.yields:
+        config, revocation = self.member.config, self.member.revocation
+        if config.eager or revocation.yields:
             return
         # The grace must end well before the coordinator's rebalance timeout.
         all_ms = min(_GRACES_MAX * config.revocation_grace_ms, config.rebalance_timeout_ms // 4)
         until_ms = self.now_ms + min(config.revocation_grace_ms, all_ms)
-        if soon_ms is None:
-            self.set(rejoin_at_ms=until_ms, rejoin_latest_ms=self.now_ms + all_ms)
+        latest_ms = self.now_ms + all_ms
+        if revocation.join_at_ms is None:
+            soon = attrs.evolve(revocation, join_at_ms=until_ms, join_latest_ms=latest_ms)
+            self.set(revocation=soon)
         elif more_stopped:
-            self.set(rejoin_at_ms=min(until_ms, self.member.rejoin_latest_ms))
+            later_ms = min(until_ms, revocation.join_latest_ms)
+            self.set(revocation=attrs.evolve(revocation, join_at_ms=later_ms))
+
+    def wait_for_revocations(self) -> None:
+        """Join only when all revocations have finished, unless a round is requested again."""
+        revocation = self.member.revocation
+        if revocation.join_at_ms is not None:
+            self.set(revocation=attrs.evolve(revocation, join_at_ms=None))
+
+    def session_until_ms(self, proof_ms: int) -> int:
+        """Return until when the session lives; a proof counts from the SENDING of its request."""
+        return proof_ms + self.member.config.session_timeout_ms
 
     def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
         """Treat all resources as lost; the application must know before the next join.
@@ -175,13 +191,20 @@ class Turn:
 
     def leave_group_behind(self) -> None:
         """Move the member out of the group; it may subscribe again as a new member."""
-        self.set(member_id="", id_standing=IdStanding.STORED, rejoin_reason="")
+        self.set(member_id="", rejoin_reason="")
+        self.note_id(IdStanding.STORED)
         self.move(Trigger.LEFT, "left the group")
+
+    def note_id(self, standing: IdStanding) -> None:
+        """Note whether the group's log has the id of a static member."""
+        identity = self.member.identity
+        if identity.standing is not standing:
+            self.set(identity=attrs.evolve(identity, standing=standing))
 
     def end_identity(self) -> None:
         """Forget the stored identity, because no process will return as this member."""
-        if self.member.identity is not None:
-            self.set(identity=None)
+        if self.member.identity.kept is not None:
+            self.set(identity=attrs.evolve(self.member.identity, kept=None))
             self.emit(KeepIdentity(identity=None))
 
     def _drop_membership(self, *, keep_id: bool) -> None:
@@ -195,16 +218,13 @@ class Turn:
         )
         self.set(
             owned=EMPTY,
-            revoking=EMPTY,
-            stopped=EMPTY,
-            rejoin_at_ms=None,
             generation=NO_GENERATION,
             claim_generation=NO_GENERATION,
-            decided=(),
-            leads=False,
+            round=NO_ROUND,
+            revocation=NO_REVOCATION,
             commits=commits,
             member_id=self.member.member_id if keep_id else "",
         )
         if not keep_id:
-            self.set(id_standing=IdStanding.STORED)
+            self.note_id(IdStanding.STORED)
             self.end_identity()

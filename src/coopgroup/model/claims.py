@@ -8,13 +8,14 @@ Therefore all claims stay in the snapshot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from attrs import frozen
 
 from coopgroup.model.group import NOBODY, GroupMember, GroupSnapshot, ReplicaRacks
-from coopgroup.model.places import ABSENT, places_in
+from coopgroup.model.positions import ABSENT, positions_in
 from coopgroup.model.resource_set import (
     EMPTY,
     BoolArray,
@@ -22,9 +23,7 @@ from coopgroup.model.resource_set import (
     Int64Array,
     ResourceSet,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from coopgroup.model.warm_pairs import warm_pairs
 
 __all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
 
@@ -36,17 +35,16 @@ class MemberClaim:
     """The content of one member's subscription.
 
     Attributes:
-        member_id: id from the group coordinator.
         topics: subscribed names, ascending and distinct.
         owned: claimed resources; they can be stale, unknown to the group, or claimed twice.
         generation: generation that last confirmed the claim, `NO_GENERATION` if unknown.
-        instance_id: static id, None for a dynamic member.
-        rack: rack of the process, None if unknown.
         remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; None for
             none.
         remaining_loss_ms: present if that delay is a pause between moves; see `GroupMember`.
         consumption_rate_per_s: records that it processes in a second of work, None if unknown.
         catalogue_version: newest version of the group's catalogue that it has seen, None for none.
+        warm: resources that it is warm for without owning them; None if it takes no part in
+            warm-ups.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -60,6 +58,7 @@ class MemberClaim:
     remaining_loss_ms: int | None = None
     consumption_rate_per_s: float | None = None
     catalogue_version: int | None = None
+    warm: ResourceSet | None = None
     readable: bool = True
 
 
@@ -68,29 +67,23 @@ def resolve_claims(
     existing: ResourceSet,
     racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None,
 ) -> GroupSnapshot:
-    """Build the snapshot of a group from its members' claims.
-
-    Args:
-        claims: one per member, in any order, member ids distinct.
-        existing: resources in the leader's metadata.
-        racks: racks of each resource's replicas by name and index; None if unknown.
-
-    Returns:
-        The snapshot with all claims resolved.
-    """
+    """Build the snapshot of a group from its members' claims."""
     ordered = sorted(claims, key=lambda claim: claim.member_id)
     owned = [claim.owned for claim in ordered]
-    resources, places = existing, places_in(existing, owned)
+    resources, positions = existing, positions_in(existing, owned)
     assignable = np.ones(len(existing), dtype=np.bool_)
-    if places.size and places.min() == ABSENT:
+    if positions.size and positions.min() == ABSENT:
         resources = ResourceSet.union_all([existing, *owned])
-        places = places_in(resources, owned)
+        positions = positions_in(resources, owned)
         assignable = np.zeros(len(resources), dtype=np.bool_)
         assignable[resources.positions(existing)] = True
-    claim_members, claim_resources = _claim_pairs(owned, places, len(resources))
+    claim_members, claim_resources = _claim_pairs(owned, positions, len(resources))
     generations = np.array([claim.generation for claim in ordered], dtype=np.int64)
     owner, contested = _rightful_owners(claim_members, claim_resources, generations, len(resources))
     subscriptions, class_of = _subscription_classes(ordered)
+    warm_members, warm_resources = warm_pairs(
+        [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
+    )
     return GroupSnapshot(
         members=tuple(_member(claim) for claim in ordered),
         resources=resources,
@@ -102,6 +95,8 @@ def resolve_claims(
         claim_members=claim_members,
         claim_resources=claim_resources,
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
+        warm_members=warm_members,
+        warm_resources=warm_resources,
     )
 
 
@@ -114,42 +109,37 @@ def _member(claim: MemberClaim) -> GroupMember:
         remaining_loss_ms=claim.remaining_loss_ms,
         consumption_rate_per_s=claim.consumption_rate_per_s,
         readable=claim.readable,
+        warms=claim.warm is not None,
     )
 
 
 def _claim_pairs(
-    owned: Sequence[ResourceSet], places: Int64Array, resource_count: int
+    owned: Sequence[ResourceSet], positions: Int64Array, resource_count: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the member and the resource of each claim, ascending by (resource, member).
-
-    Args:
-        owned: resources that each of M members claims.
-        places: int64 (K,): position of each claim's resource, member by member.
-        resource_count: number of resources.
-    """
+    """Return member and resource of each claim: int32, ascending by (resource, member)."""
     members = np.arange(len(owned), dtype=np.int32).repeat([len(one) for one in owned])
     claim_of = np.full(resource_count, NOBODY, dtype=np.int64)
-    claim_of[places] = np.arange(places.size)
+    claim_of[positions] = np.arange(positions.size)
     order = claim_of[claim_of != NOBODY]
-    if order.size < places.size:  # a resource is claimed twice, so a sort is needed
-        order = places.argsort(kind="stable")
-    return members[order], places[order].astype(np.int32)
+    if order.size < positions.size:  # a resource is claimed twice, so a sort is needed
+        order = positions.argsort(kind="stable")
+    return members[order], positions[order].astype(np.int32)
 
 
 def _rightful_owners(
-    members: Int32Array, places: Int32Array, generations: Int64Array, resource_count: int
+    members: Int32Array, positions: Int32Array, generations: Int64Array, resource_count: int
 ) -> tuple[Int32Array, BoolArray]:
     """Return the owner of each resource and whether it is contested; claims ascend by resource."""
     owner = np.full(resource_count, NOBODY, dtype=np.int32)
-    if (places[1:] > places[:-1]).all():  # the usual case: no resource is claimed twice
-        owner[places] = members
+    if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
+        owner[positions] = members
         return owner, np.zeros(resource_count, dtype=np.bool_)
     newest = np.full(resource_count, np.iinfo(np.int64).min, dtype=np.int64)
-    np.maximum.at(newest, places, generations[members])
-    winning = generations[members] == newest[places]
-    winners = np.bincount(places[winning], minlength=resource_count)
+    np.maximum.at(newest, positions, generations[members])
+    winning = generations[members] == newest[positions]
+    winners = np.bincount(positions[winning], minlength=resource_count)
     contested = winners > 1
-    owner[places[winning]] = members[winning]
+    owner[positions[winning]] = members[winning]
     owner[contested] = NOBODY
     return owner, contested
 

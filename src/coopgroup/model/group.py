@@ -8,9 +8,10 @@ arrays.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +21,16 @@ from coopgroup.model.ascending import distinct
 from coopgroup.model.replacing import replaced
 from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Array, ResourceSet
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["NOBODY", "NO_LOSS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
+__all__ = ["NOBODY", "NO_LOSS", "NO_PAIRS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 NOBODY: Final = -1
 NO_LOSS: Final = -1
-"""In place of a time: moves wait for their turn, and nothing waits for a lost owner."""
+"""Replaces a time: only paced moves wait, and no resource waits for a lost owner."""
+
+NO_PAIRS: Final[Int32Array] = np.zeros(0, dtype=np.int32)
+NO_PAIRS.flags.writeable = False
 
 
 @frozen(kw_only=True)
@@ -37,7 +38,6 @@ class GroupMember:
     """A member, without its subscription and its claims.
 
     Attributes:
-        member_id: id from the group coordinator.
         instance_id: static id (`group.instance.id`, KIP-345), None for a dynamic member.
         rack: rack of the process (`client.rack`, KIP-881), None if unknown.
         remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; 0 if it has
@@ -49,6 +49,7 @@ class GroupMember:
             measures and smooths it, and counts only time in which records waited. None if unknown.
         readable: whether its subscription could be decoded. If not, its topics and claims are
             unknown.
+        warms: whether it takes part in warm-ups (KIP-441).
     """
 
     member_id: str
@@ -58,6 +59,7 @@ class GroupMember:
     remaining_loss_ms: int | None = None
     consumption_rate_per_s: float | None = None
     readable: bool = True
+    warms: bool = False
 
     @property
     def known_loss_ms(self) -> int | None:
@@ -112,7 +114,7 @@ class ReplicaRacks:
         return cls(racks=racks, starts=starts, numbers=numbers.astype(np.int32))
 
 
-@frozen(kw_only=True, eq=False, slots=False)  # for `replaced`
+@frozen(kw_only=True, eq=False, slots=False)  # `replaced` keeps the cached values
 class GroupSnapshot:
     """A group at the time of a round, with all claims resolved.
 
@@ -134,6 +136,10 @@ class GroupSnapshot:
         replica_racks: racks of the replicas, None if unknown.
         arrivals_per_s: float64 (R,): records that arrive at each resource per second, 0 if unknown;
             None if all rates are unknown.
+        warm_members: int32 (W,): member of each warm pair, ascending by (resource, member) together
+            with `warm_resources`.
+        warm_resources: int32 (W,): an existing resource that the member is warm for and does not
+            rightfully own. The member may lie, or not subscribe to it.
     """
 
     members: tuple[GroupMember, ...]
@@ -147,6 +153,8 @@ class GroupSnapshot:
     claim_resources: Int32Array
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
+    warm_members: Int32Array = NO_PAIRS
+    warm_resources: Int32Array = NO_PAIRS
 
     # The following values are needed many times in a round and are computed once. Views of the
     # group share them, so they must not depend on owners or on assignable resources. Arrays are
@@ -189,14 +197,7 @@ class GroupSnapshot:
         return by_name.repeat(starts[1:] - starts[:-1])
 
     def may_hold(self, holder: Int32Array) -> BoolArray:
-        """Return whether each resource's holder subscribes to it; False for `NOBODY`.
-
-        Args:
-            holder: int32 (R,), member numbers or `NOBODY`.
-
-        Returns:
-            bool (R,).
-        """
+        """Return bool (R,): whether each holder subscribes to its resource; False for `NOBODY`."""
         if not self.members or not self.resources:
             return np.zeros(holder.size, dtype=np.bool_)
         allowed: BoolArray = holder != NOBODY
@@ -218,15 +219,27 @@ class GroupSnapshot:
         mask[self.claim_resources] = True
         return mask
 
+    def mask_of(self, resources: ResourceSet) -> BoolArray:
+        """Return which of the group's resources are in another set: bool, shape (R,)."""
+        if resources == self.resources:
+            return np.ones(len(resources), dtype=np.bool_)
+        mask = np.zeros(len(self.resources), dtype=np.bool_)
+        positions = self.resources.positions(resources)
+        mask[positions[positions >= 0]] = True
+        return mask
+
+    def aligned(self, resources: ResourceSet, holder: Int32Array) -> Int32Array:
+        """Return holders of other resources in the order of the group's: a new int32 (R,)."""
+        if resources == self.resources:
+            return holder.copy()
+        made = np.full(len(self.resources), NOBODY, dtype=np.int32)
+        positions = self.resources.positions(resources)
+        there = positions >= 0
+        made[positions[there]] = holder[there]
+        return made
+
     def by_member(self, holder: Int32Array) -> tuple[ResourceSet, ...]:
-        """Split the resources by their holder.
-
-        Args:
-            holder: int32 (R,), member numbers or `NOBODY`.
-
-        Returns:
-            One set per member, in the order of `members`.
-        """
+        """Return the resources of each member, from int32 (R,) holders."""
         # Sorting keys that contain the resource is several times faster than an argsort.
         resource_bits = holder.size.bit_length()
         keys = holder.astype(np.int64) << resource_bits
@@ -269,7 +282,6 @@ def split_by_member(
 
 
 def _set_of_rows(names: tuple[str, ...], starts: Int64Array, indices: Int32Array) -> ResourceSet:
-    """Return the set of these rows of the indices of all members."""
     if not names:
         return EMPTY
     return ResourceSet.from_flat(names, starts - starts[0], indices[starts[0] : starts[-1]].copy())

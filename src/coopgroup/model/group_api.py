@@ -33,13 +33,7 @@ __all__ = [
 
 @frozen(kw_only=True)
 class Coordinator:
-    """The broker that is the group coordinator of a group.
-
-    Attributes:
-        node_id: id of the broker.
-        host: name or address that the broker advertises to this listener.
-        port: its TCP port.
-    """
+    """The broker that is the group coordinator of a group."""
 
     node_id: int
     host: str
@@ -58,13 +52,10 @@ class JoinGroupRequest:
     """Join or rejoin a group; the answer comes after all members have joined.
 
     Attributes:
-        group_id: the group.
         member_id: id from the coordinator, empty in the first join. KIP-394 answers that join with
             error 79 and the id to use.
-        group_instance_id: id of a static member (KIP-345), or None.
         session_timeout_ms: the coordinator removes a member after this time without a heartbeat.
         rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
-        protocol_type: "consumer" for topic partitions.
         protocols: (protocol name, subscription bytes), preferred first.
         reason: why the member joins, for the broker's log (KIP-800); sent from v8 on.
     """
@@ -84,12 +75,6 @@ class SyncGroupRequest:
     """Send the assignments of a generation (leader) and receive one's own (all members).
 
     Attributes:
-        group_id: the group.
-        generation: generation of the preceding join.
-        member_id: the member's id.
-        group_instance_id: id of a static member, or None.
-        protocol_type: as in the join.
-        protocol_name: protocol that the coordinator chose.
         assignments: (member id, assignment bytes) from the leader, empty from followers.
     """
 
@@ -127,10 +112,6 @@ class OffsetCommitRequest:
     """Commit offsets, fenced by generation and member id.
 
     Attributes:
-        group_id: the group.
-        generation: the member's generation.
-        member_id: the member's id.
-        group_instance_id: id of a static member, or None.
         offsets: (topic, partition, offset, leader epoch or -1, metadata); the offset is that of
             the next record to read.
     """
@@ -144,13 +125,7 @@ class OffsetCommitRequest:
 
 @frozen(kw_only=True)
 class FindCoordinatorAnswer:
-    """Answer to a FindCoordinator request.
-
-    Attributes:
-        error_code: 0, or why the coordinator is unknown.
-        error_message: message of the broker, can be empty.
-        coordinator: None unless the error code is 0.
-    """
+    """Answer to a FindCoordinator request."""
 
     error_code: int
     error_message: str
@@ -171,12 +146,8 @@ class JoinGroupAnswer:
     """Answer to a join.
 
     Attributes:
-        error_code: 0, or why the member did not join.
         generation: the new generation, -1 with an error.
-        protocol_name: protocol that all members support, empty with an error.
-        leader_id: member id of the leader.
         member_id: id to use from now on; with error 79 the id for the second join.
-        members: all members, sent only to the leader.
         skip_assignment: the leader must not assign; the group keeps the stored assignments
             (KIP-814, v9: a static leader returned). Older brokers do not send it: False.
     """

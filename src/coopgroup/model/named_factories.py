@@ -7,12 +7,10 @@ ones. The registries expose the methods of their `NamedFactories` as functions.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 from coopgroup.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = ["NamedFactories"]
 
@@ -36,7 +34,6 @@ class NamedFactories(Generic[T]):
     __slots__ = ("_factories", "_kind")
 
     def __init__(self, kind: str, factories: Mapping[str, Callable[..., T]]) -> None:
-        """Start with the given factories."""
         self._kind = kind
         self._factories = dict(factories)
 
@@ -46,10 +43,6 @@ class NamedFactories(Generic[T]):
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Register a factory under a new name.
-
-        Args:
-            name: name for users to choose.
-            factory: usually a class; takes its options as keyword arguments.
 
         Raises:
             ConfigurationError: the name is empty or already registered.
@@ -62,10 +55,6 @@ class NamedFactories(Generic[T]):
 
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
         """Create the object with this name.
-
-        Args:
-            name: a registered name.
-            options: keyword arguments of its factory; None for none.
 
         Raises:
             ConfigurationError: the name or an option is unknown, an option is missing, or the

@@ -6,17 +6,11 @@ resource that it claims and that is not assigned to it. So revocations are deriv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model.group import NOBODY, split_by_member
-from coopgroup.model.resource_set import EMPTY
-
-if TYPE_CHECKING:
-    from coopgroup.model.group import GroupSnapshot
-    from coopgroup.model.resource_set import BoolArray, Int32Array, ResourceSet
+from coopgroup.model.group import NO_PAIRS, NOBODY, GroupSnapshot, split_by_member
+from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, ResourceSet
 
 __all__ = ["RoundPlan", "plan_that_moves_nothing", "revoked_by_member", "revoked_claims"]
 
@@ -38,11 +32,15 @@ class RoundPlan:
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
         created: bool (R,): never owned before, granted in this round.
         waiting: bool (R,): in target, not yet released by the present owner; never a lost resource.
-        held: bool (R,): never owned before, and withheld until more members have joined; None if
-            nothing is withheld.
+        waiting_for_members: bool (R,): never owned before, and withheld until more members have
+            joined; None if nothing is withheld.
         stopping: bool (K,), in the order of the group's claims: revoked in an earlier round, still
             claimed, and revoked again; None for none. If only these have to be stopped, no
             follow-up round is announced, and only their members are notified.
+        warmup_members: int32 (U,): member of each warm-up, ascending by (resource, member) together
+            with `warmup_resources`.
+        warmup_resources: int32 (U,): what each member is to warm up, or to keep warm, after this
+            round. Every other warm-up is cancelled.
     """
 
     target: Int32Array
@@ -52,9 +50,11 @@ class RoundPlan:
     lost: BoolArray
     created: BoolArray
     waiting: BoolArray
-    held: BoolArray | None = None
+    waiting_for_members: BoolArray | None = None
     stopping: BoolArray | None = None
     loss_timeout_ms: int | None = None
+    warmup_members: Int32Array = NO_PAIRS
+    warmup_resources: Int32Array = NO_PAIRS
 
 
 def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:

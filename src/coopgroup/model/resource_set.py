@@ -18,9 +18,10 @@ the calls cost more than the work.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
+from typing import Any, Final, NamedTuple, NoReturn, final
 
 import numpy as np
 
@@ -36,9 +37,6 @@ from coopgroup.model.ascending import (
     merged,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 __all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet"]
 
 _INDEX_BITS: Final = 32
@@ -48,7 +46,6 @@ class Resource(NamedTuple):
     """A resource that a group shares.
 
     Attributes:
-        name: topic, connector or any other name.
         index: partition or task number; -1 for a connector itself.
     """
 
@@ -82,7 +79,6 @@ class ResourceSet:
     _starts: Int64Array
 
     def __init__(self, indices_by_name: Mapping[str, Iterable[int]] | None = None) -> None:
-        """Sort and pack the given indices."""
         packed = [
             (name, ascending)
             for name, indices in sorted((indices_by_name or {}).items())
@@ -106,7 +102,6 @@ class ResourceSet:
         object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse changes: a set is immutable."""
         message = f"ResourceSet is immutable, cannot set {name}"
         raise AttributeError(message)
 
@@ -181,7 +176,6 @@ class ResourceSet:
         }
 
     def __len__(self) -> int:
-        """Return the number of resources."""
         return int(self._indices.size)
 
     def __bool__(self) -> bool:
@@ -189,23 +183,20 @@ class ResourceSet:
         return self._names != ()
 
     def __iter__(self) -> Iterator[Resource]:
-        """Iterate over the resources in order."""
         for name, indices in self.items():
             yield from map(_resource, zip(repeat(name), indices.tolist()))
 
     def __contains__(self, pair: object) -> bool:
-        """Return whether the (name, index) pair is in the set."""
         if not (isinstance(pair, tuple) and len(pair) == len(Resource._fields)):
             return False
         name, index = pair
         if not isinstance(name, str) or not isinstance(index, (int, np.integer)):
             return False
         indices = self.indices(name)
-        place = int(indices.searchsorted(index))
-        return place < indices.size and bool(indices[place] == index)
+        position = int(indices.searchsorted(index))
+        return position < indices.size and bool(indices[position] == index)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both sets have the same resources."""
         if not isinstance(other, ResourceSet):
             return NotImplemented
         return self is other or (
@@ -216,7 +207,6 @@ class ResourceSet:
         )
 
     def __hash__(self) -> int:
-        """Return the hash of the content, computed once."""
         if self._hash is None:
             content = (self._names, self._starts.tobytes(), self._indices.tobytes())
             object.__setattr__(self, "_hash", hash(content))
@@ -232,7 +222,6 @@ class ResourceSet:
         return ResourceSet.from_flat, (self._names, self._starts, self._indices)
 
     def __or__(self, other: ResourceSet) -> ResourceSet:
-        """Return the resources of either set."""
         if not other or self == other:
             return self
         if not self:
@@ -241,7 +230,6 @@ class ResourceSet:
         return _from_keys(names, merged(mine, theirs))
 
     def __and__(self, other: ResourceSet) -> ResourceSet:
-        """Return the resources of both sets."""
         if not self or self == other:
             return self
         if not other:
@@ -250,7 +238,6 @@ class ResourceSet:
         return _from_keys(names, mine[membership(mine, theirs)])
 
     def __sub__(self, other: ResourceSet) -> ResourceSet:
-        """Return the resources of this set that the other lacks."""
         if not other or not self:
             return self
         if self == other:
@@ -259,7 +246,6 @@ class ResourceSet:
         return _from_keys(names, mine[~membership(mine, theirs)])
 
     def __le__(self, other: ResourceSet) -> bool:
-        """Return whether every resource of this set is in the other."""
         if not self or self == other:
             return True
         _, mine, theirs = _common_keys(self, other)
@@ -281,11 +267,7 @@ class ResourceSet:
         return self.take(keep.repeat(self._counts))
 
     def take(self, mask: BoolArray) -> ResourceSet:
-        """Return the resources that a mask selects.
-
-        Args:
-            mask: bool, shape (len(self),), in the order of the set.
-        """
+        """Return the resources that a mask of bool (len(self),) selects."""
         indices = self._indices[mask]
         if not indices.size:
             return EMPTY
@@ -298,38 +280,24 @@ class ResourceSet:
         )
 
     def positions(self, subset: ResourceSet) -> Int64Array:
-        """Return the position in this set of each resource of another set.
-
-        Args:
-            subset: the resources to find.
-
-        Returns:
-            int64, shape (len(subset),): position in the order of this set, -1 if absent.
-        """
+        """Return int64 positions in this set of another set's resources, -1 if absent."""
         if not subset:
             return np.empty(0, dtype=np.int64)
         if subset == self:
             return np.arange(len(self), dtype=np.int64)
         _, mine, theirs = _common_keys(self, subset)
-        places = mine.searchsorted(theirs)
-        found = membership(theirs, mine, places)
-        return np.where(found, places, -1)
+        positions = mine.searchsorted(theirs)
+        found = membership(theirs, mine, positions)
+        return np.where(found, positions, -1)
 
     def positions_all(self, subsets: Sequence[ResourceSet]) -> Int64Array:
-        """Return `positions` of many sets, one after the other, in one look-up.
-
-        Args:
-            subsets: the sets to find; every resource must be in this set.
-
-        Returns:
-            int64, shape (sum of the subsets' sizes,).
-        """
+        """Return `positions` of many subsets, one after the other, in one look-up."""
         number_of = {name: number for number, name in enumerate(self._names)}
         wanted = [_keys(one, number_of) for one in subsets if one]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        places = _keys(self, number_of).searchsorted(np.concatenate(wanted))
-        return places.astype(np.int64, copy=False)
+        positions = _keys(self, number_of).searchsorted(np.concatenate(wanted))
+        return positions.astype(np.int64, copy=False)
 
     @staticmethod
     def union_all(sets: Iterable[ResourceSet]) -> ResourceSet:
@@ -386,7 +354,6 @@ def _starts_of_one(size: int) -> Int64Array:
 
 
 def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:
-    """Return the set with these counts of indices per name; a count can be 0."""
     if not indices.size:
         return EMPTY
     if np.count_nonzero(counts) < counts.size:

@@ -53,7 +53,7 @@ Play: TypeAlias = Callable[[Sequence["Episode"], Sequence[Choice]], "npt.NDArray
 """Plays E episodes under S settings: float64 (E, S, F), with the figures of `FIGURES`."""
 
 ENOUGH: Final = 20
-"""Fewer absences and joins than this are too few to advise on."""
+"""Minimum number of absences and joins for advice."""
 
 _WAITS_MS: Final = DeferredPolicy().scheduled_rebalance_timeout_ms
 _TRIED: Final = 8

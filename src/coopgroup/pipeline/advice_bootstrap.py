@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CONFIDENCE", "Estimate", "estimate", "resample_counts"]
 
 CONFIDENCE: Final = 0.9
-"""Part of the resamples that lie within an interval."""
+"""Share of the resamples within an interval."""
 
 _RESAMPLES: Final = 1_000
 _SEED: Final = 20_240

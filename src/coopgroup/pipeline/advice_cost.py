@@ -64,15 +64,15 @@ LADDER_MS: Final = tuple(
         *(150, 180, 210, 240, 270, 300, 360, 420, 480, 540, 600),
     )
 )
-"""Time-outs that a person would write down, from none to ten minutes: up to 10 s every second, from
-there on each at most a fifth longer than the one before."""
+"""Round time-outs from none to ten minutes: every second up to 10 s, and then each at most a fifth
+longer than the one before."""
 
 
 _SPREAD: Final = 15  # points for one absence
 _WIDTH_MIN: Final = 0.05  # restarts of equal length are spread by a twentieth
 
 HEARD_MS: Final = 1_500
-"""s of a member that leaves: half a heartbeat of three seconds."""
+"""Seconds until the group notices a member that leaves: half a heartbeat of 3 s."""
 
 
 @frozen(kw_only=True)

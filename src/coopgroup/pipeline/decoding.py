@@ -54,7 +54,7 @@ RAW: Final = StructType(
         StructField("written_ms", LongType()),
     ]
 )
-"""A record of the internal topic as it is read."""
+"""A record of the internal topic."""
 
 _REJECTION: Final = [
     StructField("part", StringType()),
@@ -64,7 +64,7 @@ _REJECTION: Final = [
 ]
 
 COMMIT_RECORDS: Final = StructType([*TABLES["commits"].schema.fields, *_REJECTION])
-"""What `decode_commits` gives: a commit, or, with a reason, what could not be read."""
+"""Result of `decode_commits`: a commit, or unreadable content with the reason."""
 
 _PARTITIONS: Final = ArrayType(
     StructType(
@@ -88,7 +88,7 @@ GROUP_RECORDS: Final = StructType(
         *_REJECTION[2:],
     ]
 )
-"""What `decode_groups` gives: a generation, and what of the record could not be read."""
+"""Result of `decode_groups`: a generation, and the unreadable part of the record."""
 
 _CACHED_MAX: Final = 4_096
 _CONSUMER: Final = "consumer"

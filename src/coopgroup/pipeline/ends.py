@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import functions as sql
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.shown_values import HIDDEN, safe_reason
+from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 
@@ -32,7 +32,7 @@ _SLICE: Final = 500  # number of moments whose ends are in memory together
 _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
-_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - spelt so there
+_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _KEY: Final = ("topic", "partition", "at_ms")
 _Row = tuple[str, int, int, int, int]
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from coopgroup.pipeline.replay_scenario import played_absences, scenario_of
 from coopgroup.simulator.run import simulate
-from coopgroup.simulator.scenario_times import first_event_ms
+from coopgroup.simulator.scenario.times import first_event_ms
 from coopgroup.telemetry import read_ownership
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MEMBERS_MAX", "ReplayedGroup", "played_absences", "scenario_of"]
 
 MEMBERS_MAX: Final = 24
-"""Most members of a group that is played: an absence costs the same in a larger one."""
+"""Limit of members in a played group: an absence costs the same in a larger one."""
 
 _PARTITIONS_MAX: Final = 50  # per member; costs are counted per partition
 _MEMBERS: Final = "member"

@@ -33,7 +33,7 @@ from coopgroup.simulator.scenario import (
     Scenario,
     Topic,
 )
-from coopgroup.simulator.scenario_checks import check_scenario
+from coopgroup.simulator.scenario.checks import check_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 CELLS_MAX: Final = 1_000_000
-"""Most cells of a sweep: the driver keeps a line of text for each."""
+"""Limit of cells in a sweep: the driver keeps a line of text for each."""
 
 OPTION_AXES: Final = (
     "scheduled_rebalance_timeout_ms",

@@ -36,11 +36,11 @@ Tasks: TypeAlias = "tuple[tuple[Cell, ...], ...]"
 """A batch of cells, by task."""
 
 _BATCH_S: Final = 10.0
-"""Seconds of work of a batch, with all cores at it: what a kill may cost."""
+"""Seconds of work in a batch on all cores; at most this is lost when a sweep is killed."""
 
 _BATCH_CELLS_MAX: Final = 5_000
 _TASK_S: Final = 2.5
-"""Seconds of work of a task: PySpark itself spends some hundredths on each."""
+"""Seconds of work in a task: PySpark itself needs a few hundredths for each."""
 
 _TASK_S_MIN: Final = 0.5
 _TASKS_LEFT: Final = 8  # minimum number of remaining tasks per core, so that the cores end together

@@ -25,10 +25,10 @@ from coopgroup.simulator.comparison import MEASURES
 __all__ = ["AXES", "COLUMNS", "SCHEMA", "VERSION"]
 
 VERSION: Final = 1
-"""Of the columns: tables of another one stand in another folder."""
+"""Version of the columns; tables of another version are in another folder."""
 
 AXES: Final = ("scenario", "policy", "assignor", *OPTION_AXES, *GROUP_AXES, "size")
-"""Columns that make a setting: everything but the seed."""
+"""Columns of a setting: all parameters except the seed."""
 
 _TYPES: Final[dict[str, DataType]] = {
     "key": StringType(),

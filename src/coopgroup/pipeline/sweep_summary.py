@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coopgroup.pipeline.sweep_schema import AXES
-from coopgroup.report.sweep_charts import Setting, Spread
+from coopgroup.report.charts import Setting, Spread
 from coopgroup.simulator.comparison import MEASURES
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _setting(row: Row) -> Setting:
 
 
 Objection = tuple[str, str]
-"""The parameters of a cell, and what is wrong with it."""
+"""The parameters of a cell, and its error."""
 
 
 def objections(rows: DataFrame, most: int) -> tuple[int, tuple[Objection, ...]]:

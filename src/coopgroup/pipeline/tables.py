@@ -55,7 +55,7 @@ _SNAPSHOT_PLACES: Final = 6
 _MS_PER_DAY: Final = 86_400_000
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
-"""Computes a frame and gives it back without its plan."""
+"""Computes a frame and returns it without its plan."""
 
 
 @frozen(kw_only=True)

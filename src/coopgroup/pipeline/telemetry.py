@@ -59,7 +59,7 @@ _WORK: Final = MappingProxyType(
 _WORK_KINDS: Final = ("resources_started", "resources_stopped")
 # Kinds with their own columns, their fields, and the required fields among them.
 _FIELDS: Final = (
-    (("round_led",), _ROUND, ("members",)),
+    (("round_decided",), _ROUND, ("members",)),
     (_WORK_KINDS, _WORK, ("resources",)),
 )
 _PLACE: Final = ("source", "source_partition", "source_offset", "value")
@@ -178,7 +178,7 @@ def rejected_lines_of(read: DataFrame) -> DataFrame:
 
 def rounds_of(events: DataFrame) -> DataFrame:
     """Return the decisions of leaders: from `events` to the table `rounds`."""
-    rows = events.where(sql.col("kind") == "round_led")
+    rows = events.where(sql.col("kind") == "round_decided")
     rows = rows.withColumn("led", sql.from_json("record", _ddl(_ROUND)))
     counts = [_count(f"led.{name}").alias(name) for name in _COUNTED]
     return rows.select("*", "led.*").select(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SESSION_MS", "known_members", "work_spans"]
 
 SESSION_MS: Final = 45_000
-"""Time-out of a session where the history does not say it: the default of clients (KIP-735)."""
+"""Session time-out if the history does not contain it: the default of clients (KIP-735)."""
 
 _PARTITION: Final = ("group", "topic", "partition")
 _ENDS_OF_PROCESSES: Final = ("process_ended", "process_started")

@@ -48,9 +48,9 @@ _SPEED_MAX: Final = 10.0  # in multiples of the mean; bounds the trust in a brie
 class LagStep(Enum):
     """The effect of a check on the count of a member."""
 
-    COUNT = "one look more at which it carries too much"
-    HOLD = "as it was"
-    RESET = "it carries no longer too much"
+    COUNT = "one more check in which the member is overloaded"
+    HOLD = "no change"
+    RESET = "the member is not overloaded"
 
 
 # fmt: off
@@ -66,11 +66,11 @@ LAG_STEPS: Final = DecisionTable(
 )
 # fmt: on
 """
-@A: It has to be so at several looks in a row before anything is done.
-@B: Hysteresis: a lag that wavers about the upper multiple neither gets there faster for it, nor
-    does one look just below it make forgotten what was seen before.
-@C: It has caught up, or the others have as much by now.
-@D: Where hardly anything lags, the mean is next to nothing, and any lag is a multiple of it.
+@A: Several checks in a row must agree before resources move.
+@B: Hysteresis: a lag that varies around the upper multiple does not reset the count at each check
+    below it.
+@C: The member has caught up, or the others now have the same lag.
+@D: If almost nothing lags, the mean is near zero, and any small lag is a multiple of it.
 """
 
 

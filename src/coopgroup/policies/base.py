@@ -1,7 +1,8 @@
 """The `Policy` protocol: decide WHEN a resource moves to where the assignor wants it.
 
 A policy is any object with one attribute and two methods; it inherits from nothing. A policy is
-pure: its memory from round to round is a `PolicyState`, a frozen value that goes in and comes out.
+pure: what it remembers from round to round goes in (`RoundContext.memory`) and comes out
+(`StagedRound.memory`). The leader itself remembers the members and their resources (`PolicyState`).
 
 A round takes three steps:
 
@@ -9,7 +10,8 @@ A round takes three steps:
    waits for its owner). It may name another owner than the claims do (a new member that counts as
    the missing one).
 2. The assignor returns a target for this view.
-3. `stage`: the policy decides how far this round goes towards the target.
+3. `stage`: the policy decides how far this round goes towards the target. It gets its offer back,
+   with everything that it has already computed for this round.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class LagFigures(Protocol):
         ...
 
 
-@frozen(kw_only=True, slots=False)  # for `replaced`
+@frozen(kw_only=True)
 class RoundContext:
     """Circumstances of a round, as its leader knows them.
 
@@ -44,8 +46,7 @@ class RoundContext:
         generation: last generation that the leader completed as a member, including its own
             SyncGroup.
         now_ms: the leader's clock, in ms.
-        state: the policy's state from the last round; None if this leader did not lead the last
-            round.
+        state: the leader's memory of the last round; None if it did not lead the last round.
         balance: whether the leader started the round because lags were uneven for a long time, by
             the rule of this policy. Other members may have started the same round for other
             reasons.
@@ -61,6 +62,11 @@ class RoundContext:
     lags: LagFigures | None = None
     protocol: str = ""
 
+    @property
+    def memory(self) -> object:
+        """The policy's `StagedRound.memory` of the last round; None if this leader has none."""
+        return None if self.state is None else self.state.memory
+
 
 @frozen(kw_only=True, eq=False)
 class Offer:
@@ -68,11 +74,16 @@ class Offer:
 
     Attributes:
         owner: int32 (R,): present owner for the assignor, `NOBODY` without one.
-        held: bool (R,): not offered in this round.
+        withheld_from_assignor: bool (R,): not offered in this round.
+        facts: what the policy has computed for `stage`, of any type; nobody else reads it.
+        taken_over: bool (R,): set by the leader in a round with warm-ups: a warm member takes this
+            resource, which does not wait for its owner and does not return to it. None for none.
     """
 
     owner: Int32Array
-    held: BoolArray
+    withheld_from_assignor: BoolArray
+    facts: object = None
+    taken_over: BoolArray | None = None
 
 
 @frozen(kw_only=True, eq=False)
@@ -81,11 +92,14 @@ class StagedRound:
 
     Attributes:
         plan: assignment of every member.
-        state: memory for the same leader's next round.
+        state: the leader's memory for its next round; None to let the leader write it.
+        memory: the policy's own memory for the same leader's next round, of any type. It should be
+            a frozen value. It stays in the process: `coopgroup plan` does not print it.
     """
 
     plan: RoundPlan
-    state: PolicyState
+    state: PolicyState | None = None
+    memory: object = None
 
 
 @runtime_checkable
@@ -101,15 +115,18 @@ class Policy(Protocol):
         """Return the resources that the assignor may place in this round, and their owners."""
         ...
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
         """Decide the owner of each resource after this round.
 
         Args:
             group: the group with R resources.
             target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
             context: the same as for `offer`.
+            offer: what `offer` returned in this round.
 
         Returns:
-            The plan of the round and the state to remember.
+            The plan of the round and the memory.
         """
         ...

@@ -32,15 +32,24 @@ class EagerPolicy:
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:  # noqa: ARG002 - the Protocol's
         """Offer all resources with their rightful owners, for sticky assignors."""
-        return Offer(owner=group.owner, held=np.zeros(len(group.resources), dtype=np.bool_))
+        return Offer(
+            owner=group.owner, withheld_from_assignor=np.zeros(len(group.resources), dtype=np.bool_)
+        )
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+    def stage(
+        self,
+        group: GroupSnapshot,
+        target: Int32Array,
+        context: RoundContext,
+        offer: Offer,  # noqa: ARG002 - the Protocol's
+    ) -> StagedRound:
         """Assign the target.
 
         Args:
             group: the group with R resources.
             target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
             context: context of the round.
+            offer: not used.
         """
         unclaimed = find_unclaimed(group, context)
         nothing = np.zeros(len(group.resources), dtype=np.bool_)

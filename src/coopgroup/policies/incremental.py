@@ -18,7 +18,8 @@ from attrs import field, frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.options import check_option, check_ratio
-from coopgroup.policies.rounds import Delays, Ration, offer_round, stage_round
+from coopgroup.policies.waiting.rounds import Delays, Ration, offer_round, stage_round
+from coopgroup.policies.warming.option import Warmup, read_warmup
 
 if TYPE_CHECKING:
     from attrs import Attribute
@@ -122,11 +123,13 @@ class IncrementalPolicy:
         lag_imbalance_min: a member with less lag than this, in records, is never overloaded.
         lag_cooldown_ms: time from a balancing round to the next check, in ms; None for ten
             intervals.
+        warmup: move a resource only when its new owner is warm; None to move at once.
 
     Raises:
         ConfigurationError: an option is not an integer, is negative or above 2147483647; the ration
             is 0; there is an interval without a ration; a ratio is less than 1, or the lower ratio
-            exceeds the upper; or lags are to be balanced with a ration of 1.
+            exceeds the upper; lags are to be balanced with a ration of 1; or `warmup` is not a
+            `Warmup`, nor an object with its options.
     """
 
     name: ClassVar[str] = "incremental"
@@ -140,23 +143,27 @@ class IncrementalPolicy:
     lag_imbalance_checks: int = field(default=3, validator=_looks)
     lag_imbalance_min: int = field(default=10_000, validator=_delay)
     lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
+    warmup: Warmup | None = field(default=None, converter=read_warmup)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
         """Offer all resources that do not wait for their owner."""
         return offer_round(group, context, self._delays)
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
         """Stage a round.
 
         Args:
             group: the group with R resources.
             target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
             context: the same as for `offer`.
+            offer: what `offer` returned.
 
         Returns:
             The plan and the state to remember.
         """
-        return stage_round(group, target, context, self._delays, self.ration, self.balance)
+        return stage_round(group, target, context, offer, self._delays, self.ration, self.balance)
 
     @property
     def ration(self) -> Ration:

@@ -13,12 +13,18 @@ import numpy as np
 
 from coopgroup.errors import AssignorError
 from coopgroup.model import NO_LOSS, NOBODY
+from coopgroup.policies.warming.rules import (
+    malformed_warmups,
+    misplaced_warmups,
+    too_many_warmups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coopgroup.model import GroupSnapshot, RoundPlan
     from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.policies.warming.option import Warmup
 
 __all__ = ["check_target", "violations"]
 
@@ -42,7 +48,11 @@ def check_target(group: GroupSnapshot, target: Int32Array) -> None:
 
 
 def violations(
-    group: GroupSnapshot, plan: RoundPlan, *, stops_the_world: bool = False
+    group: GroupSnapshot,
+    plan: RoundPlan,
+    *,
+    stops_the_world: bool = False,
+    warmup: Warmup | None = None,
 ) -> tuple[str, ...]:
     """Return the safety rules that a plan violates.
 
@@ -51,6 +61,7 @@ def violations(
         plan: plan of a policy.
         stops_the_world: whether members stop everything before they join, so that claims do not
             count: rules (b), (f) and (g) are then skipped.
+        warmup: limits of the warm-ups; None for no limits.
 
     Returns:
         One sentence for each violated rule, empty for a safe plan. If arrays have a wrong form,
@@ -61,7 +72,7 @@ def violations(
         return malformed
     if stops_the_world:
         return tuple(_eager_problems(group, plan))
-    return tuple(_plan_problems(group, plan))
+    return (*_plan_problems(group, plan), *_warmup_problems(group, plan, warmup))
 
 
 def _misplacements(group: GroupSnapshot, target: Int32Array) -> Iterator[str]:
@@ -87,11 +98,15 @@ def _form_problems(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
         problem = _array_form_problem(getattr(plan, field), field, np.bool_, len(group.resources))
         if problem is not None:
             yield problem
-    for field, size in (("held", len(group.resources)), ("stopping", group.claim_members.size)):
+    for field, size in (
+        ("waiting_for_members", len(group.resources)),
+        ("stopping", group.claim_members.size),
+    ):
         array = getattr(plan, field)
         problem = None if array is None else _array_form_problem(array, field, np.bool_, size)
         if problem is not None:
             yield problem
+    yield from malformed_warmups(group, plan)
 
 
 def _holder_form_problem(group: GroupSnapshot, field: str, holder: Int32Array) -> str | None:
@@ -164,8 +179,8 @@ def _held_by_strangers(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 def _dropped(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     """Rule (d): every subscribed resource is assigned, or the plan says why not."""
     explained = (plan.assigned != NOBODY) | plan.waiting | plan.lost | group.contested
-    if plan.held is not None:
-        explained |= plan.held
+    if plan.waiting_for_members is not None:
+        explained |= plan.waiting_for_members
     if not all(member.readable for member in group.members):
         explained |= ~group.claimed()  # a member with an unreadable subscription may own it
     yield from _first(
@@ -183,10 +198,20 @@ def _falsely_reported(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     yield from _first(group, plan.lost & plan.waiting, "called both lost and waiting")
     yield from _first(group, plan.created & ~held, "called created though it is not granted")
     yield from _first(group, plan.created & group.claimed(), "called created though it is claimed")
-    if plan.held is not None:
-        yield from _first(group, plan.held & held, "called held back though it is assigned")
-        yield from _first(group, plan.held & group.claimed(), "called held back though claimed")
-        yield from _first(group, plan.held & plan.lost, "called both lost and held back")
+    if plan.waiting_for_members is not None:
+        yield from _first(
+            group,
+            plan.waiting_for_members & held,
+            "called waiting for members though it is assigned",
+        )
+        yield from _first(
+            group,
+            plan.waiting_for_members & group.claimed(),
+            "called waiting for members though claimed",
+        )
+        yield from _first(
+            group, plan.waiting_for_members & plan.lost, "called both lost and waiting for members"
+        )
 
 
 def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
@@ -217,10 +242,19 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 def _forgotten(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     """Rule (h): another round will come for every waiting or withheld resource."""
-    put_off = plan.lost if plan.held is None else plan.lost | plan.held
+    put_off = (
+        plan.lost if plan.waiting_for_members is None else plan.lost | plan.waiting_for_members
+    )
     comes = plan.follow_up or plan.scheduled_rebalance_timeout_ms
     if not comes and (plan.stopping is None or not plan.stopping.any()):
         yield from _first(group, put_off, "put off though no round comes")
+
+
+def _warmup_problems(group: GroupSnapshot, plan: RoundPlan, limits: Warmup | None) -> Iterator[str]:
+    for wrong, sentence in misplaced_warmups(group, plan):
+        yield from _first(group, wrong, sentence)
+    if limits is not None:
+        yield from too_many_warmups(group, plan, limits)
 
 
 def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
@@ -232,9 +266,9 @@ def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
 def _first(group: GroupSnapshot, wrong: BoolArray, sentence: str) -> Iterator[str]:
     """Yield the sentence with the first wrong resource and the number of wrong resources."""
     if wrong.any():
-        places = np.flatnonzero(wrong)
+        positions = np.flatnonzero(wrong)
         one = np.zeros(len(group.resources), dtype=np.bool_)
-        one[places[0]] = True
+        one[positions[0]] = True
         ((name, index),) = group.resources.take(one)
-        more = f" and {places.size - 1} more" if places.size > 1 else ""
+        more = f" and {positions.size - 1} more" if positions.size > 1 else ""
         yield f"{sentence}: {name}-{index}{more}"

@@ -17,20 +17,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.model import NOBODY, RoundPlan
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.base import Offer, StagedRound
 from coopgroup.policies.stopping import offered_owner, stopping_claims
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
+from coopgroup.policies.warming.option import Warmup, read_warmup
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot
-    from coopgroup.model.resource_set import Int32Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
 
 __all__ = ["SimplePolicy"]
+
+
+@frozen(kw_only=True, eq=False)
+class _Facts:
+    """What both halves of a round need: bool (K,), the claims that an earlier round revoked."""
+
+    stopping: BoolArray
 
 
 @frozen(kw_only=True)
@@ -38,24 +46,36 @@ class SimplePolicy:
     """Design I, "Simple Cooperative Rebalancing": move immediately in two steps, revoke and assign.
 
     It never schedules a rebalance, and lost resources never wait.
+
+    Attributes:
+        warmup: move a resource only when its new owner is warm; None to move at once.
+
+    Raises:
+        ConfigurationError: `warmup` is not a `Warmup`, nor an object with its options.
     """
 
     name: ClassVar[str] = "simple"
+    warmup: Warmup | None = field(default=None, converter=read_warmup)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
         """Offer all resources with their rightful owners; resources being stopped are free."""
+        stopping = stopping_claims(group, context)
         return Offer(
-            owner=offered_owner(group, stopping_claims(group, context)),
-            held=np.zeros(len(group.resources), dtype=np.bool_),
+            owner=offered_owner(group, stopping),
+            withheld_from_assignor=np.zeros(len(group.resources), dtype=np.bool_),
+            facts=_Facts(stopping=stopping),
         )
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
         """Keep, revoke and grant by the rule of this module.
 
         Args:
             group: the group with R resources.
             target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
             context: context of the round; its state distinguishes created resources from lost ones.
+            offer: what `offer` returned.
 
         Returns:
             The plan and the state to remember.
@@ -65,7 +85,9 @@ class SimplePolicy:
         assigned = np.where(free | (group.owner == target), target, NOBODY).astype(np.int32)
         waiting = (target != NOBODY) & (assigned == NOBODY)
         stops = revoked_claims(group, assigned)
-        stopping = stops & stopping_claims(group, context)
+        facts = offer.facts
+        revoked = facts.stopping if isinstance(facts, _Facts) else stopping_claims(group, context)
+        stopping = stops & revoked
         plan = RoundPlan(
             target=target,
             assigned=assigned,

@@ -1,8 +1,7 @@
 """`PolicyState`: a leader's memory of the last round that it led.
 
 It is kept in the leader's memory, and as JSON in the `state` field of `coopgroup plan`. Each round
-writes a new value. Older versions of the JSON are still read: version 1 ends with `silent`, version
-2 with `next_round_ms`, version 3 with `subscription_of`.
+writes a new value.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Int32Array
+from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +22,17 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_CLAIMS",
     "NO_HOLDINGS",
+    "NO_WARMUPS",
     "Claims",
     "Holdings",
     "Loss",
     "PolicyState",
+    "RunningWarmups",
     "state_from_json",
     "state_to_json",
 ]
 
 _STATE_VERSION: Final = 4
-_VERSIONS: Final = (1, 2, 3, 4)
-_WITHOUT_PLANS: Final = 2
-_WITHOUT_PROMISES: Final = 3
 _GENERATION_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = 2**63 - 1
 
@@ -60,7 +58,7 @@ class Claims:
     """The claimants of each resource; a resource can have several.
 
     Attributes:
-        resources: N resources, each with a claim.
+        resources: N resources, each with a claim; after a refused round perhaps without one.
         resource: int32 (K,): positions in `resources`, ascending.
         claimant: int32 (K,): positions in an accompanying sequence, ascending within a resource.
     """
@@ -70,9 +68,27 @@ class Claims:
     claimant: Int32Array = field(eq=_SAME_ARRAY, hash=False)
 
 
+@frozen(kw_only=True)
+class RunningWarmups:
+    """The warm-ups of a round.
+
+    Attributes:
+        pairs: K pairs; the claimants are the members that warm up or stay warm.
+        since_ms: int64 (K,): when each warm-up began on the leader's clock.
+        warm: bool (K,): whether the member was warm. If it cools, its time begins anew.
+    """
+
+    pairs: Claims
+    since_ms: Int64Array = field(eq=_SAME_ARRAY, hash=False)
+    warm: BoolArray = field(eq=_SAME_ARRAY, hash=False)
+
+
 _NONE: Final = np.zeros(0, dtype=np.int32)
 NO_HOLDINGS: Final = Holdings(resources=EMPTY, holder=_NONE)
 NO_CLAIMS: Final = Claims(resources=EMPTY, resource=_NONE, claimant=_NONE)
+NO_WARMUPS: Final = RunningWarmups(
+    pairs=NO_CLAIMS, since_ms=np.zeros(0, dtype=np.int64), warm=np.zeros(0, dtype=np.bool_)
+)
 
 
 @frozen(kw_only=True)
@@ -95,7 +111,7 @@ class Loss:
     given_ms: int | None = None
 
 
-@frozen(kw_only=True, slots=False)  # for `replaced`
+@frozen(kw_only=True)
 class PolicyState:
     """Memory of a leader.
 
@@ -129,6 +145,12 @@ class PolicyState:
         subscription_of: position in `subscriptions` of each member's subscription.
         promised: positions in `members` of the receivers of resources that were revoked to balance
             lags, and that are still being stopped.
+        warmups: the round's warm-ups; the members are positions in `members`.
+        receivers: positions in `members` of the receivers of moves that the round did not finish;
+            only in a round with warm-ups.
+        refused: warm-ups that timed out and were cancelled, as positions in `members`.
+        memory: `StagedRound.memory` of the round: of a policy written by a user, and not in the
+            JSON.
     """
 
     generation: int
@@ -151,52 +173,37 @@ class PolicyState:
     subscriptions: tuple[tuple[str, ...], ...] = ()
     subscription_of: tuple[int, ...] = ()
     promised: Holdings = NO_HOLDINGS
+    warmups: RunningWarmups = NO_WARMUPS
+    receivers: Holdings = NO_HOLDINGS
+    refused: Claims = NO_CLAIMS
+    memory: object = None
 
 
-def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[str, Any]:
-    """Convert a state to an object for `json.dumps`.
-
-    Args:
-        state: the state.
-        version: version of the JSON; an older version leaves out newer fields.
-    """
-    row = {
-        "version": version,
+def state_to_json(state: PolicyState) -> dict[str, Any]:
+    """Convert a state, except for `memory`, to an object for `json.dumps`."""
+    return {
+        "version": _STATE_VERSION,
         "generation": state.generation,
         "members": list(state.members),
         "known": state.known.to_dict(),
         "granted": state.granted.to_dict(),
         "released": state.released.to_dict(),
         "silent": list(state.silent),
-    }
-    if version == 1:
-        return row
-    row |= {
         "instance_ids": dict(state.instance_ids),
         "holdings": _holdings_to_json(state.holdings),
         "losses": [attrs.asdict(loss) for loss in state.losses],
         "lost": _holdings_to_json(state.lost),
-        "stopping": {
-            "resources": state.stopping.resources.to_dict(),
-            "resource": state.stopping.resource.tolist(),
-            "claimant": state.stopping.claimant.tolist(),
-        },
+        "stopping": _claims_to_json(state.stopping),
         "moves_due_ms": state.moves_due_ms,
         "moves_pending": state.moves_pending,
         "initial_until_ms": state.initial_until_ms,
         "next_round_ms": state.next_round_ms,
-    }
-    if version == _WITHOUT_PLANS:
-        return row
-    row |= {
         "planned": state.planned.to_dict(),
         "blind": state.blind,
         "subscriptions": [list(names) for names in state.subscriptions],
         "subscription_of": list(state.subscription_of),
-    }
-    if version == _WITHOUT_PROMISES:
-        return row
-    return row | {"promised": _holdings_to_json(state.promised)}
+        "promised": _holdings_to_json(state.promised),
+    } | _warmups_to_json(state)
 
 
 def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
@@ -216,50 +223,83 @@ def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
 
 
 def _read(row: Mapping[str, Any]) -> PolicyState:
-    if row["version"] not in _VERSIONS:
+    if row["version"] != _STATE_VERSION:
         raise ConfigurationError("state.version", row["version"], f"{_STATE_VERSION}")
     members = tuple(str(member) for member in row["members"])
     if list(members) != sorted(set(members)):
         raise ConfigurationError("state.members", row["members"], "ids in order, each once")
-    state = PolicyState(
+    strangers = row["instance_ids"].keys() - set(members)
+    if strangers:
+        raise ConfigurationError("state.instance_ids", min(strangers), "ids of members only")
+    return PolicyState(
         generation=_read_generation(row["generation"]),
         members=members,
         known=ResourceSet(row["known"]),
         granted=ResourceSet(row["granted"]),
         released=ResourceSet(row["released"]),
         silent=tuple(str(member) for member in row["silent"]),
-    )
-    if row["version"] == 1:
-        return state
-    strangers = row["instance_ids"].keys() - set(members)
-    if strangers:
-        raise ConfigurationError("state.instance_ids", min(strangers), "ids of members only")
-    state = attrs.evolve(
-        state,
         instance_ids=tuple(sorted((str(m), str(i)) for m, i in row["instance_ids"].items())),
-        holdings=_read_holdings(row["holdings"], "holdings", len(state.members)),
+        holdings=_read_holdings(row["holdings"], "holdings", len(members)),
         losses=tuple(_read_loss(loss) for loss in row["losses"]),
         lost=_read_holdings(row["lost"], "lost", len(row["losses"])),
-        stopping=_read_claims(row["stopping"], len(state.members)),
+        stopping=_read_claims(row["stopping"], "stopping", len(members)),
         moves_due_ms=_read_time(row["moves_due_ms"]),
         moves_pending=bool(row["moves_pending"]),
         initial_until_ms=_read_time(row["initial_until_ms"]),
         next_round_ms=_read_time(row["next_round_ms"]),
-    )
-    if row["version"] == _WITHOUT_PLANS:
-        return state
-    state = attrs.evolve(
-        state,
         planned=ResourceSet(row["planned"]),
         blind=bool(row["blind"]),
         subscriptions=tuple(tuple(str(n) for n in names) for names in row["subscriptions"]),
         subscription_of=_read_subscription_of(row, len(members)),
+        promised=_read_holdings(row["promised"], "promised", len(members)),
+        warmups=_read_warmups(row.get("warmups"), len(members)),
+        receivers=_read_holdings(row["receivers"], "receivers", len(members))
+        if "receivers" in row
+        else NO_HOLDINGS,
+        refused=_read_claims(row["refused"], "refused", len(members))
+        if "refused" in row
+        else NO_CLAIMS,
     )
-    if row["version"] == _WITHOUT_PROMISES:
-        return state
-    return attrs.evolve(
-        state, promised=_read_holdings(row["promised"], "promised", len(state.members))
+
+
+def _read_warmups(row: Mapping[str, Any] | None, member_count: int) -> RunningWarmups:
+    if row is None:
+        return NO_WARMUPS
+    pairs = _read_claims(row, "warmups", member_count)
+    since_ms = [_within(int(str(time_ms))) for time_ms in row["since_ms"]]
+    warm = [bool(one) for one in row["warm"]]
+    for name, items in (("since_ms", since_ms), ("warm", warm)):
+        if len(items) != pairs.resource.size:
+            expected = f"{pairs.resource.size} items"
+            raise ConfigurationError(f"state.warmups.{name}", row[name], expected)
+    return RunningWarmups(
+        pairs=pairs,
+        since_ms=np.array(since_ms, dtype=np.int64),
+        warm=np.array(warm, dtype=np.bool_),
     )
+
+
+def _warmups_to_json(state: PolicyState) -> dict[str, Any]:
+    """Return the keys of warm-ups: those that are not empty."""
+    row: dict[str, Any] = {}
+    if state.warmups.since_ms.size:
+        row["warmups"] = _claims_to_json(state.warmups.pairs) | {
+            "since_ms": state.warmups.since_ms.tolist(),
+            "warm": state.warmups.warm.tolist(),
+        }
+    if state.receivers.resources:
+        row["receivers"] = _holdings_to_json(state.receivers)
+    if state.refused.resources:
+        row["refused"] = _claims_to_json(state.refused)
+    return row
+
+
+def _claims_to_json(claims: Claims) -> dict[str, Any]:
+    return {
+        "resources": claims.resources.to_dict(),
+        "resource": claims.resource.tolist(),
+        "claimant": claims.claimant.tolist(),
+    }
 
 
 def _holdings_to_json(holdings: Holdings) -> dict[str, Any]:
@@ -275,25 +315,25 @@ def _read_loss(row: Mapping[str, Any]) -> Loss:
     )
 
 
-def _read_holdings(row: Mapping[str, Any], place: str, count: int) -> Holdings:
+def _read_holdings(row: Mapping[str, Any], position: str, count: int) -> Holdings:
     resources = ResourceSet(row["resources"])
     return Holdings(
         resources=resources,
-        holder=_read_numbers(row["holder"], f"{place}.holder", len(resources), count),
+        holder=_read_numbers(row["holder"], f"{position}.holder", len(resources), count),
     )
 
 
-def _read_claims(row: Mapping[str, Any], member_count: int) -> Claims:
+def _read_claims(row: Mapping[str, Any], position: str, member_count: int) -> Claims:
     resources = ResourceSet(row["resources"])
     count = len(row["resource"])
     claims = Claims(
         resources=resources,
-        resource=_read_numbers(row["resource"], "stopping.resource", count, len(resources)),
-        claimant=_read_numbers(row["claimant"], "stopping.claimant", count, member_count),
+        resource=_read_numbers(row["resource"], f"{position}.resource", count, len(resources)),
+        claimant=_read_numbers(row["claimant"], f"{position}.claimant", count, member_count),
     )
     pairs = claims.resource.astype(np.int64) * member_count + claims.claimant
     if (np.diff(pairs) <= 0).any():
-        raise ConfigurationError("state.stopping", row["resource"], "claims in order, each once")
+        raise ConfigurationError(f"state.{position}", row["resource"], "claims in order, each once")
     return claims
 
 

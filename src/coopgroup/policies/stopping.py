@@ -38,10 +38,10 @@ def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     if state is None or not state.stopping.resource.size or not claimed.size:
         return claimed
     members = member_numbers(group, state.members)[state.stopping.claimant].astype(np.int64)
-    places = group.resources.positions(state.stopping.resources)[state.stopping.resource]
-    there = (members != NOBODY) & (places >= 0)
+    positions = group.resources.positions(state.stopping.resources)[state.stopping.resource]
+    there = (members != NOBODY) & (positions >= 0)
     # Both ascend, because resources and member ids have one order under any numbering.
-    told = places[there] * len(group.members) + members[there]
+    told = positions[there] * len(group.members) + members[there]
     claims = group.claim_resources.astype(np.int64) * len(group.members) + group.claim_members
     found = np.searchsorted(claims, told)
     found = np.minimum(found, claims.size - 1)
@@ -63,18 +63,22 @@ def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSna
     stopping = stopping_claims(group, context)
     if context.state is None or not stopping.any():
         return group
-    places, claimants = group.claim_resources, group.claim_members
+    positions, claimants = group.claim_resources, group.claim_members
     given_up = np.zeros(len(group.resources), dtype=np.bool_)
-    given_up[places[stopping]] = True
-    others = np.bincount(places[~stopping], minlength=len(group.resources))
+    given_up[positions[stopping]] = True
+    others = np.bincount(positions[~stopping], minlength=len(group.resources))
     held = context.state.holdings
-    at = group.resources.positions(held.resources)
-    holder = np.full(len(group.resources), NOBODY, dtype=np.int32)
-    holder[at[at >= 0]] = member_numbers(group, context.state.members)[held.holder[at >= 0]]
-    claim = ~stopping & (claimants == holder[places]) & given_up[places] & (others[places] == 1)
+    there = member_numbers(group, context.state.members)
+    holder = group.aligned(held.resources, there[held.holder])
+    claim = (
+        ~stopping
+        & (claimants == holder[positions])
+        & given_up[positions]
+        & (others[positions] == 1)
+    )
     owner, contested = group.owner.copy(), group.contested.copy()
-    owner[places[claim]] = claimants[claim]
-    contested[places[claim]] = False
+    owner[positions[claim]] = claimants[claim]
+    contested[positions[claim]] = False
     return replaced(group, owner=owner, contested=contested)
 
 
@@ -108,9 +112,9 @@ def returned_numbers(group: GroupSnapshot, state: PolicyState, there: Int32Array
         return there
     by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
     numbers = there.copy()
-    for place, member_id in enumerate(state.members):
-        if there[place] == NOBODY and member_id in instance_of:
-            numbers[place] = by_instance.get(instance_of[member_id], NOBODY)
+    for position, member_id in enumerate(state.members):
+        if there[position] == NOBODY and member_id in instance_of:
+            numbers[position] = by_instance.get(instance_of[member_id], NOBODY)
     return numbers
 
 
@@ -125,8 +129,8 @@ def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
         bool (R,).
     """
     mask = np.zeros(len(group.resources), dtype=np.bool_)
-    places = group.claim_resources[claims]
-    mask[places[group.owner[places] == group.claim_members[claims]]] = True
+    positions = group.claim_resources[claims]
+    mask[positions[group.owner[positions] == group.claim_members[claims]]] = True
     return mask
 
 

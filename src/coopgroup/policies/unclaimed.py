@@ -73,7 +73,7 @@ def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
         topic_is_claimed = _of_claimed_names(group, claimed)
         created, released = free & ~topic_is_claimed, np.zeros_like(free)
     else:
-        released = free & _mask(group, state.released)
+        released = free & group.mask_of(state.released)
         created = free & ~released & ~_owned_before(group, context, state)
     lost = free & ~created & ~released
     withheld = free if _unheard_members(group, context) else np.zeros_like(free)
@@ -81,8 +81,8 @@ def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
 
 
 def _owned_before(group: GroupSnapshot, context: RoundContext, state: PolicyState) -> BoolArray:
-    unproven = _mask(group, state.granted)
-    known = _mask(group, state.known)
+    unproven = group.mask_of(state.granted)
+    known = group.mask_of(state.known)
     return known | unproven if departed_members(group, context) else known & ~unproven
 
 
@@ -110,9 +110,9 @@ def remember_round(
     known = claimed | unclaimed.lost | unclaimed.released
     given_up = claimed | unclaimed.released
     if state is not None:
-        known |= _mask(group, state.known) | _owned_before(group, context, state)
+        known |= group.mask_of(state.known) | _owned_before(group, context, state)
         # includes resources without a subscriber at present
-        given_up |= _mask(group, state.released)
+        given_up |= group.mask_of(state.released)
         given_up |= ~group.subscribed() & _of_present_members(group, state)
     homeless = assigned == NOBODY
     return PolicyState(
@@ -135,23 +135,21 @@ def remember_round(
 
 
 def _of_present_members(group: GroupSnapshot, state: PolicyState) -> BoolArray:
-    """Return what present members held after the last round, also if they no longer claim it."""
-    there = member_numbers(group, state.members)[state.holdings.holder] != NOBODY
-    places = group.resources.positions(state.holdings.resources)
-    mask = np.zeros(len(group.resources), dtype=np.bool_)
-    mask[places[there & (places >= 0)]] = True
-    return mask
+    """Return what present members owned after the last round, also if they no longer claim it."""
+    holder = member_numbers(group, state.members)[state.holdings.holder]
+    owned: BoolArray = group.aligned(state.holdings.resources, holder) != NOBODY
+    return owned
 
 
 def _told_to_stop(group: GroupSnapshot, assigned: Int32Array) -> Claims:
     stop = revoked_claims(group, assigned)
-    places = group.claim_resources[stop]
+    positions = group.claim_resources[stop]
     stopped = np.zeros(len(group.resources), dtype=np.bool_)
-    stopped[places] = True
+    stopped[positions] = True
     place_of = np.cumsum(stopped, dtype=np.int32) - 1
     return Claims(
         resources=_set(group, stopped),
-        resource=place_of[places],
+        resource=place_of[positions],
         claimant=group.claim_members[stop],
     )
 
@@ -172,15 +170,6 @@ def _of_claimed_names(group: GroupSnapshot, claimed: BoolArray) -> BoolArray:
         return claimed
     name_is_claimed = np.logical_or.reduceat(claimed, resources.starts[:-1])
     return np.repeat(name_is_claimed, np.diff(resources.starts))
-
-
-def _mask(group: GroupSnapshot, resources: ResourceSet) -> BoolArray:
-    if resources == group.resources:
-        return np.ones(len(resources), dtype=np.bool_)
-    mask = np.zeros(len(group.resources), dtype=np.bool_)
-    places = group.resources.positions(resources)
-    mask[places[places >= 0]] = True
-    return mask
 
 
 def _set(group: GroupSnapshot, mask: BoolArray) -> ResourceSet:

@@ -5,14 +5,15 @@ the content of the messages, the other modules their wire format. docs/wire_form
 bytes; the repository's folder `protocol/` has the schemas.
 """
 
+from coopgroup.model import ResourceSet
 from coopgroup.protocol.assignment import ASSIGNMENT_NEWEST, decode_assignment, encode_assignment
+from coopgroup.protocol.client_signature import has_signature, with_signature
 from coopgroup.protocol.kafka_assignment import (
     KAFKA_ASSIGNMENT_NEWEST,
     decode_kafka_assignment,
     encode_kafka_assignment,
 )
 from coopgroup.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
-from coopgroup.protocol.marks import has_mark, with_mark
 from coopgroup.protocol.sticky_user_data import (
     StickyUserData,
     decode_cooperative_generation,
@@ -35,6 +36,7 @@ __all__ = [
     "Assignment",
     "KafkaAssignment",
     "KafkaProtocol",
+    "ResourceSet",
     "StickyUserData",
     "Subscription",
     "UserData",
@@ -50,7 +52,7 @@ __all__ = [
     "encode_sticky_user_data",
     "encode_subscription",
     "encode_user_data",
-    "has_mark",
+    "has_signature",
     "kafka_protocol",
-    "with_mark",
+    "with_signature",
 ]

@@ -4,7 +4,8 @@
 describe our groups. They cannot read a null `assigned`, so it is never written and is refused.
 
 A version 2 can end with one more field, `loss_timeout_ms`. The field is present only if the two
-deadlines differ: then the time-out before it is for moves.
+deadlines differ: then the time-out before it is for moves. Warm-ups can follow all fields (module
+`assignment_warmups`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 from coopgroup.model import NO_LOSS
-from coopgroup.protocol.reader import INT32, ByteReader
+from coopgroup.protocol.assignment_trailer import without_trailer
+from coopgroup.protocol.assignment_warmups import find_warmups, packed_warmups, read_warmups
+from coopgroup.protocol.reader import INT16, INT32, ByteReader
 from coopgroup.protocol.resource_array import (
     packed_nullable_resources,
     packed_recent_resources,
@@ -26,6 +29,7 @@ from coopgroup.protocol.writer import packed_int32, require_version
 __all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
 
 _OLDEST: Final = 1
+_FIRST_WITH_WARMUPS: Final = 2
 _LIKELY_REST: Final = 2 * INT32.size  # an empty `revoked` and one time-out
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
 _LOSS_TIMEOUT: Final = "loss_timeout_ms"
@@ -48,9 +52,9 @@ def encode_assignment(
             its resources.
 
     Raises:
-        EncodeError: the version does not exist or cannot carry a time-out that is set (the member
-            would never learn it), a field does not fit its wire type, or the wait for a lost owner
-            does not end after the time-out.
+        EncodeError: the version does not exist or cannot carry a time-out or warm-ups that are set
+            (the member would never learn them), a field does not fit its wire type, or the wait for
+            a lost owner does not end after the time-out.
     """
     timeout_ms = assignment.scheduled_rebalance_timeout_ms
     parts = [
@@ -68,6 +72,17 @@ def encode_assignment(
         raise EncodeError(f"{_TIMEOUT}: {timeout_ms} has no place in version {version}")
     if assignment.loss_timeout_ms is not None:
         parts.append(_packed_loss_timeout(assignment.loss_timeout_ms, timeout_ms))
+    if assignment.warmups is not None:
+        if version < _FIRST_WITH_WARMUPS:
+            raise EncodeError(f"warmups: they have no place in version {version}")
+        parts.append(
+            packed_warmups(
+                assignment.warmups,
+                timeout_ms=timeout_ms,
+                loss_timeout_ms=assignment.loss_timeout_ms,
+                index_min=index_min,
+            )
+        )
     return b"".join(parts)
 
 
@@ -94,20 +109,36 @@ def decode_assignment(
         raise UnsupportedVersionError(
             f"version: got {version}, expected {_OLDEST} to {ASSIGNMENT_NEWEST}", 0
         )
+    if skips_rest:
+        content = without_trailer(content)
+    found = find_warmups(content) if version >= _FIRST_WITH_WARMUPS else None
+    if found is not None:
+        reader = ByteReader(content[: found.start])
+        reader.offset = INT16.size
     # Usually the bytes were read before, as this member's assignment or as its claims.
     assigned, _ = read_recent_resources(
-        reader, "assigned", index_min=index_min, likely_end=len(content) - _LIKELY_REST
+        reader, "assigned", index_min=index_min, likely_end=len(reader.content) - _LIKELY_REST
     )
     revoked = read_nullable_resources(reader, "revoked", index_min=index_min)
     timeout_ms = _read_timeout_ms(reader) if version >= 2 else 0
     loss_timeout_ms = _read_loss_timeout_ms(reader, timeout_ms) if timeout_ms else None
     if not skips_rest:
         reader.require_end()
+    warmups = None
+    if found is not None:
+        warmups = read_warmups(
+            content,
+            found,
+            timeout_ms=timeout_ms,
+            loss_timeout_ms=loss_timeout_ms,
+            index_min=index_min,
+        )
     return Assignment(
         assigned=assigned,
         revoked=revoked,
         scheduled_rebalance_timeout_ms=timeout_ms,
         loss_timeout_ms=loss_timeout_ms,
+        warmups=warmups,
         version=version,
     )
 

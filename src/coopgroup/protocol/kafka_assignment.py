@@ -20,11 +20,6 @@ def encode_kafka_assignment(
 ) -> bytes:
     """Write an assignment that Kafka's own clients read.
 
-    Args:
-        assignment: the assignment; its own `version` is ignored.
-        version: 0 to 3.
-        index_min: smallest allowed index.
-
     Raises:
         EncodeError: the version does not exist, or a field does not fit its wire type.
     """
@@ -39,10 +34,6 @@ def encode_kafka_assignment(
 
 def decode_kafka_assignment(content: bytes, *, index_min: int = 0) -> KafkaAssignment:
     """Read an assignment of Kafka's own clients; bytes after the user data are skipped.
-
-    Args:
-        content: bytes of the member's assignment in SyncGroup.
-        index_min: smallest allowed index.
 
     Raises:
         DecodeError: the bytes are not such an assignment.

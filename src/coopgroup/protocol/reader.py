@@ -4,6 +4,10 @@ A length or count is checked against the remaining bytes BEFORE memory of that s
 time and memory are proportional to the received bytes, not to the counts in them. Integers are
 big-endian; STRING is int16 length and UTF-8, BYTES int32 length, ARRAY int32 count; -1 is null
 where null is allowed.
+
+Every read raises a `DecodeError` if the bytes are wrong: too few of them (`BufferUnderflowError`),
+a count or length that is negative or exceeds the remaining bytes (`InvalidCountError`), or text
+that is not UTF-8 (`InvalidStringError`).
 """
 
 from __future__ import annotations
@@ -30,13 +34,6 @@ NULL: Final = -1
 def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: int) -> None:
     """Refuse a count or length that the remaining bytes cannot hold.
 
-    Args:
-        count: number of items.
-        bytes_min: minimum bytes per item.
-        left: bytes after the count.
-        field: counted field, for the message.
-        offset: position of the count.
-
     Raises:
         InvalidCountError: the count is negative, or exceeds the remaining bytes.
     """
@@ -51,11 +48,6 @@ def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: 
 def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
     """Decode UTF-8.
 
-    Args:
-        raw: the bytes of the string alone.
-        field: name of the field, for the message.
-        offset: position of the bytes in the message.
-
     Raises:
         InvalidStringError: the bytes are not UTF-8; its offset is that of the first wrong byte.
     """
@@ -69,18 +61,13 @@ def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
 class ByteReader:
     """A position in a message, moving forward.
 
-    Args:
-        content: the whole message.
-
     Attributes:
-        content: the whole message.
         offset: position of the next byte to read, counted from 0.
     """
 
     __slots__ = ("content", "offset")
 
     def __init__(self, content: bytes) -> None:
-        """Start at the first byte."""
         self.content = bytes(content)
         self.offset = 0
 
@@ -90,43 +77,23 @@ class ByteReader:
         return len(self.content) - self.offset
 
     def read_int16(self, field: str) -> int:
-        """Read an INT16.
-
-        Raises:
-            BufferUnderflowError: fewer than two bytes are left.
-        """
+        """Read an INT16."""
         return self._read_integer(INT16, field)
 
     def read_int32(self, field: str) -> int:
-        """Read an INT32.
-
-        Raises:
-            BufferUnderflowError: fewer than four bytes are left.
-        """
+        """Read an INT32."""
         return self._read_integer(INT32, field)
 
     def read_int64(self, field: str) -> int:
-        """Read an INT64.
-
-        Raises:
-            BufferUnderflowError: fewer than eight bytes are left.
-        """
+        """Read an INT64."""
         return self._read_integer(INT64, field)
 
     def read_string(self, field: str) -> str:
-        """Read a STRING that may not be null.
-
-        Raises:
-            DecodeError: the string is null, exceeds the message or is not UTF-8.
-        """
+        """Read a STRING that may not be null."""
         return self._read_string_of(self._read_length(INT16, field), field)
 
     def read_strings(self, field: str) -> list[str]:
-        """Read an ARRAY of STRING; array and strings may not be null.
-
-        Raises:
-            DecodeError: a count or length is wrong, or a string is not UTF-8.
-        """
+        """Read an ARRAY of STRING; array and strings may not be null."""
         count = self.read_count(field, bytes_min=INT16.size)
         content, offset, size = self.content, self.offset, len(self.content)
         strings: list[str] = []
@@ -148,33 +115,17 @@ class ByteReader:
         return strings
 
     def read_nullable_string(self, field: str) -> str | None:
-        """Read a NULLABLE_STRING.
-
-        Raises:
-            DecodeError: the string exceeds the message or is not UTF-8.
-        """
+        """Read a NULLABLE_STRING."""
         length = self._read_length(INT16, field, nullable=True)
         return None if length == NULL else self._read_string_of(length, field)
 
     def read_nullable_bytes(self, field: str) -> bytes | None:
-        """Read NULLABLE_BYTES.
-
-        Raises:
-            DecodeError: the bytes exceed the message.
-        """
+        """Read NULLABLE_BYTES."""
         length = self._read_length(INT32, field, nullable=True)
         return None if length == NULL else self._take(length)
 
     def read_count(self, field: str, *, bytes_min: int) -> int:
-        """Read the count of an ARRAY that may not be null.
-
-        Args:
-            field: counted field, for messages.
-            bytes_min: minimum bytes per item.
-
-        Raises:
-            DecodeError: the count is negative, or exceeds the remaining bytes.
-        """
+        """Read the count of an ARRAY that may not be null."""
         return self._read_length(INT32, field, bytes_min=bytes_min)
 
     def read_nullable_count(self, field: str, *, bytes_min: int) -> int | None:

@@ -17,7 +17,7 @@ from attrs import frozen
 from coopgroup.errors import DecodeError
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
-from coopgroup.protocol.marks import without_mark
+from coopgroup.protocol.client_signature import without_signature
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import packed_resources, read_resources
 from coopgroup.protocol.writer import packed_int32
@@ -60,9 +60,6 @@ def decode_sticky_user_data(content: bytes | None) -> StickyUserData:
     """Read user data of StickyAssignor; unreadable data counts as empty.
 
     Kafka's clients do the same: a member with unreadable data only loses its stickiness.
-
-    Args:
-        content: `Subscription.user_data`.
     """
     try:
         return _decode(content or b"")
@@ -80,12 +77,8 @@ def encode_cooperative_generation(generation: int) -> bytes:
 
 
 def decode_cooperative_generation(content: bytes | None) -> int:
-    """Return the generation in user data of CooperativeStickyAssignor, or `NO_GENERATION`.
-
-    Args:
-        content: `Subscription.user_data`.
-    """
-    own = without_mark(content or b"")
+    """Return the generation in user data of CooperativeStickyAssignor, or `NO_GENERATION`."""
+    own = without_signature(content or b"")
     if len(own) != _GENERATION_BYTES:
         return decode_sticky_user_data(own).generation
     return max(ByteReader(own).read_int32("generation"), NO_GENERATION)

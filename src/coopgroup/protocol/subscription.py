@@ -100,11 +100,6 @@ def read_subscription(
 ) -> tuple[Subscription, bytes | None]:
     """Read a subscription, and return the bytes of its owned resources.
 
-    Args:
-        content: see `decode_subscription`.
-        index_min: the same.
-        skips_rest: the same.
-
     Returns:
         The subscription, and the bytes of `owned`; None if we would write other bytes.
 

@@ -13,6 +13,7 @@ from typing import Final
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 from coopgroup.model import NO_LOSS
 from coopgroup.protocol.reader import INT16, INT32, INT64, NULL, ByteReader
+from coopgroup.protocol.resource_array import packed_nullable_resources, read_nullable_resources
 from coopgroup.protocol.values import UserData
 from coopgroup.protocol.writer import packed_int32, packed_int64
 
@@ -20,42 +21,55 @@ __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
-USER_DATA_NEWEST: Final = 4
+USER_DATA_NEWEST: Final = 5
 _DELAY: Final = "remaining_delay_ms"
 _LOSS: Final = "remaining_loss_ms"
 _RATE: Final = "consumption_rate_per_s"
 _CATALOGUE: Final = "catalogue_version"
+_WARM: Final = "warm"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
-def encode_user_data(user_data: UserData) -> bytes:
+def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
     """Write user data in the oldest version that has all its fields.
 
+    Args:
+        user_data: the user data.
+        index_min: smallest allowed index of a warm resource: 0 for partitions, -1 in groups of
+            connectors.
+
     Raises:
-        EncodeError: a time or a version is negative or does not fit its type, or the rate is
-            invalid.
+        EncodeError: a time or a version is negative or does not fit its type, the rate is invalid,
+            or a warm resource has no wire form.
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
     rate_per_s, catalogue = user_data.consumption_rate_per_s, user_data.catalogue_version
+    warm = user_data.warm
     delay = INT32.pack(NULL) if delay_ms is None else _packed_time(delay_ms, _DELAY)
-    if loss_ms is None and rate_per_s is None and catalogue is None:
+    if loss_ms is None and rate_per_s is None and catalogue is None and warm is None:
         return MAGIC + INT16.pack(1) + delay
     loss = delay if loss_ms is None else _packed_loss(loss_ms)
-    if rate_per_s is None and catalogue is None:
+    if rate_per_s is None and catalogue is None and warm is None:
         return MAGIC + INT16.pack(2) + delay + loss
     rate = INT64.pack(NULL) if rate_per_s is None else _packed_rate(rate_per_s)
-    if catalogue is None:
+    if catalogue is None and warm is None:
         return MAGIC + INT16.pack(3) + delay + loss + rate
-    return MAGIC + INT16.pack(4) + delay + loss + rate + _packed_version(catalogue)
+    version = INT64.pack(NULL) if catalogue is None else _packed_version(catalogue)
+    if warm is None:
+        return MAGIC + INT16.pack(4) + delay + loss + rate + version
+    resources = packed_nullable_resources(warm, _WARM, index_min=index_min)
+    return MAGIC + INT16.pack(5) + delay + loss + rate + version + resources
 
 
-def decode_user_data(content: bytes | None) -> UserData | None:
+def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData | None:
     """Read user data; None for absent user data and for that of other clients.
 
     From a newer version the known fields are read.
 
     Args:
         content: `Subscription.user_data`.
+        index_min: smallest allowed index of a warm resource: 0 for partitions, -1 in groups of
+            connectors.
 
     Raises:
         DecodeError: the bytes have our magic and are damaged; offsets count from their start. The
@@ -72,6 +86,9 @@ def decode_user_data(content: bytes | None) -> UserData | None:
     loss_ms = _read_time(reader, _LOSS) if version >= 2 else None
     rate_per_s = _read_rate(reader) if version >= 3 else None
     catalogue = _read_int64(reader, _CATALOGUE) if version >= 4 else None
+    warm = None
+    if version >= 5:
+        warm = read_nullable_resources(reader, _WARM, index_min=index_min)
     if version <= USER_DATA_NEWEST:
         reader.require_end()
     if version >= 3 and loss_ms == delay_ms:  # one wait, or none
@@ -81,6 +98,7 @@ def decode_user_data(content: bytes | None) -> UserData | None:
         remaining_loss_ms=loss_ms,
         consumption_rate_per_s=rate_per_s,
         catalogue_version=catalogue,
+        warm=warm,
     )
 
 

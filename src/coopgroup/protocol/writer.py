@@ -1,4 +1,8 @@
-"""Kafka's classic types to bytes: the counterpart of `reader`."""
+"""Kafka's classic types to bytes: the counterpart of `reader`.
+
+Every function raises an `EncodeError` if the value does not fit: an integer that is too large for
+its type, a string with a lone surrogate or with more than 32,767 bytes, an unknown version.
+"""
 
 from __future__ import annotations
 
@@ -26,76 +30,52 @@ _STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 def packed_int16(value: int, field: str) -> bytes:
-    """Write an INT16.
-
-    Raises:
-        EncodeError: the value does not fit.
-    """
+    """Write an INT16."""
     return _packed(INT16, value, field)
 
 
 def packed_int32(value: int, field: str) -> bytes:
-    """Write an INT32.
-
-    Raises:
-        EncodeError: the value does not fit.
-    """
+    """Write an INT32."""
     return _packed(INT32, value, field)
 
 
 def packed_int64(value: int, field: str) -> bytes:
-    """Write an INT64.
-
-    Raises:
-        EncodeError: the value does not fit.
-    """
+    """Write an INT64."""
     return _packed(INT64, value, field)
 
 
 def packed_string(value: str, field: str) -> bytes:
-    """Write a STRING.
-
-    Raises:
-        EncodeError: the string has a lone surrogate or more than 32,767 bytes.
-    """
+    """Write a STRING."""
     raw = _utf8(value, field)
     return INT16.pack(len(raw)) + raw
 
 
 def packed_nullable_string(value: str | None, field: str) -> bytes:
-    """Write a NULLABLE_STRING; otherwise as `packed_string`."""
+    """Write a NULLABLE_STRING."""
     return INT16.pack(NULL) if value is None else packed_string(value, field)
 
 
 def packed_nullable_bytes(value: bytes | None, field: str) -> bytes:
-    """Write NULLABLE_BYTES.
-
-    Raises:
-        EncodeError: the length exceeds an int32.
-    """
+    """Write NULLABLE_BYTES."""
     return INT32.pack(NULL) if value is None else packed_int32(len(value), field) + value
 
 
 def packed_strings(values: Sequence[str], field: str) -> bytes:
-    """Write an ARRAY of STRING; raises as `packed_string`."""
+    """Write an ARRAY of STRING."""
     pack_length = INT16.pack
     raws = all_utf8(values, field)
     return packed_int32(len(raws), field) + b"".join([pack_length(len(raw)) + raw for raw in raws])
 
 
 def require_version(version: int, *, oldest: int, newest: int) -> bytes:
-    """Write the version of a message.
-
-    Raises:
-        EncodeError: the version does not exist.
-    """
+    """Write the version of a message, which has to exist."""
     if not oldest <= version <= newest:
         raise EncodeError(f"version: got {version}, expected {oldest} to {newest}")
     return INT16.pack(version)
 
 
 def all_utf8(values: Sequence[str], field: str) -> list[bytes]:
-    """Encode strings with INT16 lengths; raises as `packed_string`."""
+    """Encode strings with INT16 lengths."""
     try:
         raws = list(map(str.encode, values))
     except UnicodeEncodeError:
@@ -106,7 +86,7 @@ def all_utf8(values: Sequence[str], field: str) -> list[bytes]:
 
 
 def _utf8(value: str, field: str) -> bytes:
-    """Encode a string with an INT16 length; raises as `packed_string`."""
+    """Encode a string with an INT16 length."""
     try:
         raw = value.encode()
     except UnicodeEncodeError:

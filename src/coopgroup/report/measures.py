@@ -38,9 +38,6 @@ class Cell:
 
     Attributes:
         median: median of the runs that have the measure.
-        low: lowest value.
-        high: highest value.
-        text: median with its unit.
         span: range of values, and number of runs without the measure; "" if all runs agree.
     """
 
@@ -53,23 +50,14 @@ class Cell:
 
 @frozen(kw_only=True)
 class ComparisonRow:
-    """A measure of all policies.
-
-    Attributes:
-        label: name of the measure.
-        cells: one for each policy, None if no run has the measure.
-    """
+    """A measure of all policies."""
 
     label: str
     cells: tuple[Cell | None, ...]
 
 
 def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 - any attrs value
-    """Return label and text of each measure.
-
-    Args:
-        measures: an attrs value.
-    """
+    """Return label and text of each measure."""
     rows = []
     for name in _names(measures):
         value = getattr(measures, name)
@@ -83,11 +71,7 @@ def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 
 
 
 def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonRow, ...]:
-    """Return median and range of each measure for each policy.
-
-    Args:
-        by_policy: measures of the runs of each policy, attrs values of one class.
-    """
+    """Return median and range of each measure for each policy."""
     every = [measures for runs in by_policy.values() for measures in runs]
     names = dict.fromkeys(
         name

@@ -40,11 +40,11 @@ COLOURS: Final = (
 PLAIN: Final = " "
 PATTERNS: Final = (PLAIN, "/", "x", "-", ".", "\\", "|", "+", "o")  # Bokeh's names
 GAP: Final = "#15181c"
-"""Nobody works on it."""
+"""No process works on it."""
 DOUBLE: Final = "#ff0033"
-"""Two work on it at once."""
+"""Two processes work on it at the same time."""
 UNKNOWN: Final = "#eceef1"
-"""Before the resource was heard of."""
+"""Before the resource appears in the records."""
 
 
 _RUNS: Final = re.compile(r"\d+|\D+")

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.report import page
-from coopgroup.report.charts import labelled, value_text
-from coopgroup.report.sweep_charts import (
+from attrs import frozen
+
+from coopgroup.report.charts import (
     MEASURE_WORDS,
     Setting,
     charts_of,
     heats_of,
+    labelled,
+    value_text,
     varied,
 )
+from coopgroup.report.page import write_page
 from coopgroup.report.wording import counted
 from coopgroup.report.writing import require_bokeh
 
-__all__ = ["write_page_file", "write_sweep_page"]
+__all__ = ["write_sweep_page"]
 
-_HINT: Final = (
-    "Medians over the seeds, with bands from the lowest to the highest. Dashed: a policy that does "
-    "not know what is varied. Darker cells are higher numbers."
-)
 _ROWS_MAX: Final = 2_000
+
+
+@frozen(kw_only=True)
+class _Scenario:
+    """A scenario of the sweep: its figures, and the table of its settings."""
+
+    name: str
+    curves: tuple[str, ...]
+    heats: tuple[str, ...]
+    parameters: tuple[str, ...]
+    rows: tuple[tuple[list[str], list[str]], ...]
 
 
 def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) -> None:
     """Write the page of a sweep.
-
-    Args:
-        title: heading of the page.
-        settings: the played settings; at least one.
-        path: file to write; an existing file is replaced.
 
     Raises:
         ConfigurationError: the file cannot be written.
@@ -52,41 +56,33 @@ def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) 
     by_scenario: dict[str, list[Setting]] = {}
     for one in settings:
         by_scenario.setdefault(str(one.parameters["scenario"]), []).append(one)
-    figures, counts = [], []
+    drawn = []
     for name, some in by_scenario.items():
         prefix = re.sub(r"\W+", "_", name) + "_"
         curves = [chart_figure(one) for one in charts_of(some, prefix)]
         heats = [heat_figure(one) for one in heats_of(some, prefix)]
-        figures += [*curves, *heats]
-        counts.append((len(curves), len(heats)))
-    script, divs = drawing.script_and_divs(figures) if figures else ("", ())
-    sections = [page.notes_section(_notes(settings))]
-    for (name, some), count in zip(by_scenario.items(), counts, strict=True):
-        inner, divs = divs[: sum(count)], divs[sum(count) :]
-        grids = "".join(map(_grid, (inner[: count[0]], inner[count[0] :])))
-        sections.append(page.section(name.replace("_", " "), _HINT, grids, _table(some)))
-    scripts = (drawing.library(), script) if figures else ()
-    write_page_file(path, page.html_page(title, _under(settings), sections, scripts))
-
-
-def write_page_file(path: str | Path, text: str) -> None:
-    """Write a page.
-
-    Raises:
-        ConfigurationError: the file cannot be written.
-    """
-    try:
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(
-            "path", str(path), f"a file that can be written: {error.strerror}"
-        ) from None
-
-
-def _grid(divs: Sequence[str]) -> str:
-    """Return figures side by side."""
-    cells = "".join(f"<section>{one}</section>" for one in divs)
-    return f'<div class="compare">{cells}</div><br>' if cells else ""
+        drawn.append((curves, heats))
+    figures = drawing.embedded([one for curves, heats in drawn for one in (*curves, *heats)])
+    divs = iter(figures.divs)
+    write_page(
+        path,
+        "sweep.html",
+        figures,
+        title=title,
+        under=_under(settings),
+        notes=_notes(settings),
+        measures=list(MEASURE_WORDS.values()),
+        scenarios=[
+            _Scenario(
+                name=name.replace("_", " "),
+                curves=tuple(islice(divs, len(curves))),
+                heats=tuple(islice(divs, len(heats))),
+                parameters=_parameters(some),
+                rows=tuple(_row(one, _parameters(some)) for one in some[:_ROWS_MAX]),
+            )
+            for (name, some), (curves, heats) in zip(by_scenario.items(), drawn, strict=True)
+        ],
+    )
 
 
 def _under(settings: Sequence[Setting]) -> str:
@@ -105,26 +101,13 @@ def _notes(settings: Sequence[Setting]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _table(settings: Sequence[Setting]) -> str:
-    """Return the table of all settings with their medians."""
-    names = [name for name in varied(settings) if name != "scenario"] or ["policy"]
-    head = "".join(f'<th scope="col">{escape(name.replace("_", " "))}</th>' for name in names)
-    head += "".join(
-        f'<th scope="col" class="number">{escape(words)}</th>' for words in MEASURE_WORDS.values()
-    )
-    body = "".join(_row(one, names) for one in settings[:_ROWS_MAX])
-    return (
-        '<div class="scroll"><table class="settings">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+def _parameters(settings: Sequence[Setting]) -> tuple[str, ...]:
+    return tuple(name for name in varied(settings) if name != "scenario") or ("policy",)
 
 
-def _row(setting: Setting, names: Sequence[str]) -> str:
-    cells = "".join(
-        f"<td>{escape(labelled(name, setting.parameters[name]))}</td>" for name in names
-    )
-    for measure in MEASURE_WORDS:
-        spread = setting.spreads.get(measure)
-        text = "never" if spread is None else value_text(measure, spread.median)
-        cells += f'<td class="number">{escape(text)}</td>'
-    return f"<tr>{cells}</tr>"
+def _row(setting: Setting, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    spreads = {measure: setting.spreads.get(measure) for measure in MEASURE_WORDS}
+    return [labelled(name, setting.parameters[name]) for name in names], [
+        "never" if spread is None else value_text(measure, spread.median)
+        for measure, spread in spreads.items()
+    ]

@@ -20,10 +20,7 @@ class Damage:
     """Unreadable lines of one file.
 
     Attributes:
-        file: path of the file, as given.
-        lines: number of unreadable lines.
         first_line: number of the first, from 1.
-        reason: error in the first.
     """
 
     file: str
@@ -39,7 +36,6 @@ class Reading:
     Attributes:
         envelopes: records of all files in order of time; records of one time and file keep their
             order.
-        damages: one for each file with unreadable lines.
     """
 
     envelopes: tuple[Envelope, ...] = field(repr=False)

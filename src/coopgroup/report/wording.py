@@ -28,10 +28,6 @@ def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
     """Format resources briefly: "orders 0-3, 7; payments 1".
 
     A connector beside its tasks is "itself".
-
-    Args:
-        resources: the resources.
-        ranges_max: number of ranges to write out; the rest is given as a count.
     """
     parts: list[str] = []
     ranges_left, named = ranges_max, 0

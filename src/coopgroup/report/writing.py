@@ -1,8 +1,9 @@
 """Write report pages: of one history, of one run, or of several policies side by side.
 
-Theory of operation: records become a `History`, and the history becomes figures (`drawing`) and
-HTML (`page`). The result is one file with Bokeh, figures, style and script that a browser opens
-without a server or a network. `drawing` is imported late, because Bokeh is an extra.
+Theory of operation: records become a `History`. The history becomes figures (`drawing`), and a
+template puts them on a page (`page`). The result is one file with Bokeh, figures, style and script
+that a browser opens without a server or a network. `drawing` is imported late, because Bokeh is an
+extra.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from attrs import evolve, frozen
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
-from coopgroup.report import page
 from coopgroup.report.history import History, facts_of, history_of
-from coopgroup.report.lag_lines import lag_lines
+from coopgroup.report.history.lag_lines import lag_lines
+from coopgroup.report.history.timeline import Timeline, unowned_counts
 from coopgroup.report.measures import comparison_rows, measure_rows
-from coopgroup.report.page import Objection
+from coopgroup.report.page import Figures, Legend, Objection, bars_of, legend_of, write_page
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.runs import LagSamples, PlayedRun
-from coopgroup.report.timeline import Timeline, unowned_counts
 from coopgroup.report.wording import counted, seconds
 from coopgroup.telemetry import Envelope, RoundRefused
 
@@ -37,15 +38,20 @@ _HINT: Final = (
 
 
 @frozen(kw_only=True)
-class _Extras:
-    """Content besides the records; see `write_history_page`."""
+class _Timeline:
+    figures: Figures
+    hint: str
+    legend: Legend
+    ownership: tuple[str, ...]
+    lag: tuple[str, ...]
+    lag_hint: str
 
-    title: str
-    about: str = ""
-    lag: LagSamples | None = None
-    measures: object | None = None
-    objections: Sequence[Objection] | None = None
-    notes: Sequence[str] = ()
+
+@frozen(kw_only=True)
+class _SideBySide:
+    figures: Figures
+    legend: Legend
+    divs_by_policy: Mapping[str, tuple[str, ...]]
 
 
 def require_bokeh() -> None:
@@ -88,7 +94,11 @@ def write_history_page(
     _write_history(
         envelopes,
         path,
-        _Extras(title=title, lag=lag, measures=measures, objections=objections, notes=notes),
+        title=title,
+        lag=lag,
+        measures=measures,
+        objections=objections,
+        notes=notes,
     )
 
 
@@ -106,13 +116,11 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
     _write_history(
         run.telemetry,
         path,
-        _Extras(
-            title=f"{_scenario_title(run)}: {run.policy}",
-            about=f"seed {run.seed}",
-            lag=run.lag,
-            measures=run.measures,
-            objections=_objections(run),
-        ),
+        title=f"{_scenario_title(run)}: {run.policy}",
+        about=f"seed {run.seed}",
+        lag=run.lag,
+        measures=run.measures,
+        objections=_objections(run),
     )
 
 
@@ -138,90 +146,93 @@ def write_comparison_page(
     rows = comparison_rows(
         {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
     )
-    seeds = max(map(len, runs_by_policy.values()))
-    sections = [
-        page.objections_section(
-            [
-                evolve(one, source=f"{policy}, seed {run.seed}: {one.source}")
-                for policy, runs in runs_by_policy.items()
-                for run in runs
-                for one in _objections(run)
-            ]
-        ),
-        page.section(
-            "Measures",
-            f"Median of {counted(seeds, 'seed')}, and from the lowest to the highest. The lowest "
-            "median of a row is bold.",
-            page.comparison_table(list(runs_by_policy), rows),
-        ),
-    ]
-    drawn, scripts = _drawn_side_by_side(histories, {p: one.seed for p, one in firsts.items()})
-    title = f"{_scenario_title(next(iter(firsts.values())))}: policies compared"
-    _write(path, page.html_page(title, _HINT, [*sections, *drawn], scripts))
+    drawn = _drawn_side_by_side(histories)
+    write_page(
+        path,
+        "comparison.html",
+        drawn.figures,
+        title=f"{_scenario_title(next(iter(firsts.values())))}: policies compared",
+        under=_HINT,
+        objections=[
+            evolve(one, source=f"{policy}, seed {run.seed}: {one.source}")
+            for policy, runs in runs_by_policy.items()
+            for run in runs
+            for one in _objections(run)
+        ],
+        seeds=max(map(len, runs_by_policy.values())),
+        policies=list(runs_by_policy),
+        rows=bars_of(rows),
+        legend=drawn.legend,
+        timelines=[
+            (policy, firsts[policy].seed, divs) for policy, divs in drawn.divs_by_policy.items()
+        ],
+    )
 
 
-def _write_history(envelopes: Iterable[Envelope], path: str | Path, extras: _Extras) -> None:
+def _write_history(
+    envelopes: Iterable[Envelope],
+    path: str | Path,
+    *,
+    title: str,
+    about: str = "",
+    lag: LagSamples | None,
+    measures: object | None,
+    objections: Sequence[Objection] | None,
+    notes: Sequence[str] = (),
+) -> None:
     require_bokeh()
     ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
-    history = history_of(ordered, extras.lag)
-    found = [*(extras.objections or ()), *_refusals(ordered, history)]
-    if extras.objections is None:
+    history = history_of(ordered, lag)
+    found = [*(objections or ()), *_refusals(ordered, history)]
+    if objections is None:
         found += _double_owners(history)
-    rows = _fact_rows(history) if extras.measures is None else measure_rows(extras.measures)
-    violations = f"{len(found):,}" if found else "none"
-    sections = [
-        page.notes_section(extras.notes),
-        page.cards([*rows, ("violations", violations)]),
-        page.objections_section(found),
-    ]
-    scripts: tuple[str, ...] = ()
-    if history.ownership.resources:
-        drawn, scripts = _drawn(history)
-        sections += drawn
-    else:
-        sections.append(page.section("Ownership", "No record tells of work on a partition."))
-    sections.append(page.rounds_section(history.rounds, history.ownership.begin_ms))
-    _write(path, page.html_page(extras.title, _under(history, extras.about), sections, scripts))
+    rows = _fact_rows(history) if measures is None else measure_rows(measures)
+    timeline = _drawn(history) if history.ownership.resources else None
+    write_page(
+        path,
+        "history.html",
+        Figures() if timeline is None else timeline.figures,
+        title=title,
+        under=_under(history, about),
+        notes=notes,
+        cards=[*rows, ("violations", f"{len(found):,}" if found else "none")],
+        objections=found,
+        timeline=timeline,
+        rounds=history.rounds,
+        begin_ms=history.ownership.begin_ms,
+    )
 
 
-def _drawn(history: History) -> tuple[list[str], tuple[str, ...]]:
+def _drawn(history: History) -> _Timeline:
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
 
-    paint = _paint(history.ownership.clients)
+    clients = history.ownership.clients
+    paint = _paint(clients)
     lag = None if history.lag is None else lag_lines(history.ownership, history.lag)
     drawn = drawing.draw_history(history, paint, lag)
-    script, divs = drawing.script_and_divs(drawn.figures)
-    sections = [
-        page.section(
-            "Ownership",
-            _HINT + _exactness(drawn.timelines),
-            page.tools(orders=True),
-            page.legend(history.ownership.clients, paint, buttons=True),
-            *divs[:3],
-            ident="ownership",
-        )
-    ]
-    if lag is not None:
-        others = f" Grey: lowest to highest of {lag.others:,} other members." if lag.others else ""
-        hint = (
-            "Records that wait, by the member that works on their partitions, in its colour. "
-            f"Dark: of those that nobody works on.{others}"
-        )
-        sections.append(page.section("Lag", hint, *divs[3:]))
-    return sections, (drawing.library(), script)
+    figures = drawing.embedded(drawn.figures)
+    others = lag.others if lag is not None else 0
+    return _Timeline(
+        figures=figures,
+        hint=_HINT + _exactness(drawn.timelines),
+        legend=legend_of(clients, paint),
+        ownership=figures.divs[:3],
+        lag=figures.divs[3:],
+        lag_hint="Records that wait, by the member that works on their partitions, in its colour. "
+        "Dark: of those that nobody works on."
+        + (f" Grey: lowest to highest of {others:,} other members." if others else ""),
+    )
 
 
-def _drawn_side_by_side(
-    histories: Mapping[str, History], seeds: Mapping[str, int]
-) -> tuple[list[str], tuple[str, ...]]:
+def _drawn_side_by_side(histories: Mapping[str, History]) -> _SideBySide:
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
 
     clients = sorted({name for one in histories.values() for name in one.ownership.clients})
     paint_of = dict(zip(clients, _paint(clients), strict=True))
     time = drawing.time_axis(list(histories.values()))
     gaps_max = max(_most_unowned(one) for one in histories.values())
-    drawings = {
-        policy: drawing.draw_small(
+    drawings = [
+        drawing.draw_small(
             one,
             [paint_of[name] for name in one.ownership.clients],
             time,
@@ -229,21 +240,20 @@ def _drawn_side_by_side(
             gaps_max=gaps_max,
         )
         for policy, one in histories.items()
-    }
-    figures = [one for drawn in drawings.values() for one in drawn.figures]
-    script, divs = drawing.script_and_divs(figures)
-    count = len(figures) // len(drawings)
-    inner = "".join(
-        page.section(policy, f"seed {seeds[policy]}", *divs[place * count : (place + 1) * count])
-        for place, policy in enumerate(drawings)
+    ]
+    figures = drawing.embedded([one for drawn in drawings for one in drawn.figures])
+    divs = iter(figures.divs)
+    return _SideBySide(
+        figures=figures,
+        legend=legend_of(clients, [paint_of[name] for name in clients]),
+        divs_by_policy={
+            policy: tuple(islice(divs, len(drawn.figures)))
+            for policy, drawn in zip(histories, drawings, strict=True)
+        },
     )
-    key = page.legend(clients, [paint_of[name] for name in clients], buttons=False)
-    grid = f'{page.tools(orders=False)}{key}<div class="compare" id="ownership">{inner}</div>'
-    return [grid], (drawing.library(), script)
 
 
 def _paint(clients: Sequence[str]) -> list[Paint]:
-    """Return the paint of each client, assigned in natural order of the names."""
     made = paints(len(clients))
     return [made[rank] for rank in ranks(clients)]
 
@@ -327,13 +337,3 @@ def _objections(run: PlayedRun) -> list[Objection]:
         Objection(source=one.checker, at_ms=one.at_ms, message=one.message)
         for one in run.violations
     ]
-
-
-def _write(path: str | Path, text: str) -> None:
-    try:
-        # JSON strings can contain lone surrogates, which UTF-8 cannot encode.
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(
-            "path", str(path), f"a file that can be written: {error.strerror}"
-        ) from None

@@ -7,13 +7,14 @@ this page. Duties of a host, in this order:
 2. Wake the session (`Woken`) at `session_deadline_ms`. While `backing_off`, add a random delay, so
    that members do not return in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
-4. For `LeadRound`, where it delays nothing else and with a time limit: `read_members`, look up
-   metadata and lags, `lead_round`, and give `RoundLed`. When the limit has passed, call
-   `lead_round` without metadata. If members cannot be read, pass None; the round is still answered.
-   After a refused round (`RoundLed.led.refused`) give `RejoinRequested` some time later: until then
-   resources that it could not place have no owner. For `CheckLags`, likewise: look up the lags of
-   its resources, call `check_lags`, and give `LagsChecked`. Run one check at a time, and none while
-   a round is decided. A failed or skipped check needs no answer.
+4. For `DecideRound`, where it delays nothing else and with a time limit: `read_members`, look up
+   metadata and lags, `lead_round`, and give `RoundDecided`. All rounds of a rebalance get the same
+   lags (`RebalanceLags`). When the limit has passed, call `lead_round` without metadata. If members
+   cannot be read, pass None; the round is still answered, and the session starts another one later.
+   For `LookOver`, likewise: look up the topics, compare later look-ups with this one, and give
+   `RejoinRequested` if the effect `needs_round`. For `CheckLags`: look up the lags of its
+   resources, call `check_lags`, and give `LagsChecked`. Run one check at a time, and none while a
+   round is decided. A failed or skipped check needs no answer.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
    given order. A revocation is complete when the callback has returned and the offsets are
    committed, or at least requested. Only then give `RevocationCompleted`: the following join no
@@ -26,10 +27,10 @@ this page. Duties of a host, in this order:
 6. Hand out nothing after `member.hold_until_ms`, whatever the session knows so far: after a freeze
    of the process the clock shows it first. A later step may extend that time; the remaining
    resources then continue where they were.
-7. Store `KeepIdentity` where only the next process of this member finds it, and give it to
-   `new_member` there. It need not be on disk before the next effect: the group refuses an outdated
-   identity, which costs one join. Store `next_round_in_ms` with it, for the `OwedRound` of the next
-   process: no other member would start that round.
+7. Store `KeepIdentity` where only the next process of this member finds it, with `Session.leads`
+   and `next_round_in_ms`, and give all three to `new_session` there: no other member would start
+   the round that a leader owes. They need not be on disk before the next effect: the group refuses
+   an outdated identity, which costs one join.
 8. Before each step, give `with_rate` the measured rate of the application, if there is one:
    `drain-time` assigns more to fast members. Exclude idle time from the measurement.
 9. If `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
@@ -37,11 +38,18 @@ this page. Duties of a host, in this order:
    their way.
 """
 
-from coopgroup.session.balancing import CheckLags, LagsChecked, LagWatch, check_lags
-from coopgroup.session.deciding import LeadRound, RoundLed, lead_round, one_line
-from coopgroup.session.hosted import (
-    OwedRound,
-    Session,
+from coopgroup.session.balancing import CheckLags, LagsChecked, check_lags
+from coopgroup.session.deciding import (
+    DecideRound,
+    RebalanceLags,
+    RoundDecided,
+    lead_round,
+    one_line,
+)
+from coopgroup.session.measuring import smoothed_rate, with_rate
+from coopgroup.session.own_rounds import LookOver, SeenTopics
+from coopgroup.session.state import LagWatch, OwedRound, Session, new_session
+from coopgroup.session.stepping import (
     SessionEffect,
     SessionEvent,
     backing_off,
@@ -50,15 +58,17 @@ from coopgroup.session.hosted import (
     session_deadline_ms,
     step,
 )
-from coopgroup.session.measuring import smoothed_rate, with_rate
 
 __all__ = [
     "CheckLags",
+    "DecideRound",
     "LagWatch",
     "LagsChecked",
-    "LeadRound",
+    "LookOver",
     "OwedRound",
-    "RoundLed",
+    "RebalanceLags",
+    "RoundDecided",
+    "SeenTopics",
     "Session",
     "SessionEffect",
     "SessionEvent",
@@ -66,6 +76,7 @@ __all__ = [
     "check_lags",
     "fail",
     "lead_round",
+    "new_session",
     "next_round_in_ms",
     "one_line",
     "session_deadline_ms",

@@ -20,50 +20,41 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from coopgroup.member import MemberState
+from coopgroup.member.effects import Report
+from coopgroup.member.events import RejoinRequested, Woken
 from coopgroup.model import NOBODY
-from coopgroup.policies.balance import BalanceRule, count_looks, lag_loads
-from coopgroup.policies.lag_moves import lag_moves
+from coopgroup.model.replacing import replaced
+from coopgroup.policies.balance import BalanceRule, count_looks, is_at_rest, lag_loads
 from coopgroup.policies.safety import check_target
+from coopgroup.policies.waiting.lag_moves import lag_moves
+from coopgroup.session.own_rounds import own_round_stands
+from coopgroup.session.state import LagWatch
 from coopgroup.telemetry import BalanceRequested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coopgroup.assignors.base import Assignor
-    from coopgroup.leader import Lags, LedRound
+    from coopgroup.leader import Lags, RoundDecision
     from coopgroup.model import GroupSnapshot, ResourceSet
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int64Array
     from coopgroup.policies.base import Policy, RoundContext
+    from coopgroup.session.state import Session
 
-__all__ = ["CheckLags", "LagWatch", "LagsChecked", "check_lags", "next_watch", "watch_of"]
+__all__ = [
+    "CheckLags",
+    "LagsChecked",
+    "check_lags",
+    "due_check",
+    "look_deadline_ms",
+    "next_watch",
+    "watch_of",
+    "with_result",
+]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-
-
-@frozen(kw_only=True, eq=False)
-class LagWatch:
-    """A leader's memory between two checks of the lags.
-
-    Attributes:
-        rule: rule of the policy.
-        group: the group after the last round; its owners are the present owners.
-        asked: whether that round was started because lags were uneven.
-        moved: whether any resource changed its owner in it.
-        looks: (member id, consecutive checks in which it was overloaded) of members with a count.
-        lags: lags of the group's resources at the last check, int64 (R,); None before the first.
-        due_ms: time of the next check.
-        number: number of the last requested check.
-    """
-
-    rule: BalanceRule
-    group: GroupSnapshot
-    asked: bool
-    moved: bool
-    looks: tuple[tuple[str, int], ...] = ()
-    lags: Int64Array | None = None
-    due_ms: int = 0
-    number: int = 0
 
 
 @frozen(kw_only=True, eq=False)
@@ -103,12 +94,12 @@ class LagsChecked:
 
 
 def watch_of(
-    led: LedRound, context: RoundContext, assignor: Assignor, policy: Policy
+    decision: RoundDecision, context: RoundContext, assignor: Assignor, policy: Policy
 ) -> LagWatch | None:
     """Return the watch after a round; None if the policy has no rule or no lags are read.
 
     Args:
-        led: the round.
+        decision: the round.
         context: its circumstances.
         assignor: assignor of the round.
         policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
@@ -116,7 +107,7 @@ def watch_of(
     rule = getattr(policy, "balance", None)
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
         return None
-    group, assigned = led.decided.group, led.decided.plan.assigned
+    group, assigned = decision.group, decision.plan.assigned
     return LagWatch(
         rule=rule,
         group=group.view(owner=_read_only(assigned.copy()), assignable=group.assignable),
@@ -209,3 +200,45 @@ def _request(
 def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     array.flags.writeable = False
     return array
+
+
+def look_deadline_ms(session: Session) -> int | None:
+    """Return when the next lag check is due, in ms; None while this member does not check.
+
+    Only the leader checks, while its own round stands and no round is under way.
+    """
+    watch, member = session.watch, session.member
+    if watch is None or session.asks_balance or member.state is not MemberState.STABLE:
+        return None
+    return watch.due_ms if own_round_stands(session) else None
+
+
+def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, ...]]:
+    """Request a due check; while a resource waits or moves, postpone it and restart counting."""
+    due_ms = look_deadline_ms(session)
+    watch, state = session.watch, session.policy_state
+    if watch is None or state is None or due_ms is None or now_ms < due_ms:
+        return session, ()
+    at_rest = is_at_rest(state, now_ms)
+    watch = attrs.evolve(
+        watch,
+        due_ms=now_ms + watch.rule.interval_ms,
+        number=watch.number + 1,
+        looks=watch.looks if at_rest else (),
+    )
+    session = replaced(session, watch=watch)
+    return session, (CheckLags(number=watch.number, watch=watch),) if at_rest else ()
+
+
+def with_result(
+    session: Session, event: LagsChecked
+) -> tuple[Session, RejoinRequested | Woken, tuple[Report, ...]]:
+    """Process the result of a check, unless it is void; return the resulting event."""
+    watch = session.watch
+    if watch is None or event.number != watch.number or look_deadline_ms(session) is None:
+        return session, Woken(), ()
+    session = replaced(session, watch=attrs.evolve(watch, looks=event.looks, lags=event.lags))
+    if event.request is None:
+        return session, Woken(), ()
+    session = replaced(session, asks_balance=True)
+    return session, RejoinRequested(reason="lags are uneven"), (Report(record=event.request),)

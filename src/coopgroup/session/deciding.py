@@ -14,7 +14,7 @@ from attrs import frozen
 from coopgroup.leader import (
     NO_LAGS,
     Lags,
-    LedRound,
+    RoundDecision,
     RoundRequest,
     TopicMetadata,
     fallback_round,
@@ -22,27 +22,26 @@ from coopgroup.leader import (
     lead_kafka_round,
 )
 from coopgroup.model import ResourceSet
-from coopgroup.model.replacing import replaced
-from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import kafka_protocol
-from coopgroup.session.balancing import LagWatch, watch_of
+from coopgroup.session.balancing import watch_of
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.protocol import KafkaProtocol
+    from coopgroup.session.state import LagWatch
 
-__all__ = ["LeadRound", "RoundLed", "lead_round", "one_line"]
+__all__ = ["DecideRound", "RebalanceLags", "RoundDecided", "lead_round", "one_line"]
 
 
 @frozen(kw_only=True)
-class LeadRound:
-    """Effect: decide a round, off the loop.
+class DecideRound:
+    """Effect: decide a round, off the loop. It is the member's effect with a leader's memory.
 
     Attributes:
-        number: distinct number, which `lead_round` passes to `RoundLed`. A generation can have two
-            rounds: a coordinator that takes over from an older log counts on from there.
+        number: distinct number, which `lead_round` passes to `RoundDecided`. A generation can have
+            two rounds: a coordinator that takes over from an older log counts on from there.
         generation: generation of the round.
         members: all members with encoded subscriptions; `read_members` decodes them and returns the
             topics to look up.
@@ -57,24 +56,64 @@ class LeadRound:
 
 
 @frozen(kw_only=True)
-class RoundLed:
+class RoundDecided:
     """Event: a round that this member leads is decided.
 
     Attributes:
         generation: generation of the round.
-        led: the decision.
-        number: number of the `LeadRound`.
+        decision: the round, ready to be sent.
+        number: number of the `DecideRound`.
         watch: memory for lag checks, or None.
     """
 
     generation: int
-    led: LedRound
+    decision: RoundDecision
     number: int = 0
     watch: LagWatch | None = None
 
 
+@frozen(kw_only=True)
+class RebalanceLags:
+    """A leader's lags of one moment, for all rounds of a rebalance.
+
+    Lags change from second to second. With other lags in each round, a rebalance could change its
+    target forever.
+
+    Attributes:
+        lags: lags of the last look-up; None without one.
+        goes_on_in: generation of the next round of the rebalance; None if it is over.
+    """
+
+    lags: Lags | None = None
+    goes_on_in: int | None = None
+
+    def known(self, duty: DecideRound, resources: ResourceSet) -> Lags | None:
+        """Return the lags for a round; None to look them up.
+
+        Look them up if the rebalance is over, if another member led the last round, or if there are
+        new resources.
+        """
+        if duty.generation != self.goes_on_in or self.lags is None:
+            return None
+        return self.lags if resources <= self.lags.resources else None
+
+    def after(self, outcome: RoundDecided, lags: Lags | None) -> RebalanceLags:
+        """Return the memory after a round.
+
+        A pause between rationed moves belongs to the rebalance. A wait for a lost owner does not:
+        its partitions have fallen behind when it ends.
+
+        Args:
+            outcome: the decided round.
+            lags: lags of the last look-up, or None.
+        """
+        plan = outcome.decision.plan
+        goes_on = plan.follow_up or plan.loss_timeout_ms is not None
+        return RebalanceLags(lags=lags, goes_on_in=outcome.generation + 1 if goes_on else None)
+
+
 def lead_round(
-    duty: LeadRound,
+    duty: DecideRound,
     request: RoundRequest | None,
     metadata: TopicMetadata | None,
     lags: Lags | None,
@@ -82,7 +121,7 @@ def lead_round(
     assignor: Assignor,
     policy: Policy,
     failure: str = "the metadata could not be looked up",
-) -> RoundLed:
+) -> RoundDecided:
     """Decide a round with any assignor and policy. Pure, and as slow as the assignor.
 
     Args:
@@ -96,14 +135,14 @@ def lead_round(
         policy: decides when.
         failure: why there is no metadata, or no request, for the record.
     """
-    context = replaced(duty.context, lags=lags)
+    context = attrs.evolve(duty.context, lags=lags)
     foreign = kafka_protocol(context.protocol)
     if foreign is not None:
-        led = _led_as_kafka(duty, foreign, metadata, failure)
-        return RoundLed(generation=duty.generation, led=led, number=duty.number)
+        decision = _led_as_kafka(duty, foreign, metadata, failure)
+        return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
     if request is not None and metadata is not None:
         try:
-            led = lead(
+            decision = lead(
                 request,
                 metadata,
                 NO_LAGS if lags is None else lags,
@@ -111,23 +150,19 @@ def lead_round(
                 policy=policy,
                 context=context,
             )
-            state: object = led.state  # of any type, because it comes from a user's policy
-            if isinstance(state, PolicyState):
-                watch = watch_of(led, context, assignor, policy)
-                return RoundLed(
-                    generation=duty.generation, led=led, number=duty.number, watch=watch
-                )
-            given = type(state).__name__
-            failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
+            watch = watch_of(decision, context, assignor, policy)
+            return RoundDecided(
+                generation=duty.generation, decision=decision, number=duty.number, watch=watch
+            )
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             failure = one_line(error)
-    led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
-    return RoundLed(generation=duty.generation, led=led, number=duty.number)
+    decision = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
+    return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
 
 
 def _led_as_kafka(
-    duty: LeadRound, protocol: KafkaProtocol, metadata: TopicMetadata | None, failure: str
-) -> LedRound:
+    duty: DecideRound, protocol: KafkaProtocol, metadata: TopicMetadata | None, failure: str
+) -> RoundDecision:
     try:
         return lead_kafka_round(
             duty.members, protocol, metadata, context=duty.context, failure=failure
@@ -149,13 +184,13 @@ def one_line(error: BaseException) -> str:
 
 
 def _refused(
-    duty: LeadRound,
+    duty: DecideRound,
     request: RoundRequest | None,
     metadata: TopicMetadata | None,
     assignor: str,
     policy: str,
     reason: str,
-) -> LedRound:
+) -> RoundDecision:
     """Return the round that moves nothing, from the usable part of the input."""
     nobody = RoundRequest(claims=(), topics=())
     nothing = TopicMetadata(resources=ResourceSet())
@@ -163,7 +198,7 @@ def _refused(
 
     def answer(
         request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext
-    ) -> LedRound:
+    ) -> RoundDecision:
         return fallback_round(
             request,
             metadata,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import attrs
+
 from coopgroup.model.replacing import replaced
-from coopgroup.session.hosted import Session
+from coopgroup.session.state import Session
 
 __all__ = ["smoothed_rate", "with_rate"]
 
@@ -34,6 +36,7 @@ def with_rate(session: Session, rate_per_s: float | None) -> Session:
         rate_per_s: records that the application processes in a second of work, None if unknown.
     """
     member = session.member
-    if member.consumption_rate_per_s == rate_per_s:
+    if member.next_join.consumption_rate_per_s == rate_per_s:
         return session
-    return replaced(session, member=member.replaced({"consumption_rate_per_s": rate_per_s}))
+    next_join = attrs.evolve(member.next_join, consumption_rate_per_s=rate_per_s)
+    return replaced(session, member=replaced(member, next_join=next_join))

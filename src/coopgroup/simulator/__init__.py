@@ -9,10 +9,75 @@ the group coordinator (`coordinator` lists what it lacks), the network, processe
 and the data plane.
 """
 
-from coopgroup.simulator.load import LagHistory
+from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
-from coopgroup.simulator.scenario import Scenario
-from coopgroup.simulator.scenario_file import read_scenario
+from coopgroup.simulator.scenario import (
+    LEADER,
+    AddPartitions,
+    Capacity,
+    Choice,
+    Close,
+    CoordinatorLost,
+    CoordinatorMoved,
+    Cost,
+    Crash,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Event,
+    Flap,
+    Group,
+    How,
+    Identity,
+    MemberSet,
+    Network,
+    Pause,
+    Rate,
+    RollingRestart,
+    Scale,
+    Scenario,
+    Shares,
+    Span,
+    Topic,
+    Weight,
+)
+from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.simulator.world import Violation
+from coopgroup.simulator.world.load import LagHistory
 
-__all__ = ["LagHistory", "Run", "Scenario", "Violation", "read_scenario", "simulate"]
+__all__ = [
+    "LEADER",
+    "AddPartitions",
+    "Capacity",
+    "Choice",
+    "Close",
+    "CoordinatorLost",
+    "CoordinatorMoved",
+    "Cost",
+    "Crash",
+    "CreateTopic",
+    "Cut",
+    "DeleteTopic",
+    "Event",
+    "Flap",
+    "Group",
+    "How",
+    "Identity",
+    "LagHistory",
+    "Measures",
+    "MemberSet",
+    "Network",
+    "Pause",
+    "Rate",
+    "RollingRestart",
+    "Run",
+    "Scale",
+    "Scenario",
+    "Shares",
+    "Span",
+    "Topic",
+    "Violation",
+    "Weight",
+    "read_scenario",
+    "simulate",
+]

@@ -11,16 +11,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 from attrs import evolve, frozen
 
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
-
-if TYPE_CHECKING:
-    from coopgroup.simulator.scenario import Choice, Scenario
+from coopgroup.simulator.scenario import Choice, Scenario
 
 __all__ = ["MEASURES", "Job", "Spread", "compare", "play", "spread_of"]
 
@@ -33,8 +31,6 @@ class Job:
     """One run to play.
 
     Attributes:
-        scenario: the scenario, including policy and assignor.
-        seed: seed of the random numbers.
         keeps_history: whether the run keeps telemetry and lag, or only the measures.
     """
 
@@ -69,7 +65,7 @@ def compare(
     keeps_first: bool = False,
     run_all: Runner = map,
 ) -> dict[str, tuple[Run, ...]]:
-    """Play a scenario with each policy and each seed.
+    """Play a scenario with each policy and each seed; runs are in the order of the seeds.
 
     Args:
         scenario: the scenario; its own policy is ignored.
@@ -77,9 +73,6 @@ def compare(
         seeds: at least one.
         keeps_first: whether the first run of each policy keeps its telemetry and lag.
         run_all: applies a function to jobs and returns the runs in the order of the jobs.
-
-    Returns:
-        The runs of each policy, in the order of the seeds.
 
     Raises:
         ConfigurationError: a policy is unknown or has a wrong option, or the scenario is invalid.
@@ -109,12 +102,7 @@ def play(job: Job) -> Run:
 
 
 def spread_of(measure: str, runs: Sequence[Run]) -> Spread:
-    """Return median and range of a measure.
-
-    Args:
-        measure: one of `MEASURES`.
-        runs: at least one.
-    """
+    """Return median and range of a measure."""
     numbers = [getattr(run.measures, measure) for run in runs]
     values = [math.inf if number is None else number for number in numbers]
     return Spread(median=statistics.median(values), low=min(values), high=max(values))

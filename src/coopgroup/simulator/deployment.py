@@ -6,13 +6,13 @@ happens. A name without a living process (an ended process, a missing leader) is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from attrs import define, field
 
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
-from coopgroup.simulator.brokers import NODES
+from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import (
     LEADER,
     AddPartitions,
@@ -36,10 +36,8 @@ from coopgroup.simulator.scenario import (
     Topic,
     Weight,
 )
-
-if TYPE_CHECKING:
-    from coopgroup.simulator.process import Process
-    from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.world.brokers import NODES
 
 __all__ = ["Deployment"]
 
@@ -49,8 +47,6 @@ class _Place:
     """A process of the scenario, alive or not.
 
     Attributes:
-        members: its set.
-        skew_ppm: skew of its clock, the same after restarts.
         wanted: whether to start it again when it is down.
     """
 
@@ -61,12 +57,7 @@ class _Place:
 
 @define(eq=False)
 class Deployment:
-    """The processes of a scenario and their events.
-
-    Attributes:
-        scenario: the scenario.
-        simulation: the simulation.
-    """
+    """The processes of a scenario and their events."""
 
     scenario: Scenario
     simulation: Simulation
@@ -89,7 +80,6 @@ class Deployment:
         world.at(scenario.duration_ms, self._end_faults)
 
     def _end_faults(self) -> None:
-        """End all faults for the undisturbed second part of a run."""
         self.simulation.network.heal()
         for process in self.simulation.alive:
             process.resume()
@@ -97,7 +87,6 @@ class Deployment:
     # --- who is meant --------------------------------------------------------------------------
 
     def _named(self, name: str) -> list[Process]:
-        """Return the living processes of a name."""
         simulation = self.simulation
         if name == LEADER:
             leader = simulation.leader
@@ -138,7 +127,6 @@ class Deployment:
         )
 
     def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:
-        """End a process, and start it again some time after its end."""
         if back_after_ms is not None:
             process.on_end = lambda: self.simulation.world.later(
                 back_after_ms, self._start_again, process.name
@@ -289,7 +277,7 @@ class Deployment:
         leader = simulation.leader
         if leader is not None:
             leader.later(
-                leader.habits.notice_ms.high,
+                leader.run_settings.notice_ms.high,
                 leader.give,
                 RejoinRequested(reason="the weights changed"),
             )

@@ -1,17 +1,14 @@
 """Disable the cyclic garbage collector during a run.
 
 A run keeps most of its objects, and its cycles live until the end. Repeated scans of all objects
-find nothing and take an eighth of the time of a large run.
+find nothing, and a run of a thousand members executes 4 % more instructions with them.
 """
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["searched_afterwards"]
 

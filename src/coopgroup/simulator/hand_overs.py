@@ -12,17 +12,23 @@ member that gave up its claim must have committed, removed or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 import numpy as np
 from attrs import define, field
 
-from coopgroup.model import EMPTY
-from coopgroup.model.group_api import JoinGroupRequest, LeaveGroupRequest
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
+from coopgroup.model.resource_set import Resource
 from coopgroup.protocol import decode_subscription
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.transcript import Transcript
+from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import (
     AssignmentReceived,
     CommitFailed,
+    Envelope,
     MembershipLost,
     OffsetsCommitted,
     ProcessEnded,
@@ -31,17 +37,6 @@ from coopgroup.telemetry import (
     StopReason,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coopgroup.model import ResourceSet
-    from coopgroup.model.group_api import Answer
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.simulator.calls import Call
-    from coopgroup.simulator.simulation import Simulation
-    from coopgroup.simulator.transcript import Transcript
-    from coopgroup.telemetry import Envelope
-
 __all__ = ["HandOvers"]
 
 _Hold: TypeAlias = tuple[str, int]  # a process, and its number of losses and ends before
@@ -49,12 +44,7 @@ _Hold: TypeAlias = tuple[str, int]  # a process, and its number of losses and en
 
 @define(eq=False)
 class HandOvers:
-    """Watches orderly stops and the commits that follow them.
-
-    Attributes:
-        simulation: contains the positions.
-        transcript: receives all events; None to drop them.
-    """
+    """Watches orderly stops and the commits that follow them."""
 
     simulation: Simulation
     transcript: Transcript | None = None
@@ -125,7 +115,6 @@ class HandOvers:
             self._orderly |= dict.fromkeys(sorted(done), hold)
 
     def _release(self, client: str, claimed: ResourceSet) -> None:
-        """Note the resources that a request gives up."""
         hold = self._hold(client)
         self._unclaimed |= {
             one for one, of in self._orderly.items() if of == hold and one not in claimed

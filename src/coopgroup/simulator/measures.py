@@ -12,40 +12,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model.resource_set import Resource
-from coopgroup.simulator.scenario_times import first_event_ms, last_event_ms, lifetimes
-from coopgroup.telemetry import RoundLed, read_ownership
+from coopgroup.model.resource_set import BoolArray, Int64Array, Resource
+from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
+from coopgroup.simulator.world.load import LagHistory
+from coopgroup.telemetry import Envelope, Ownership, RoundDecided, read_ownership
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from coopgroup.model.resource_set import BoolArray, Int64Array
-    from coopgroup.simulator.scenario import Scenario
-    from coopgroup.simulator.scenario_times import Lifetimes
-    from coopgroup.telemetry import Envelope, Ownership
-
-__all__ = ["LagSamples", "Measures", "Outages", "find_outages", "measure"]
+__all__ = ["Measures", "Outages", "find_outages", "measure"]
 
 _MS_PER_S: Final = 1_000
-
-
-class LagSamples(Protocol):
-    """Lags of all resources at some times."""
-
-    @property
-    def times_ms(self) -> Int64Array:
-        """Times: int64 (S,), ascending."""
-        ...
-
-    @property
-    def lags(self) -> Int64Array:
-        """Lag in records of each resource at each time: int64 (S, R)."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -55,14 +36,11 @@ class Measures:
     Attributes:
         unavailable_partition_s: unavailable seconds, summed over partitions.
         unavailable_peak: highest number of partitions that were unavailable at the same time.
-        moved: number of moves.
         moved_twice: partitions that moved more than once.
-        rounds: number of rounds.
         converge_ms: time from the end of the last event until convergence; None if a partition has
             no owner at the end.
         lag_peak: highest lag of all partitions together, in records.
         lag_final: lag of all partitions together at the end, in records.
-        worst_outage_ms: longest outage of a partition.
         worst_resource: partition with that outage, the first one of several; None without an
             outage.
     """
@@ -81,27 +59,15 @@ class Measures:
 
 @frozen(kw_only=True, eq=False)
 class Outages:
-    """Intervals in which an existing resource had no owner, by resource, then by begin.
-
-    Attributes:
-        resource: int64 (O,): number of the resource in the lifetimes.
-        start_ms: int64 (O,): begin.
-        end_ms: int64 (O,): end.
-    """
+    """Intervals in which an existing resource had no owner, by resource, then by begin."""
 
     resource: Int64Array
     start_ms: Int64Array
     end_ms: Int64Array
 
 
-def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) -> Measures:
-    """Measure a run.
-
-    Args:
-        scenario: the scenario; its events are in order of time.
-        telemetry: telemetry of the whole run.
-        lag: lag over the whole run.
-    """
+def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) -> Measures:
+    """Measure a run."""
     end_ms = scenario.end_ms
     lives = lifetimes(scenario)
     ownership = read_ownership(telemetry, until_ms=end_ms)
@@ -119,7 +85,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) 
         moved=int(moves.sum()),
         moved_twice=int(np.count_nonzero(moves > 1)),
         rounds=sum(
-            isinstance(envelope.record, RoundLed) and envelope.at_ms >= begin_ms
+            isinstance(envelope.record, RoundDecided) and envelope.at_ms >= begin_ms
             for envelope in telemetry
         ),
         converge_ms=_converge_ms(ownership, outages, last_event_ms(scenario)),
@@ -131,14 +97,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) 
 
 
 def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: int) -> Outages:
-    """Find the times without an owner.
-
-    Args:
-        ownership: intervals of work.
-        lives: lifetime of each of R resources.
-        begin_ms: earlier outages do not count.
-        end_ms: later outages do not count.
-    """
+    """Find the times without an owner."""
     opens = np.clip(lives.begin_ms, begin_ms, end_ms)
     closes = np.clip(lives.end_ms, opens, end_ms)
     number = lives.resources.positions(ownership.resources)[ownership.resource]
@@ -169,7 +128,6 @@ def _most_at_once(outages: Outages) -> int:
 
 
 def _all_owned_ms(outages: Outages, end_ms: int) -> int:
-    """Return when all resources first had an owner; `end_ms` for never."""
     order = np.argsort(outages.start_ms, kind="stable")
     starts = np.append(outages.start_ms[order], end_ms)
     reached = np.maximum.accumulate(np.append(0, outages.end_ms[order]))
@@ -188,7 +146,6 @@ def _moves_by_resource(ownership: Ownership, begin_ms: int) -> Int64Array:
 
 
 def _converge_ms(ownership: Ownership, outages: Outages, last_event_ms: int) -> int | None:
-    """Return the time from the last event to the last change; None if a resource is unowned."""
     if (outages.end_ms == ownership.until_ms).any():
         return None
     changes = np.concatenate([ownership.start_ms, ownership.end_ms])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 from attrs import frozen
@@ -10,25 +10,21 @@ from attrs import frozen
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.member import MemberConfig
 from coopgroup.policies.balance import BalanceRule
+from coopgroup.policies.base import Policy
 from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
-from coopgroup.simulator.measures import measure
-from coopgroup.simulator.process import Habits
-from coopgroup.simulator.scenario import Choice
-from coopgroup.simulator.scenario_times import last_event_ms
+from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.measures import Measures, measure
+from coopgroup.simulator.scenario import Choice, Group, Scenario
+from coopgroup.simulator.scenario.times import last_event_ms
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
-
-if TYPE_CHECKING:
-    from coopgroup.policies.base import Policy
-    from coopgroup.simulator.load import LagHistory
-    from coopgroup.simulator.measures import Measures
-    from coopgroup.simulator.scenario import Group, Scenario
-    from coopgroup.simulator.world import Violation
-    from coopgroup.telemetry import Envelope
+from coopgroup.simulator.world import Violation
+from coopgroup.simulator.world.load import LagHistory
+from coopgroup.telemetry import Envelope
 
 __all__ = ["Run", "simulate"]
 
@@ -47,14 +43,8 @@ class Run:
 
     Attributes:
         scenario: the scenario, with the policy and the assignor of the run.
-        policy: name of the policy.
-        assignor: name of the assignor.
-        seed: seed of all random events.
         telemetry: all records in order of time, in virtual ms.
         transcript: readable lines; empty if not wanted.
-        violations: violated rules, in order of time.
-        lag: lag of every partition over time.
-        measures: costs of the run.
     """
 
     scenario: Scenario
@@ -97,7 +87,7 @@ def simulate(
     where = create_assignor(group.assignor.name, group.assignor.options)
     simulation = Simulation.create(
         config=attrs.evolve(member_config(group), index_min=scenario.shares.index_min),
-        habits=Habits(assignor=where, policy=when),
+        run_settings=RunSettings(assignor=where, policy=when),
         seed=seed,
         delay_ms=scenario.network.delay_ms,
         loss=scenario.network.loss,
@@ -161,7 +151,6 @@ def _with_choices(
 
 
 def _play(scenario: Scenario, simulation: Simulation) -> None:
-    """Advance the time to the end, and sample the lags regularly."""
     step_ms = max(_SAMPLE_MS_MIN, -(-scenario.end_ms // _SAMPLES))
     for at_ms in (*range(0, scenario.end_ms, step_ms), scenario.end_ms):
         simulation.world.run(at_ms)

@@ -7,32 +7,27 @@ coordinator, change topics, advance time, end faults. Nothing here decides when 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 from attrs import define, field
 
 from coopgroup.member import ErrorCode, MemberConfig
+from coopgroup.member.effects import Lane
 from coopgroup.model import ResourceSet
-from coopgroup.simulator.application import Application
-from coopgroup.simulator.brokers import Brokers
+from coopgroup.model.group_api import OffsetCommitRequest
+from coopgroup.model.resource_set import Int64Array
 from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
-from coopgroup.simulator.costs import Costs
-from coopgroup.simulator.load import Load
-from coopgroup.simulator.network import Network
-from coopgroup.simulator.process import Habits, Process, Seen
+from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.host.process import PastLife, Process, RunSettings
 from coopgroup.simulator.scenario import Cost, Identity, Span
 from coopgroup.simulator.world import World
+from coopgroup.simulator.world.brokers import Brokers
+from coopgroup.simulator.world.costs import Costs
+from coopgroup.simulator.world.load import Load
+from coopgroup.simulator.world.network import Network
 from coopgroup.telemetry import OffsetsCommitted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from coopgroup.member.effects import Lane
-    from coopgroup.member.kept_identity import KeptIdentity
-    from coopgroup.model.group_api import OffsetCommitRequest
-    from coopgroup.model.resource_set import Int64Array
 
 __all__ = ["Simulation"]
 
@@ -47,21 +42,14 @@ class Simulation:
     """A group in virtual time.
 
     Attributes:
-        config: configuration of every member, except its static id.
-        habits: settings of all processes.
-        world: time, random numbers, telemetry.
-        network: connections.
-        brokers: group coordinator and topics.
-        load: the data plane.
-        costs: times to stop and restore.
-        commit_interval_ms: time between commits, 0 for no periodic commits.
         processes: every process, including restarts, in the order of their starts.
         kept: state directory of each process: the identity of its last run, and its memory as
             leader.
+        commit_interval_ms: time between the commits of a process, 0 for no periodic commits.
     """
 
     config: MemberConfig
-    habits: Habits
+    run_settings: RunSettings
     world: World
     network: Network = field(init=False)
     brokers: Brokers = field(init=False)
@@ -69,7 +57,7 @@ class Simulation:
     costs: Costs = field(init=False)
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
-    kept: dict[str, tuple[KeptIdentity | None, Seen | None]] = field(factory=dict)
+    kept: dict[str, PastLife] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
     # Partitions of a commit with their positions in the load: the same ones are committed
     # repeatedly.
@@ -82,7 +70,7 @@ class Simulation:
         cls,
         *,
         config: MemberConfig,
-        habits: Habits,
+        run_settings: RunSettings,
         seed: int = 0,
         delay_ms: Span | None = None,
         loss: float = 0.0,
@@ -90,20 +78,14 @@ class Simulation:
         commit_interval_ms: int = 5_000,
         coordinator: GroupCoordinator | None = None,
     ) -> Simulation:
-        """Build a simulation.
-
-        Args:
-            config: configuration of every member.
-            habits: settings of all processes.
-            seed: seed of all random events.
-            delay_ms: delay of a request or an answer; None for 1 ms.
-            loss: share of requests, and of answers, that are lost.
-            costs: times to stop and restore resources.
-            commit_interval_ms: time between commits, 0 for no periodic commits.
-            coordinator: replaces the default coordinator.
-        """
+        """Build a simulation."""
         world = World(seed=seed, group_id=config.group_id)
-        made = cls(config=config, habits=habits, world=world, commit_interval_ms=commit_interval_ms)
+        made = cls(
+            config=config,
+            run_settings=run_settings,
+            world=world,
+            commit_interval_ms=commit_interval_ms,
+        )
         made.network = Network(
             world=world,
             delay_ms=Span(1, 1) if delay_ms is None else delay_ms,
@@ -139,18 +121,16 @@ class Simulation:
             config = attrs.evolve(config, instance_id=name)
         if identity is Identity.STATE_DIR:
             config = attrs.evolve(config, keeps_identity=True)
-        kept, seen = self.kept.get(name, (None, None))
         process = Process(
             world=self.world,
             network=self.network,
             brokers=self.brokers,
-            habits=self.habits,
+            run_settings=self.run_settings,
             name=name,
             config=config,
             topics=topics,
             skew_ppm=skew_ppm,
-            kept=kept,
-            seen=seen,
+            past=self.kept.get(name, PastLife()),
             on_failure=self._on_failure,
             on_keep=partial(self._keep, name),
         )
@@ -158,7 +138,7 @@ class Simulation:
             process=process,
             load=self.load,
             costs=self.costs,
-            callback_ms=self.habits.callback_ms,
+            callback_ms=self.run_settings.callback_ms,
             commit_interval_ms=self.commit_interval_ms,
             capacity_per_s=capacity_per_s,
         )
@@ -167,8 +147,8 @@ class Simulation:
         process.start()
         return process
 
-    def _keep(self, name: str, identity: KeptIdentity | None, seen: Seen | None) -> None:
-        self.kept[name] = (identity, seen)
+    def _keep(self, name: str, past: PastLife) -> None:
+        self.kept[name] = past
 
     def start_again(self, before: Process) -> Process | None:
         """Start a process again after its end; return None if it is alive."""
@@ -224,13 +204,7 @@ class Simulation:
         self.network.hold_up(process.name, lane, for_ms)
 
     def set_topic(self, name: str, partitions: int, rate_per_s: Sequence[float] = ()) -> None:
-        """Set the number of a topic's partitions; leaders notice it a little later.
-
-        Args:
-            name: name of the topic.
-            partitions: number of partitions; fewer than before recreates the topic, 0 deletes it.
-            rate_per_s: records per second of each new partition; empty for no records.
-        """
+        """Set the number of a topic's partitions; leaders notice it a little later."""
         before = self.brokers.topics.get(name, 0)
         self.change_load(
             partial(self._set_load, name, before, partitions, tuple(rate_per_s)),
@@ -281,7 +255,7 @@ class Simulation:
         """End all faults and resume paused processes."""
         self.world.fault("all faults end")
         self.network.heal()
-        self.habits.no_metadata = 0.0
+        self.run_settings.no_metadata = 0.0
         self.costs.slow = 0.0
         for process in self.alive:
             process.resume()
@@ -296,15 +270,7 @@ class Simulation:
         return seated and all(process.is_at_rest for process in alive)
 
     def run_until_rest(self, within_ms: int, quiet_ms: int) -> bool:
-        """Advance the time until the group has been settled for a while.
-
-        Args:
-            within_ms: maximum time.
-            quiet_ms: how long it must stay settled in the same generation.
-
-        Returns:
-            Whether it settled.
-        """
+        """Advance the time until the group is settled for `quiet_ms`; return whether it is."""
         end_ms = self.world.now_ms + within_ms
         rest_since: tuple[int, int] | None = None
         while self.world.now_ms < end_ms:

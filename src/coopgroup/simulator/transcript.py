@@ -10,7 +10,8 @@ accepted commits are left out, because they would hide the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 from attrs import define, field
@@ -32,24 +33,17 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.protocol import decode_assignment, decode_subscription, kafka_protocol
-from coopgroup.telemetry import OffsetsCommitted, StateChanged
+from coopgroup.simulator.world.calls import Call
+from coopgroup.telemetry import Envelope, OffsetsCommitted, Record, StateChanged
 
-if TYPE_CHECKING:
-    from coopgroup.simulator.calls import Call
-    from coopgroup.telemetry import Envelope, Record
-
-__all__ = ["Transcript", "resources_in_words"]
+__all__ = ["Transcript", "ranges", "resources_in_words"]
 
 _INDEX_MIN: Final = -1  # index of a connector itself; does not occur in a group of partitions
 
 
 @define(eq=False)
 class Transcript:
-    """Collects lines.
-
-    Attributes:
-        lines: so far.
-    """
+    """Collects lines."""
 
     lines: list[str] = field(factory=list)
 
@@ -88,19 +82,18 @@ def resources_in_words(resources: ResourceSet) -> str:
     """Format names with ranges of indices: `orders 0-3 7, payments 1`."""
     if not resources:
         return "nothing"
-    return ", ".join(
-        f"{name} {' '.join(_ranges(indices.tolist()))}" for name, indices in resources.items()
-    )
+    return ", ".join(f"{name} {ranges(indices.tolist())}" for name, indices in resources.items())
 
 
-def _ranges(indices: list[int]) -> list[str]:
-    ranges: list[list[int]] = []
-    for index in indices:
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
+def ranges(numbers: Sequence[int]) -> str:
+    """Format ascending numbers with ranges: `0-5 8 10-11`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            ranges.append([index, index])
-    return [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+            runs.append([number, number])
+    return " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
 def _name(message: GroupRequest) -> str:
@@ -191,5 +184,4 @@ def _record_in_words(record: Record) -> str:
 
 
 def _goes_without_saying(name: str, value: object) -> bool:
-    """Return whether a field is the usual one: a round in our own protocol."""
     return name == "protocol" and kafka_protocol(str(value)) is None

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Final, get_args
+from collections.abc import Mapping
+from typing import Any, Final, get_args
 
 import attrs
 from attrs import frozen
@@ -23,9 +24,6 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import records
 from coopgroup.telemetry.records import EndCause, Record, StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
 
@@ -38,10 +36,8 @@ class Envelope:
 
     Attributes:
         at_ms: time on the writer's clock: ms since 1970 on Kafka, virtual ms in the simulator.
-        group: group id.
         member: member id of the writer; "" before it has one.
         generation: the writer's generation; -1 for none.
-        record: what happened.
         client: name of the process, which stays the same when it restarts with another member id;
             "" if unknown.
     """

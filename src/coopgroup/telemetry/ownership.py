@@ -34,7 +34,7 @@ from coopgroup.telemetry.records import (
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
-    RoundLed,
+    RoundDecided,
 )
 
 __all__ = ["Ownership", "read_ownership"]
@@ -62,8 +62,6 @@ class Ownership:
         owner: int32 (I,): number of the client.
         start_ms: int64 (I,): when the work began.
         end_ms: int64 (I,): when it ended or rested; `until_ms` if it did not end.
-        begin_ms: begin of the history.
-        until_ms: end of the history.
     """
 
     resources: ResourceSet
@@ -117,13 +115,10 @@ class _Rows:
     """Starts and stops, one row for each resource of each record.
 
     Attributes:
-        resources: R resources.
-        clients: C names, ascending.
         resource: int64 (N,): number of the resource.
         client: int64 (N,): number of the client.
         record: int64 (N,): number of the record in the history.
         is_start: bool (N,): True for a start, False for a stop.
-        numbers: number of each client.
     """
 
     resources: ResourceSet
@@ -164,10 +159,9 @@ def _name(envelope: Envelope) -> str:
 
 
 def _decided(history: Sequence[Envelope]) -> list[ResourceSet]:
-    """Return the resources in leaders' decisions; some may never have been worked on."""
     decided: dict[ResourceSet, None] = {}
     for envelope in history:
-        if isinstance(led := envelope.record, RoundLed):
+        if isinstance(led := envelope.record, RoundDecided):
             decided |= dict.fromkeys((led.granted, led.lost, led.waiting))
     return list(decided)
 
@@ -224,23 +218,14 @@ def _work(rows: _Rows, history: Sequence[Envelope]) -> _Work:
 def _next(
     keys: Int64Array, records: Int64Array, wanted: Int64Array, after: Int64Array, last: int
 ) -> Int64Array:
-    """Return the first record of each wanted key after a given record, or `last`.
-
-    Args:
-        keys: int64 (N,): key of each record.
-        records: int64 (N,): number of each record.
-        wanted: int64 (M,): the keys to look up.
-        after: int64 (M,): record number to search from, for each key.
-        last: one more than the highest record number.
-    """
+    """Return the first record of each wanted key after a given record, or `last`."""
     known = np.sort(keys * (last + 1) + records)
-    places = np.searchsorted(known, wanted * (last + 1) + after, side="right")
-    found = np.append(known, -1)[places]
+    positions = np.searchsorted(known, wanted * (last + 1) + after, side="right")
+    found = np.append(known, -1)[positions]
     return np.where(found // (last + 1) == wanted, found % (last + 1), last)
 
 
 def _lives(rows: _Rows, history: Sequence[Envelope]) -> tuple[Int64Array, Int64Array]:
-    """Return client and record of each start and end of a process."""
     edges = [
         (rows.numbers[_name(one)], number)
         for number, one in enumerate(history)

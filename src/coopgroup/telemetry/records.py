@@ -30,7 +30,7 @@ __all__ = [
     "RequestRefused",
     "ResourcesStarted",
     "ResourcesStopped",
-    "RoundLed",
+    "RoundDecided",
     "RoundRefused",
     "StateChanged",
     "StopReason",
@@ -56,13 +56,7 @@ class EndCause(enum.StrEnum):
 
 @frozen(kw_only=True)
 class StateChanged:
-    """A member's state machine changed its state. Written by the member.
-
-    Attributes:
-        before: old state.
-        after: new state.
-        cause: event that caused the change.
-    """
+    """A member's state machine changed its state. Written by the member."""
 
     before: str
     after: str
@@ -74,11 +68,9 @@ class AssignmentReceived:
     """A member completed a round and received its assignment. Written by the member.
 
     Attributes:
-        leader: whether this member led the round.
         gained: assigned now and not owned before.
         kept: owned before and assigned now.
         revoked: to be stopped now.
-        follow_up: whether the leader announced another round.
         scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
         protocol: group protocol of the round: ours, or a protocol of Kafka's own clients; "" if
             unknown.
@@ -95,11 +87,7 @@ class AssignmentReceived:
 
 @frozen(kw_only=True)
 class ResourcesStarted:
-    """The application started work on resources. Written by the host, after `on_assign`.
-
-    Attributes:
-        resources: the resources.
-    """
+    """The application started work on resources. Written by the host, after `on_assign`."""
 
     resources: ResourceSet
 
@@ -109,8 +97,6 @@ class ResourcesStopped:
     """The application stopped work on resources. Written by the host, after the callback.
 
     Attributes:
-        resources: the resources.
-        reason: why.
         duration_ms: duration of the stop, including callback and commit, in ms.
     """
 
@@ -124,9 +110,8 @@ class MembershipLost:
     """A member lost all its resources without a chance to commit. Written by the member.
 
     Attributes:
-        resources: resources that it owned.
-        cause: "lease expired", "rebalance time-out", or the request and the error that told the
-            member.
+        cause: "lease expired", "rebalance time-out", or the request and the error from which
+            the member learned it.
     """
 
     resources: ResourceSet
@@ -135,13 +120,7 @@ class MembershipLost:
 
 @frozen(kw_only=True)
 class RequestRefused:
-    """The group coordinator refused a request or did not answer. Written by the member.
-
-    Attributes:
-        request: name of the request.
-        error: name of the error.
-        action: the member's reaction.
-    """
+    """The group coordinator refused a request or did not answer. Written by the member."""
 
     request: str
     error: str
@@ -154,7 +133,6 @@ class CommitFailed:
 
     Attributes:
         resources: partitions whose offsets were refused.
-        error: name of the error.
     """
 
     resources: ResourceSet
@@ -162,12 +140,10 @@ class CommitFailed:
 
 
 @frozen(kw_only=True)
-class RoundLed:
+class RoundDecided:
     """A leader decided a round. Written by the leader.
 
     Attributes:
-        policy: name of the policy.
-        assignor: name of the assignor.
         members: member ids, ascending.
         granted: resources with a new owner.
         revoked: claims that members must give up.
@@ -175,7 +151,6 @@ class RoundLed:
         created: never owned before, granted now.
         waiting: in target and not yet released.
         contested: claimed twice in one generation, and therefore not granted.
-        follow_up: whether another round was announced.
         scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
         protocol: group protocol of the round, as in `AssignmentReceived`.
     """
@@ -210,7 +185,6 @@ class BalanceRequested:
     """A leader asked for a round because lags were uneven for a long time. Written by the leader.
 
     Attributes:
-        overloaded: member ids of the overloaded members, ascending.
         lags: lag of each of them, in records. If a member reports its rate, its lag is scaled to a
             member of mean speed.
         mean_lag: mean of all members, scaled in the same way.
@@ -225,12 +199,7 @@ class BalanceRequested:
 
 @frozen(kw_only=True)
 class SubscriptionUnreadable:
-    """A member's subscription could not be decoded, so it gains nothing. Written by the leader.
-
-    Attributes:
-        member_id: the member.
-        reason: the error with its offset.
-    """
+    """A member's subscription could not be decoded, so it gains nothing. Written by the leader."""
 
     member_id: str
     reason: str
@@ -241,9 +210,7 @@ class WorkFailed:
     """A callback of a group of named resources raised; the host retries it. Written by the host.
 
     Attributes:
-        resources: resources of the callback.
         action: "start", "stop" or "lost".
-        error: the exception, in one line.
         attempts: number of attempts in a row.
     """
 
@@ -271,11 +238,7 @@ class ProcessStarted:
 
 @frozen(kw_only=True)
 class ProcessEnded:
-    """A process ended, and with it all its work. Written by the host.
-
-    Attributes:
-        cause: how.
-    """
+    """A process ended, and with it all its work. Written by the host."""
 
     cause: EndCause
 
@@ -303,7 +266,6 @@ class OffsetsCommitted:
     """The group coordinator accepted a commit. Written by the host at that moment.
 
     Attributes:
-        resources: the partitions.
         offsets: offset of each partition, in the order of `resources`.
     """
 
@@ -313,11 +275,7 @@ class OffsetsCommitted:
 
 @frozen(kw_only=True)
 class FaultInjected:
-    """A fault was injected into the environment of the group. Written by the host.
-
-    Attributes:
-        description: the fault, in a few words.
-    """
+    """A fault was injected into the environment of the group. Written by the host."""
 
     description: str
 
@@ -330,7 +288,7 @@ Record: TypeAlias = (
     | MembershipLost
     | RequestRefused
     | CommitFailed
-    | RoundLed
+    | RoundDecided
     | RoundRefused
     | BalanceRequested
     | SubscriptionUnreadable

@@ -5,6 +5,8 @@ librdkafka's AdminClient aborts the process when a coordinator stops (librdkafka
 
 Every call creates a new client on the internal plaintext listener. An existing client would stay in
 its reconnect back-off for a while after its broker has come back.
+
+Every function raises a `ClusterError` if Kafka refuses, or does not finish in time.
 """
 
 from __future__ import annotations
@@ -22,13 +24,12 @@ from confluent_kafka.admin import (
     NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
-    TopicMetadata,
     UserScramCredentialUpsertion,
 )
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.describing import find_coordinator
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.describing import find_coordinator
 from coopgroup.testing.errors import ClusterError
 
 __all__ = [
@@ -61,11 +62,7 @@ def connect(bootstrap: str) -> AdminClient:
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-    """Wait for a condition.
-
-    Raises:
-        ClusterError: the condition does not hold after `timeout_s`.
-    """
+    """Wait for a condition, at most `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -89,11 +86,7 @@ def create_topic(
     replication: int,
     config: Mapping[str, str],
 ) -> None:
-    """Create a topic and wait until every address of `bootstraps` knows all partition leaders.
-
-    Raises:
-        ClusterError: Kafka refused, or did not finish in time.
-    """
+    """Create a topic and wait until every address of `bootstraps` knows all partition leaders."""
     topic = NewTopic(
         name, num_partitions=partitions, replication_factor=replication, config=dict(config)
     )
@@ -103,11 +96,7 @@ def create_topic(
 
 
 def add_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
-    """Increase the partitions of a topic to `partitions`, and wait until every address knows.
-
-    Raises:
-        ClusterError: Kafka refused, or did not finish in time.
-    """
+    """Increase the partitions of a topic to `partitions`, and wait until every address knows."""
     client = connect(",".join(bootstraps))
     grown = client.create_partitions([NewPartitions(name, partitions)])[name]
     settle(grown, f"topic {name!r} did not grow")
@@ -115,11 +104,7 @@ def add_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> N
 
 
 def delete_topic(bootstraps: tuple[str, ...], name: str) -> None:
-    """Delete a topic and wait until no address knows it.
-
-    Raises:
-        ClusterError: Kafka refused, or did not finish in time.
-    """
+    """Delete a topic and wait until no address knows it."""
     client = connect(",".join(bootstraps))
     settle(client.delete_topics([name])[name], f"topic {name!r} was not deleted")
     for bootstrap in bootstraps:
@@ -128,11 +113,7 @@ def delete_topic(bootstraps: tuple[str, ...], name: str) -> None:
 
 
 def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
-    """Wait until every single address knows leaders for `partitions` partitions.
-
-    Raises:
-        ClusterError: not in time.
-    """
+    """Wait until every single address knows leaders for `partitions` partitions."""
     for bootstrap in bootstraps:
         watcher = connect(bootstrap)
         until(
@@ -159,14 +140,9 @@ def is_absent(client: AdminClient, name: str) -> bool:
 
 def has_leaders(client: AdminClient, name: str, partitions: int) -> bool:
     """Return whether the broker of a client knows leaders for exactly `partitions` partitions."""
-    return led_partitions(topics(client).topics.get(name)) == partitions
-
-
-def led_partitions(topic: TopicMetadata | None) -> int:
-    """Return the number of partitions of a topic that have a leader."""
-    if topic is None:
-        return 0
-    return sum(1 for partition in topic.partitions.values() if partition.leader >= 0)
+    topic = topics(client).topics.get(name)
+    known = () if topic is None else topic.partitions.values()
+    return sum(partition.leader >= 0 for partition in known) == partitions
 
 
 def partition_leader(bootstrap: str, topic: str, partition: int) -> int:
@@ -185,11 +161,7 @@ def partition_leader(bootstrap: str, topic: str, partition: int) -> int:
 
 
 def group_coordinator(bootstrap: str, group_id: str) -> int:
-    """Return the id of the group coordinator of a group; the group need not exist.
-
-    Raises:
-        ClusterError: the cluster does not name a coordinator in time.
-    """
+    """Return the id of the group coordinator of a group; the group need not exist."""
     settings = read_connection_settings({"bootstrap.servers": bootstrap, "client.id": "testing"})
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
@@ -203,11 +175,7 @@ def group_coordinator(bootstrap: str, group_id: str) -> int:
 
 
 def create_user(bootstrap: str, name: str, password: str) -> None:
-    """Create a SCRAM-SHA-256 user.
-
-    Raises:
-        ClusterError: Kafka refused.
-    """
+    """Create a SCRAM-SHA-256 user."""
     credential = UserScramCredentialUpsertion(
         name,
         ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS),
@@ -219,11 +187,7 @@ def create_user(bootstrap: str, name: str, password: str) -> None:
 
 
 def settle(future: Any, complaint: str) -> Any:  # noqa: ANN401 - confluent_kafka leaves it open
-    """Return the result of an admin request.
-
-    Raises:
-        ClusterError: the request failed or timed out.
-    """
+    """Return the result of an admin request."""
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S + 1)
     except (KafkaException, TimeoutError) as error:

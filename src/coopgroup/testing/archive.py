@@ -43,12 +43,7 @@ def archive_path(runtime: KafkaRuntime) -> Path:
 
 
 def ensure_class_archive(runtime: KafkaRuntime, java_options: tuple[str, ...]) -> None:
-    """Create the archive, unless an earlier attempt exists; takes about 7 s.
-
-    Args:
-        runtime: Kafka's jars.
-        java_options: options that brokers will have.
-    """
+    """Create the archive, unless an earlier attempt exists; takes about 7 s."""
     final = archive_path(runtime)
     if final.exists():
         return

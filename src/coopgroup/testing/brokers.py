@@ -105,12 +105,6 @@ def add_brokers(
 ) -> None:
     """Add brokers to a cluster, each with ports, settings and formatted, empty data.
 
-    Args:
-        started: a cluster without brokers.
-        count: number of brokers; ids are from 1.
-        security: how clients connect; None is plaintext.
-        user_properties: checked settings of the user.
-
     Raises:
         ClusterError: too few free ports.
     """

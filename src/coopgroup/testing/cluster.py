@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from coopgroup.errors import ConfigurationError
@@ -73,7 +72,7 @@ class KafkaCluster:
         brokers: 1 to 3.
         properties: further broker settings, as in `server.properties`.
         security: None for plaintext; `"SASL_SSL"` or `"SASL_PLAINTEXT"` with SCRAM-SHA-256;
-            `"SSL"` with client certificates. TLS needs the package `cryptography`.
+            `"SSL"` with client certificates. TLS needs the package `trustme`.
         data_dir: parent of the data folder; None for the RAM disk or the folder for temporary
             files. The data folder is always removed at the end.
         heap: maximum heap of each broker, as in `-Xmx`.
@@ -120,17 +119,10 @@ class KafkaCluster:
     # --- life -----------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Start the cluster."""
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the cluster, also after an exception."""
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -432,7 +424,6 @@ class KafkaCluster:
     # --- inside ---------------------------------------------------------------------------------
 
     def _prepare(self, runtime: KafkaRuntime) -> Started:
-        """Create folder, reaper, ports, certificates and formatted storage; no broker runs yet."""
         if self._release.version == KAFKA_VERSION:  # older releases start too seldom to need it
             ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
         folder = make_folder(self._data_dir, len(self._broker_ids))
@@ -448,7 +439,6 @@ class KafkaCluster:
         return started
 
     def _launch(self, broker_id: int) -> None:
-        """Start the process of a stopped broker."""
         started = self._require_started()
         archive = archive_options(started.runtime)
         java_options = (f"-Xmx{self._heap}", *self._jvm_options, *archive)

@@ -32,7 +32,6 @@ class ToolMissingError(ClusterError):
     """
 
     def __init__(self, tool: str, remedy: str) -> None:
-        """Build the one-line message."""
         super().__init__(
             f"{tool} is missing, which the test broker needs; install it with {remedy}"
         )

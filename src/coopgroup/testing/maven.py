@@ -54,9 +54,7 @@ class KafkaRuntime:
     """A prepared Kafka.
 
     Attributes:
-        java: path of the `java` program.
         folder: cache folder that holds `jars` and, for KRaft, `bootstrap.checkpoint`.
-        release: of Kafka.
     """
 
     java: str

@@ -36,11 +36,7 @@ LOG_TAIL_LINES = 40
 
 
 class Reaper:
-    """The process that ends the brokers if this process dies; see `reaper.py`.
-
-    Args:
-        folder: the cluster's data folder, removed together with the brokers.
-    """
+    """The process that ends the brokers if this process dies; see `reaper.py`."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -100,17 +96,11 @@ os.register_at_fork(after_in_child=_close_pipes_of_parent)
 
 
 class BrokerProcess:
-    """One running `java kafka.Kafka`.
-
-    Args:
-        command: program and arguments.
-        log_path: output of the process is appended to this file.
-        reaper: learns of the process before Java starts.
-    """
+    """One running `java kafka.Kafka`."""
 
     def __init__(self, command: Sequence[str], log_path: Path, reaper: Reaper) -> None:
         self._reaper = reaper
-        self._is_stopped = False
+        self.is_paused = False
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", 'read -r go && exec "$@"', "broker", *command],
@@ -139,11 +129,6 @@ class BrokerProcess:
         return self.exit_status is None
 
     @property
-    def is_paused(self) -> bool:
-        """Whether `pause` was called last."""
-        return self._is_stopped
-
-    @property
     def exit_status(self) -> int | None:
         """Status of an ended process, negative for a signal; None for a running process."""
         status = self._process.poll()
@@ -154,12 +139,12 @@ class BrokerProcess:
     def pause(self) -> None:
         """Freeze the process (SIGSTOP)."""
         self._process.send_signal(signal.SIGSTOP)
-        self._is_stopped = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """Resume a frozen process (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
-        self._is_stopped = False
+        self.is_paused = False
 
     def kill(self) -> None:
         """Kill the process (SIGKILL), even if it is frozen, and wait for its end."""
@@ -168,11 +153,7 @@ class BrokerProcess:
         self._reaper.forget(self.pid)
 
     def terminate(self, timeout_ms: int) -> bool:
-        """Ask the process to shut down (SIGTERM) and wait.
-
-        Returns:
-            True if it ended within `timeout_ms`; otherwise it still runs.
-        """
+        """Ask the process to shut down (SIGTERM); return whether it ended within `timeout_ms`."""
         self.resume()  # a frozen process would not handle the signal
         self._process.terminate()
         try:

@@ -65,9 +65,7 @@ class BrokerAddress:
 
     Attributes:
         broker_id: from 1.
-        internal_port: plaintext listener of brokers, tools and administration.
         client_port: listener of clients; the internal listener without security.
-        controller_port: KRaft quorum.
     """
 
     broker_id: int
@@ -106,17 +104,7 @@ def broker_properties(
     user_properties: Mapping[str, str],
     zookeeper_port: int | None = None,
 ) -> dict[str, str]:
-    """Return the settings of one broker: fast defaults, overridden by the user and the cluster.
-
-    Args:
-        address: the broker.
-        addresses: every broker of the cluster.
-        log_dir: its data folder.
-        security: how clients connect; None is plaintext.
-        tls_folder: folder of `server.pem` and `ca.pem`, read only with TLS.
-        user_properties: checked by `check_user_properties`.
-        zookeeper_port: of the cluster's ZooKeeper; None with KRaft.
-    """
+    """Return the settings of one broker: fast defaults, overridden by the user and the cluster."""
     return {
         **speed_properties(len(addresses)),
         **security_properties(security, tls_folder),

@@ -17,9 +17,9 @@ from coopgroup.errors import ConfigurationError
 __all__ = ["KAFKA_VERSION", "KafkaRelease", "read_release"]
 
 KAFKA_VERSION: Final = "4.3.0"
-"""The release of all tests that name none."""
-# ZooKeeper clients before 3.5.8 cannot resolve addresses on Java 14 and newer (ZOOKEEPER-3779).
-# Kafka 2.1.1, with client 3.4.13, did not start.
+"""Release of all tests that do not name one."""
+# No test has run with 2.4. Earlier releases have a ZooKeeper 3.4 client, which cannot resolve
+# addresses on Java 14 and newer (ZOOKEEPER-3779): Kafka 2.1.1 did not start.
 _OLDEST: Final = (2, 5)
 _FIRST_KRAFT: Final = (3, 3)
 # KIP-651; the same release allows SCRAM users over Kafka's protocol (KIP-554)
@@ -35,7 +35,6 @@ class KafkaRelease:
     """A release of Kafka.
 
     Attributes:
-        version: such as "4.3.0".
         line: the first two numbers.
     """
 

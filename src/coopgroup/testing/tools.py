@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from coopgroup.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from coopgroup.testing.maven import KafkaRuntime
+from coopgroup.testing.maven import KafkaRuntime
 
 __all__ = ["TOOL_CLASSES", "tool_class", "tool_class_of", "with_bootstrap"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from coopgroup.testing.errors import ClusterStartError
-from coopgroup.testing.processes import BrokerProcess, is_listening, log_tail
-
-if TYPE_CHECKING:
-    from coopgroup.testing.maven import KafkaRuntime
-    from coopgroup.testing.processes import Reaper
+from coopgroup.testing.maven import KafkaRuntime
+from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail
 
 __all__ = ["SESSION_TIMEOUT_MS", "launch_zookeeper"]
 
 SESSION_TIMEOUT_MS: Final = 3_000
-"""After so long without its process a broker is gone; until then its id is taken."""
+"""ZooKeeper drops a broker without a process after this time; until then its id is in use."""
 _START_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _CONFIG: Final = """\

@@ -17,7 +17,6 @@ def _pools(group: GroupSnapshot) -> list[tuple[list[str], list[str]]]:
 
 
 def test_pools_when_subscriptions_are_equal_are_one() -> None:
-    """The pool excludes resources without a subscriber and deleted ones."""
     group = group_of(
         {"a": [0, 1], "b": [0], "nobody": [0]},
         claim("A", {"a": [7]}, topics=["a", "b"]),
@@ -27,13 +26,11 @@ def test_pools_when_subscriptions_are_equal_are_one() -> None:
 
 
 def test_pools_when_subscriptions_differ_only_in_what_does_not_exist_are_one() -> None:
-    """Names without resources do not split a pool."""
     group = group_of({"a": [0]}, claim("A", topics=["a", "x"]), claim("B", topics=["a", "y"]))
     assert _pools(group) == [(["A", "B"], ["a-0"])]
 
 
 def test_pools_when_subscriptions_are_mixed_come_smallest_first() -> None:
-    """Fewest subscribers first, then by first resource. Names in a pool may mix."""
     group = group_of(
         {"a": [0], "b": [0], "c": [0], "d": [0], "e": [0]},
         claim("A", topics=["a", "b", "c", "e"]),
@@ -50,7 +47,6 @@ def test_pools_when_subscriptions_are_mixed_come_smallest_first() -> None:
 
 
 def test_pools_when_nothing_can_be_placed_are_none() -> None:
-    """No members, no resources, or no subscriptions."""
     assert _pools(group_of({"a": [0]})) == []
     assert _pools(group_of({}, claim("A"))) == []
     assert _pools(group_of({"a": [0]}, claim("A", {"T": [3]}))) == []

@@ -71,7 +71,6 @@ def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatc
 
 
 def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:
-    """The order of a set or dict of strings must not change a target."""
     program = (
         "import numpy as np\n"
         "from coopgroup.assignors import assignor_names, create_assignor\n"

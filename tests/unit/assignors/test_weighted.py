@@ -39,7 +39,6 @@ def _loads(group: GroupSnapshot, target: Int32Array, weights: Int64Array) -> lis
 
 
 def test_heavy_resources_when_nobody_owns_any_are_spread_by_weight() -> None:
-    """One member has the heavy connector's task, the others share the light ones."""
     weights = {("heavy", 0): 30, **{("light", index): 10 for index in range(6)}}
     group, values = _group(weights, a={}, b={}, c={})
     target = WeightedAssignor().assign(group, values)
@@ -48,7 +47,6 @@ def test_heavy_resources_when_nobody_owns_any_are_spread_by_weight() -> None:
 
 
 def test_connectors_are_balanced_apart_from_tasks() -> None:
-    """The member with most connectors still gets its full share of tasks."""
     weights = {(f"c{number}", -1): 100 for number in range(4)}
     weights |= {(f"c{number}", index): 1 for number in range(4) for index in range(3)}
     group, values = _group(weights, a={}, b={})
@@ -59,7 +57,6 @@ def test_connectors_are_balanced_apart_from_tasks() -> None:
 
 
 def test_newcomer_gets_its_share_by_few_moves() -> None:
-    """Only its share moves, heavy resources first where they fit."""
     weights = {("t", index): 20 if index < 2 else 5 for index in range(10)}
     group, values = _group(weights, a={"t": [0, 2, 3, 4, 5]}, b={"t": [1, 6, 7, 8, 9]}, c={})
     target = WeightedAssignor().assign(group, values)
@@ -69,7 +66,6 @@ def test_newcomer_gets_its_share_by_few_moves() -> None:
 
 
 def test_balance_within_the_tolerance_moves_nothing() -> None:
-    """Small differences do not justify an outage. Without a tolerance they are removed."""
     weights = {("t", index): 10 for index in range(21)}
     owned = {"t": list(range(11))}, {"t": list(range(11, 21))}
     group, values = _group(weights | {("t", 0): 9}, a=owned[0], b=owned[1])
@@ -83,7 +79,6 @@ def test_balance_within_the_tolerance_moves_nothing() -> None:
 
 
 def test_swap_when_no_move_helps_evens_out() -> None:
-    """Three of weight 4 against three of weight 2: one of each is swapped."""
     weights = {("t", index): 4 if index < 3 else 2 for index in range(6)}
     group, values = _group(weights, a={"t": [0, 1, 2]}, b={"t": [3, 4, 5]})
     target = WeightedAssignor(tolerance=0.0).assign(group, values)
@@ -97,7 +92,7 @@ def test_resources_without_weight_are_spread_by_count() -> None:
     assert np.bincount(target).tolist() == [3, 3, 3]
 
 
-def test_weights_that_no_sum_can_hold_are_compared_all_the_same() -> None:
+def test_weights_whose_sum_overflows_are_compared() -> None:
     """Some weights are lags, which have no upper bound."""
     weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}
     group, values = _group(weights, a={"t": [0, 1, 2, 3, 4]}, b={})
@@ -111,7 +106,6 @@ def test_weights_that_no_sum_can_hold_are_compared_all_the_same() -> None:
 def test_levels_when_reached_no_gift_and_no_swap_with_the_lightest_helps(
     things: list[tuple[int, int]],
 ) -> None:
-    """A brute-force check of all moves and swaps with the lightest member."""
     owned: dict[str, list[int]] = {member: [] for member in "abcd"}
     for index, (_, owner) in enumerate(things):
         owned["abcd"[owner]].append(index)
@@ -146,6 +140,5 @@ def test_many_equal_resources_of_one_owner_are_levelled_at_once() -> None:
 
 @pytest.mark.parametrize("tolerance", [-0.1, 1.1, True, "much"])
 def test_tolerance_that_is_no_share_is_refused(tolerance: object) -> None:
-    """The error is one line with the valid values."""
     with pytest.raises(ConfigurationError, match=r"tolerance: got .*, expected a number from 0"):
         WeightedAssignor(tolerance=tolerance)  # type: ignore[arg-type] # a user's mistake

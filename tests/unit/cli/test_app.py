@@ -97,7 +97,6 @@ def test_help_when_run_imports_no_client() -> None:
 
 
 def test_module_when_run_is_the_program() -> None:
-    """`python -m coopgroup.cli` is `coopgroup`, for processes that need a given interpreter."""
     output = subprocess.run(
         [sys.executable, "-m", "coopgroup.cli", "--version"],
         check=True,

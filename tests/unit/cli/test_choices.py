@@ -17,7 +17,6 @@ def test_a_name_alone_has_the_options_of_the_scenario() -> None:
 
 
 def test_options_are_numbers_constants_and_strings() -> None:
-    """Values are read as JSON; any other text is a string."""
     choice = parse_choice("--policy", "own:a=1,b=-2.5,c=true,d=null,e=topic,f=,g=[1],h=x=y", named)
     assert choice == Choice(
         name="own",
@@ -32,6 +31,17 @@ def test_options_are_numbers_constants_and_strings() -> None:
             "h": "x=y",
         },
     )
+
+
+def test_keys_with_dots_are_options_of_an_option() -> None:
+    choice = parse_choice("--policy", "own:a.b=1,a.c=x,d=2", named)
+    assert choice == Choice(name="own", options={"a": {"b": 1, "c": "x"}, "d": 2})
+
+
+@pytest.mark.parametrize("text", ["own:a.b=1,a.b=2", "own:a=1,a.b=2", "own:a.b=1,a=2"])
+def test_key_that_is_given_twice_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="each key once"):
+        parse_choice("--policy", text)
 
 
 def test_options_in_a_list_belong_to_the_policy_before_them() -> None:

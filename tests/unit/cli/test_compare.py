@@ -115,10 +115,10 @@ def test_compare_when_a_process_is_killed_says_so(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--policies", "simple,later"], "coopgroup: policy: got 'later', expected one of "),
+        (["--policies", "simple,later"], "coopgroup: --policies: got 'later', expected one of "),
         (
             ["--policies", "simple,incremental:max_moves_per_round=0"],
-            "coopgroup: max_moves_per_round of policy incremental: got 0, expected ",
+            "coopgroup: --policies: max_moves_per_round of policy incremental: got 0, expected ",
         ),
         (["--policies", ""], "coopgroup: --policies: got '', expected NAME or "),
         (["--seeds", "0"], "coopgroup: Invalid value for '--seeds': 0 is not in the range 1<=x<="),
@@ -127,10 +127,10 @@ def test_compare_when_a_process_is_killed_says_so(
             "coopgroup: Invalid value for '--seeds': 100000000000 is not in the range 1<=x<=10000.",
         ),
         (["--html", "no/such/page.html"], "coopgroup: --html: got 'no/such/page.html', expected "),
-        (["--assignor", "even"], "coopgroup: assignor: got 'even', expected one of "),
+        (["--assignor", "even"], "coopgroup: --assignor: got 'even', expected one of "),
     ],
 )
-def test_compare_when_asked_for_what_cannot_be_says_so_before_it_plays(
+def test_compare_with_an_invalid_option_says_so_before_it_plays(
     file: str,
     arguments: list[str],
     complaint: str,

@@ -59,7 +59,6 @@ def invoke(
     messages: list[Message | None],
     end: BaseException | None = None,
 ) -> tuple[int, str, str, FakeConsumer]:
-    """Return the status, the output, the errors and the consumer of one run."""
     made: list[FakeConsumer] = []
 
     def make(configuration: Mapping[str, Any], **_: object) -> FakeConsumer:
@@ -129,7 +128,7 @@ def test_consume_when_errors_repeat_tells_of_each_once(
 ) -> None:
     """Librdkafka repeats the error with every attempt to connect to a missing broker."""
     _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", messages=[FIRST])
-    for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001
+    for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
         consumer.configuration["error_cb"](KafkaError(code, f"code {code}"))
     assert capsys.readouterr().err == "coopgroup: code -195\ncoopgroup: code -187\n"
 

@@ -29,7 +29,6 @@ FACTS = evolve(
 
 
 def run(monkeypatch: pytest.MonkeyPatch, ours: Facts, *options: str) -> tuple[int, str, str]:
-    """Return the status, the output and the errors of the command for the given facts."""
     found = {"coopgroup-simple": ours, "eager": evolve(FACTS, lost=7, double_owner_transitions=1)}
     monkeypatch.setattr(demo, "demonstrate", lambda _broker, _console: found)
     answer = CliRunner().invoke(demo.command, options, standalone_mode=False)
@@ -53,7 +52,6 @@ def test_demo_when_json_prints_a_line_for_each_kind(monkeypatch: pytest.MonkeyPa
 def test_demo_when_our_group_breaks_a_promise_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, broken: Facts
 ) -> None:
-    """The eager group may break an invariant: it is only the comparison."""
     status, _, errors = run(monkeypatch, broken, "--json")
     assert status == 1
     assert errors == "coopgroup: a record was lost or a partition had two owners\n"

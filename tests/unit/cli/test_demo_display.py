@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coopgroup.cli.demo_display import Display, MemberRow, describe, in_brief, ranges, state_of
+from coopgroup.cli.demo_display import Display, MemberRow, describe, in_brief, state_of
+from coopgroup.simulator.transcript import ranges
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
 from coopgroup.testing.trial.watch import WatchedLog
@@ -17,7 +18,6 @@ from coopgroup.testing.trial.watch import WatchedLog
 
 @pytest.fixture
 def trial() -> Iterator[Trial]:
-    """A trial without a broker."""
     with Trial(client_config={}, topics=["orders"], partitions_per_topic=4) as idle:
         yield idle
 
@@ -93,14 +93,12 @@ def test_describe_when_an_event_matters_says_it_in_half_a_sentence(
 def test_state_of_when_alive_or_dead_says_what_it_does(
     state: str, *, is_alive: bool, expected: str
 ) -> None:
-    """A process that ended without closing was killed."""
     nowhere = Path("nowhere")
     log = WatchedLog("m1", nowhere, RowReader(nowhere), EventReader(nowhere), state=state)
     assert state_of(log, is_alive=is_alive) == expected
 
 
 def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> None:
-    """The lag needs the log end offset: the offset after the last acknowledged record."""
     log = RowLog(trial.producer_path)
     log.append(1, 1, 7, 2)
     log.close()

@@ -4,10 +4,10 @@ import pytest
 
 from coopgroup.cli import app
 from coopgroup.cli.group_migration import Judgement, judge
-from coopgroup.kafka.requests import DescribedGroup, DescribedMember
-from coopgroup.protocol import Subscription, encode_subscription, with_mark
+from coopgroup.kafka.rpc.requests import DescribedGroup, DescribedMember
+from coopgroup.protocol import Subscription, encode_subscription, with_signature
 
-OURS = with_mark(b"")
+OURS = with_signature(b"")
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
 
 
@@ -83,7 +83,6 @@ def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None
 
 
 def test_members_of_version_1_are_to_be_renewed() -> None:
-    """Members of version 1 do not know the time-out."""
     said = judged("coopgroup", member("a"), member("b", version=1))
     assert said.advice.startswith("next: renew 1 member that read")
 

@@ -15,9 +15,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.cli import app, plan, plan_input
+from coopgroup.cli import app, plan
+from coopgroup.cli.formats import plan_input
+from coopgroup.cli.formats.plan_input import Defaults
 from coopgroup.cli.plan import answer_lines
-from coopgroup.cli.plan_input import Defaults
 from coopgroup.errors import InvariantViolationError
 from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
@@ -135,7 +136,7 @@ def test_plan_when_the_leader_exits_a_new_one_keeps_what_is_claimed() -> None:
 def test_plan_when_nobody_is_there_is_empty() -> None:
     row = answer({"id": "x", "topics": {"t": 3}, "members": {}})
     assert row.pop("state")["members"] == []
-    assert [event["kind"] for event in row.pop("events")] == ["round_led"]
+    assert [event["kind"] for event in row.pop("events")] == ["round_decided"]
     assert row == {
         "id": "x",
         "target": {},
@@ -147,7 +148,6 @@ def test_plan_when_nobody_is_there_is_empty() -> None:
 
 
 def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
-    """The member must revoke a claim on a topic that `topics` lacks. A follow-up round comes."""
     member = {"topics": ["t", "gone"], "owned": {"t": [0], "gone": [0, 5]}, "generation": 3}
     row = answer({"topics": {"t": 1}, "members": {"m": member}})
     assert row["members"] == {
@@ -160,7 +160,6 @@ def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
 
 
 def test_plan_when_connectors_are_shared_places_the_index_of_the_connector() -> None:
-    """The index -1 is the connector itself."""
     row = answer({"topics": {"sink": [0, -1]}, "members": {"w": {"topics": ["sink"]}}})
     assert row["members"]["w"]["assigned"] == {"sink": [-1, 0]}
 
@@ -175,7 +174,7 @@ def test_plan_events_tell_kind_time_and_fields_only() -> None:
     assert row["events"] == [
         {
             "at_ms": 77,
-            "kind": "round_led",
+            "kind": "round_decided",
             "assignor": "sticky",
             "policy": "simple",
             "members": ["m"],
@@ -361,7 +360,6 @@ def test_command_when_nobody_reads_the_answers_stops_without_a_word() -> None:
 
 
 def test_command_when_hash_seeds_differ_gives_the_same_bytes() -> None:
-    """An answer must not depend on PYTHONHASHSEED."""
     members = {
         f"member-{number}": {
             "topics": [f"topic-{number % 5}", "common"],
@@ -389,7 +387,6 @@ def test_command_defaults_exist() -> None:
 
 
 def test_documented_examples_are_what_the_command_answers() -> None:
-    """Each question of docs/plan.md is a line, and its answer shows what the command says."""
     page = (Path(__file__).parents[3] / "docs" / "plan.md").read_text()
     blocks: dict[str, list[dict[str, Any]]] = {"json question": [], "json answer": []}
     for token in MarkdownIt().parse(page):
@@ -431,21 +428,20 @@ def test_loss_waits_for_what_members_know_of_losses(
 
 
 @pytest.mark.parametrize("value", [-2, 2**31, "1", True])
-def test_remaining_loss_when_it_is_none_is_refused(value: object) -> None:
+def test_remaining_loss_when_invalid_is_refused(value: object) -> None:
     member = {"topics": ["T"], "remaining_loss_ms": value}
     status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
     assert (status, row["error"].startswith("members.B.remaining_loss_ms: got ")) == (2, True)
 
 
 @pytest.mark.parametrize("value", [-0.5, 10**16, "1", True])
-def test_rate_when_it_is_none_is_refused(value: object) -> None:
+def test_rate_when_invalid_is_refused(value: object) -> None:
     member = {"topics": ["T"], "consumption_rate_per_s": value}
     status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
     assert (status, row["error"].startswith("members.B.consumption_rate_per_s: got ")) == (2, True)
 
 
 def test_drain_time_when_rates_are_given_gives_more_to_who_works_faster() -> None:
-    """A member with three times the rate gets three times the lag, including new records."""
     members = {
         "slow": {"topics": ["T"], "consumption_rate_per_s": 100},
         "fast": {"topics": ["T"], "consumption_rate_per_s": 300.0},

@@ -60,7 +60,13 @@ def test_command_when_item_is_right_prints_its_translation(
             ["decode", "--kind", "assignment", ""],
             {"error": "version: 2 bytes needed, 0 left", "offset": 0},
         ),
-        (["encode", "--kind", "assignment", "{}"], {"error": "assigned: missing", "offset": None}),
+        (
+            ["encode", "--kind", "assignment", "{}"],
+            {
+                "error": "assigned: got nothing, expected a value, as this key is required",
+                "offset": None,
+            },
+        ),
     ],
 )
 def test_command_when_item_is_wrong_prints_the_error_and_fails(
@@ -74,7 +80,6 @@ def test_command_when_item_is_wrong_prints_the_error_and_fails(
 def test_decode_when_reading_lines_answers_each_on_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers must stay in step with the input lines."""
     lines = [EMPTY_ASSIGNMENT.encode(), b"", b"\xff", b" " + EMPTY_ASSIGNMENT.encode() + b"\r"]
     feed(monkeypatch, b"\n".join(lines))
     assert run(["protocol", "decode", "--kind", "assignment", "-"]) == 2
@@ -92,8 +97,8 @@ def test_encode_when_reading_lines_answers_each_on_its_own(
     feed(monkeypatch, b'{"assigned":{"\xff":[0]}}\nnull\n' + EMPTY_ROW.encode() + b"\n")
     assert run(["protocol", "encode", "--kind", "assignment", "-"]) == 2
     assert capsys.readouterr().out.splitlines() == [
-        '{"error":"assigned: \'\\\\udcff\' has no UTF-8 form","offset":null}',
-        '{"error":"message: got None, expected a JSON object","offset":null}',
+        '{"error":"message: got b\'\\\\xff\', expected UTF-8 (byte 14)","offset":null}',
+        '{"error":"message: got null, expected one JSON object","offset":null}',
         EMPTY_ASSIGNMENT,
     ]
 
@@ -145,7 +150,6 @@ def decoder() -> Iterator[subprocess.Popen[bytes]]:
 def test_command_when_input_is_a_pipe_answers_before_the_next_line(
     decoder: subprocess.Popen[bytes],
 ) -> None:
-    """A caller may wait for an answer before it writes the next item."""
     to_process, from_process = _pipe(decoder.stdin), _pipe(decoder.stdout)
     answers = []
     for _ in range(3):
@@ -157,7 +161,6 @@ def test_command_when_input_is_a_pipe_answers_before_the_next_line(
 
 
 def test_command_when_reader_has_gone_ends_quietly(decoder: subprocess.Popen[bytes]) -> None:
-    """`| head -1` must not print a traceback."""
     to_process = _pipe(decoder.stdin)
     _pipe(decoder.stdout).close()
     to_process.write(EMPTY_ASSIGNMENT.encode() + b"\n")

@@ -9,7 +9,7 @@ from coopgroup.cli import sweep as sweep_command
 from coopgroup.cli.app import run
 from coopgroup.pipeline.sweep_file import parse_sweep
 from coopgroup.pipeline.sweep_grid import Sweep
-from coopgroup.report.sweep_charts import Setting, Spread
+from coopgroup.report.charts import Setting, Spread
 from tests.support.small_scenario import SMALL
 
 
@@ -42,13 +42,11 @@ def test_file_when_wrong_is_one_line_with_file_line_and_key(
     assert run(["sweep", str(file)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith(f"coopgroup: {file}:3: grid.policy: got 'simple', but there is no")
+    assert said.err.startswith(f"coopgroup: {file}: grid.policy: got 'simple', but there is no")
     assert len(said.err.splitlines()) == 1
 
 
-def test_master_when_it_is_none_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_master_when_invalid_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder / "grid.toml"
     file.write_text('scenarios = "small.toml"')
     assert run(["sweep", str(file), "--master", "here"]) == 2
@@ -74,7 +72,7 @@ def test_setting_of_spark_when_it_is_wrong_is_refused(
     assert len(said.splitlines()) == 1
 
 
-def test_page_when_it_cannot_be_written_is_refused_first(
+def test_page_that_cannot_be_written_is_refused_before_the_runs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error must come first: otherwise hours of simulation are lost."""

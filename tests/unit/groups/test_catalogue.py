@@ -10,7 +10,6 @@ PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
 
 
 def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
-    """Two lists in different order are the same catalogue."""
     catalogue = Catalogue.of(PAIRS)
     assert catalogue.weights == tuple((Resource(*pair), 1) for pair in sorted(PAIRS))
     assert catalogue.resources == ResourceSet({"sink": [-1, 0, 1]})
@@ -19,7 +18,6 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
 
 
 def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
-    """Tasks are given as a count, or by their weights."""
     catalogue = Catalogue.of_connectors({"light": 2, "heavy": [30, 10], "idle": 0}, version=7)
     assert {tuple(one): weight for one, weight in catalogue.weights} == {
         ("heavy", -1): 1,
@@ -35,7 +33,6 @@ def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
 
 
 def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
-    """The application's function may return either form."""
     assert Catalogue.read({("a", 0): 5}) == Catalogue.of({("a", 0): 5})
     assert Catalogue.read(iter(PAIRS)) == Catalogue.of(PAIRS)
     given = Catalogue.of(PAIRS, version=0)
@@ -46,10 +43,9 @@ def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
     ("version", "seen", "behind"),
     [(None, None, False), (3, None, False), (3, 3, False), (4, 3, False), (3, 4, True)],
 )
-def test_catalogue_is_behind_what_somebody_has_seen(
+def test_catalogue_is_behind_if_a_member_has_seen_a_later_version(
     version: int | None, seen: int | None, behind: bool
 ) -> None:
-    """Without versions, no catalogue is outdated."""
     assert Catalogue.of(PAIRS, version=version).is_behind(seen) is behind
     assert Catalogue.of(PAIRS).is_behind(0)
 
@@ -71,8 +67,7 @@ def test_catalogue_is_behind_what_somebody_has_seen(
         (None, "catalogue: got None"),
     ],
 )
-def test_catalogue_when_it_is_none_is_refused_in_one_line(given: object, message: str) -> None:
-    """The error names the given value and the valid forms."""
+def test_catalogue_when_invalid_is_refused_in_one_line(given: object, message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         Catalogue.read(given)
     assert message in str(refused.value)
@@ -80,15 +75,14 @@ def test_catalogue_when_it_is_none_is_refused_in_one_line(given: object, message
 
 
 @pytest.mark.parametrize("version", [-1, 2**63, "7", True])
-def test_catalogue_when_its_version_is_none_is_refused(version: object) -> None:
+def test_catalogue_when_its_version_is_no_int64_is_refused(version: object) -> None:
     """The version is an int64 on the wire."""
     with pytest.raises(ConfigurationError, match="version of the catalogue"):
         Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
 
 
 @pytest.mark.parametrize("tasks", [-1, "three", None, True, 2**31, 2**62])
-def test_connectors_when_their_tasks_are_none_are_refused(tasks: object) -> None:
-    """Valid tasks are a count or weights."""
+def test_connectors_when_their_tasks_are_invalid_are_refused(tasks: object) -> None:
     with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
         Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake
 

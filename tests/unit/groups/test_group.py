@@ -12,14 +12,16 @@ from coopgroup import Catalogue, CooperativeGroup
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_ms
-from coopgroup.kafka.driver import GroupDriver
+from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.member.effects import LoseResources
 from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.events import Answered
 from coopgroup.member.member import Outstanding
+from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
 from coopgroup.member.transitions import MemberState
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
 from coopgroup.telemetry import Envelope, StateChanged
@@ -31,13 +33,11 @@ ONE = ("x", 0)
 
 @pytest.fixture
 def calls() -> list[tuple[str, object]]:
-    """Return the list of called callbacks."""
     return []
 
 
 @pytest.fixture
 def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
-    """Create a group that has not joined."""
     made = CooperativeGroup(
         SETTINGS,
         catalogue=[ONE],
@@ -51,22 +51,21 @@ def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
 def test_first_grant_that_comes_after_its_lease_is_never_held(
     group: CooperativeGroup, calls: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The grant is lost in the same step: it has no lease, and no callback is called."""
     driver, now = inner(group, "_driver"), now_ms()
     sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
-    member = driver.member.replaced(
+    member = with_fields(
+        driver.member,
         {
             "state": MemberState.SYNCING,
-            "topics": ("*",),
-            "joined_topics": ("*",),
+            "next_join": NextJoin(topics=("*",)),
+            "last_join": LastJoin(topics=("*",)),
             "member_id": "m",
             "generation": 5,
-            "settled_at_ms": now - 60_000,
-            "lease_until_ms": now - 15_000,
-            "protocol_chosen": "resources",
+            "lease": Lease(settled_at_ms=now - 60_000, until_ms=now - 15_000),
+            "round": Round(protocol="resources"),
             "outstanding": {RequestKind.SYNC_GROUP: sync},
             "next_request_id": 8,
-        }
+        },
     )
     monkeypatch.setattr(driver, "_session", Session(member=member))
     heard = list[tuple[type, bool, float]]()
@@ -87,7 +86,6 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
 
 
 def test_listener_hears_what_the_group_writes() -> None:
-    """Metrics need it, as with a consumer."""
     heard = list[Envelope]()
     made = CooperativeGroup(
         {**SETTINGS, "coopgroup.telemetry.listener": heard.append},
@@ -122,11 +120,17 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
     """The round may still grant a resource."""
     group.join()
     driver = inner(group, "_driver")
-    joining = driver.member.replaced({"state": MemberState.JOINING, "topics": ("*",)})
+    joining = with_fields(
+        driver.member, {"state": MemberState.JOINING, "next_join": NextJoin(topics=("*",))}
+    )
     monkeypatch.setattr(GroupDriver, "member", joining)
     assert not group.hand_over(0.1)
-    changes = {"state": MemberState.STABLE, "topics": (), "joined_topics": ()}
-    monkeypatch.setattr(GroupDriver, "member", joining.replaced(changes))
+    left = {
+        "state": MemberState.STABLE,
+        "next_join": NOTHING_TO_JOIN_FOR,
+        "last_join": NO_JOIN,
+    }
+    monkeypatch.setattr(GroupDriver, "member", with_fields(joining, left))
     assert group.hand_over(10.0)
     monkeypatch.undo()
 

@@ -13,6 +13,7 @@ from coopgroup import Leadership
 from coopgroup.errors import ConfigurationError
 from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
+from coopgroup.model.replacing import replaced
 from coopgroup.session import Session
 from tests.support.inner import inner
 
@@ -29,14 +30,14 @@ def test_static_id_is_refused() -> None:
         Leadership(SETTINGS, **static)
 
 
-def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
+def test_election_that_arrives_after_its_lease_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A heartbeat may renew the lease, and then this process leads."""
     elected = list[int]()
     leadership = Leadership(SETTINGS, on_elected=elected.append)
     driver, work = inner(leadership, "_group", "_driver"), inner(leadership, "_group", "_work")
-    member = driver.member.replaced({"claim_generation": 3})
+    member = replaced(driver.member, claim_generation=3)
     monkeypatch.setattr(driver, "_session", Session(member=member))
     driver.lease_until_s = 0.0
     work.put(GrantResources(resources=ResourceSet.from_pairs([("leader", 0)])))
@@ -51,7 +52,6 @@ def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
 
 
 def test_wait_ends_when_it_is_closed() -> None:
-    """After the close no election can follow."""
     leadership, tokens = Leadership(SETTINGS), list[int | None]()
     waiting = threading.Thread(target=lambda: tokens.append(leadership.wait()), daemon=True)
     waiting.start()

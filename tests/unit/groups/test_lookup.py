@@ -19,7 +19,7 @@ from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import SimplePolicy
 from coopgroup.policies.base import RoundContext
 from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
-from coopgroup.protocol.notes import names_digest, note_of
+from coopgroup.protocol.assignment_trailer import names_digest, trailer_of
 
 OLD = Catalogue.of({("sink", -1): 1, ("sink", 0): 5}, version=3)
 NEW = Catalogue.of({("sink", -1): 1}, version=4)
@@ -31,8 +31,6 @@ class Source:
 
     Attributes:
         content: catalogue to return, or exception to raise.
-        looks: number of calls.
-        warned: warnings.
     """
 
     content: object = OLD
@@ -46,7 +44,6 @@ class Source:
         return self.content
 
     def lookup(self, timeout_ms: int = 100) -> CatalogueLookup:
-        """Return a look-up that reads this source."""
         return CatalogueLookup(
             source=self,
             timeout_ms=timeout_ms,
@@ -66,7 +63,7 @@ def test_static_member_that_takes_everything_has_its_own_words_noted() -> None:
         policy=SimplePolicy(),
         context=RoundContext(leader_id="a", generation=-1, now_ms=0, state=None),
     )
-    note = note_of(round_.assignments[0][1])
+    note = trailer_of(round_.assignments[0][1])
     assert note is not None
     assert note.topics == names_digest((EVERYTHING,))
 
@@ -97,7 +94,6 @@ def _later(call: Callable[[], object]) -> threading.Timer:
 
 
 def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
-    """Members subscribe to the whole catalogue; a member that hands over subscribes to nothing."""
     lookup = Source().lookup()
     request = lookup.read((_member("a", version=3), _member("b", topics=())))
     assert [claim.topics for claim in request.claims] == [("sink",), ()]
@@ -108,7 +104,6 @@ def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> N
 
 
 def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
-    """The leader retries until it sees the same version."""
     source = Source()
     lookup = source.lookup(timeout_ms=10_000)
     timer = _later(lambda: setattr(source, "content", NEW))
@@ -119,7 +114,6 @@ def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
 
 
 def test_leader_that_stays_behind_decides_nothing() -> None:
-    """The round moves nothing, and another round is requested."""
     lookup = Source().lookup()
     request = lookup.read((_member("a", version=4),))
     with pytest.raises(LookupError, match="here has version 3, another member has seen 4"):
@@ -132,7 +126,6 @@ def test_leader_that_stays_behind_decides_nothing() -> None:
 def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One member with a version that does not exist stopped every round forever."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
     source = Source()
@@ -155,7 +148,6 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
 def test_leader_that_caught_up_waits_anew_for_the_next_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The minute begins each time the leader falls behind."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
     source = Source()
@@ -218,7 +210,6 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
 
 
 def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
-    """The process wants to exit."""
     lookup = Source().lookup(timeout_ms=60_000)
     timer = _later(lookup.close)
     began = time.monotonic()

@@ -1,14 +1,13 @@
 """Threads of callbacks: bounded, urgent calls first, and ended when idle."""
 
 import threading
-import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from coopgroup.groups import pool as pool_module
 from coopgroup.groups.pool import URGENT, CallbackPool
+from tests.support.waiting import wait_for
 
 WAIT_S = 10.0
 
@@ -21,15 +20,7 @@ def _wait(gate: threading.Event) -> None:
     gate.wait(WAIT_S)
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_calls_when_threads_are_few_run_by_urgency() -> None:
-    """The number of running calls never exceeds that of the threads."""
     pool = CallbackPool(name="pool-test", threads_max=1)
     gate, order = threading.Event(), list[str]()
 
@@ -42,14 +33,13 @@ def test_calls_when_threads_are_few_run_by_urgency() -> None:
         pool.submit(urgency, partial(order.append, name))
     assert _threads() == 1
     gate.set()
-    _until(lambda: len(order) == 5)
+    wait_for(lambda: len(order) == 5)
     assert order == ["first", "soon", "soon too", "stop", "start"]
     pool.close()
-    _until(lambda: _threads() == 0)
+    wait_for(lambda: _threads() == 0)
 
 
 def test_calls_when_there_is_room_run_at_once() -> None:
-    """A hanging call delays no other."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     gate, done = threading.Event(), threading.Event()
     pool.submit(1, partial(_wait, gate))
@@ -57,22 +47,20 @@ def test_calls_when_there_is_room_run_at_once() -> None:
     assert done.wait(WAIT_S)
     gate.set()
     pool.close()
-    _until(lambda: _threads() == 0)
+    wait_for(lambda: _threads() == 0)
 
 
-def test_threads_when_idle_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group at rest has no threads."""
+def test_threads_when_idle_are_reused_and_then_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "_IDLE_S", 0.05)
     pool = CallbackPool(name="pool-test", threads_max=4)
     for _ in range(3):
         done = threading.Event()
         pool.submit(1, done.set)
         assert done.wait(WAIT_S)
-        _until(lambda: _threads() == 0)
+        wait_for(lambda: _threads() == 0)
 
 
 def test_call_that_would_wait_for_itself_is_refused() -> None:
-    """A thread of the pool is refused; other threads may wait."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     refused = list[str]()
 
@@ -83,7 +71,7 @@ def test_call_that_would_wait_for_itself_is_refused() -> None:
             refused.append(str(error))
 
     pool.submit(1, call)
-    _until(lambda: bool(refused))
+    wait_for(lambda: bool(refused))
     assert refused == ["a callback cannot close: that would wait for itself"]
     pool.refuse_own("close")
     pool.close()
@@ -92,7 +80,6 @@ def test_call_that_would_wait_for_itself_is_refused() -> None:
 def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The call is not lost."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     done = list[int]()
 
@@ -104,7 +91,7 @@ def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
         pool.submit(1, lambda: done.append(1))
     assert done == []
     pool.submit(1, lambda: done.append(2))
-    _until(lambda: done == [1, 2])
+    wait_for(lambda: done == [1, 2])
     pool.close()
 
 
@@ -116,9 +103,9 @@ def test_urgent_call_runs_though_all_threads_are_caught() -> None:
     pool.submit(2, later.set)
     pool.submit(URGENT, done.set)
     assert done.wait(WAIT_S)
-    _until(lambda: _threads() == 1)
+    wait_for(lambda: _threads() == 1)
     assert not later.is_set()
     gate.set()
     assert later.wait(WAIT_S)
     pool.close()
-    _until(lambda: _threads() == 0)
+    wait_for(lambda: _threads() == 0)

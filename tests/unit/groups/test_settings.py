@@ -12,9 +12,8 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
 
 
 def test_settings_when_little_is_given_have_defaults() -> None:
-    """The protocol type is the group's own; connectors count in it."""
     settings = GroupSettings.read(LEAST)
-    member = settings.member
+    member = settings.shared.member
     assert (member.protocol_type, member.protocol_name, member.index_min) == (
         "coopgroup",
         "resources",
@@ -31,7 +30,6 @@ def test_settings_when_little_is_given_have_defaults() -> None:
 
 
 def test_settings_when_given_are_taken() -> None:
-    """Keys of a consumer have the same meaning here."""
     settings = GroupSettings.read(
         {
             **LEAST,
@@ -46,14 +44,13 @@ def test_settings_when_given_are_taken() -> None:
         },
         eager=True,
     )
-    assert settings.member.instance_id == "w-1"
-    assert (settings.member.session_timeout_ms, settings.member.rebalance_timeout_ms) == (
-        6_000,
-        30_000,
-    )
-    assert (settings.threads_max, settings.refresh_ms, settings.state_dir) == (4, 250, "kept")
-    assert settings.member.keeps_identity
-    assert settings.member.eager
+    member = settings.shared.member
+    assert member.instance_id == "w-1"
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (6_000, 30_000)
+    assert (settings.threads_max, settings.refresh_ms) == (4, 250)
+    assert settings.shared.state_dir == "kept"
+    assert member.keeps_identity
+    assert member.eager
 
 
 @pytest.mark.parametrize(
@@ -77,11 +74,9 @@ def test_settings_when_given_are_taken() -> None:
     ],
 )
 def test_settings_when_wrong_are_refused_in_one_line(given: dict[str, Any], message: str) -> None:
-    """The error names the key and the valid alternatives."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         GroupSettings.read({**LEAST, **given})
 
 
-def test_keys_are_named_once() -> None:
-    """A key belongs to the group or to a consumer, not to both."""
+def test_each_key_is_of_a_group_or_of_a_consumer() -> None:
     assert not set(GROUP_KEYS) & set(OWN_KEYS)

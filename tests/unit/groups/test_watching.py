@@ -14,6 +14,8 @@ from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.groups.watching import CatalogueWatcher
 from coopgroup.member import Member, MemberConfig, new_member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+from coopgroup.member.parts import LastJoin
+from coopgroup.model.replacing import with_fields
 
 WAIT_S = 10.0
 FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b", 0)], version=2)
@@ -24,10 +26,8 @@ class Stage:
     """A watcher with its catalogue, its member and its posts.
 
     Attributes:
-        content: the catalogue.
         leads: whether the member led the last round.
         joined_with: version in its last join.
-        instance_id: id of a static member.
         generation: generation of its last completed round.
         posted: events for the group.
     """
@@ -57,11 +57,11 @@ class Stage:
     def member(self) -> Member:
         """Return the attributes of a member that the watcher reads."""
         changes = {
-            "joined_catalogue_version": self.joined_with,
+            "last_join": LastJoin(catalogue_version=self.joined_with),
             "claim_generation": self.generation,
         }
         config = MemberConfig(group_id="g", instance_id=self.instance_id)
-        return new_member(config).replaced(changes)
+        return with_fields(new_member(config), changes)
 
     def start(self) -> None:
         """Start as the member that led a round with the first catalogue."""
@@ -77,20 +77,17 @@ class Stage:
 
     @property
     def asked(self) -> list[str]:
-        """Return the reasons of the requested rounds."""
         return [one.reason for one in self.posted if isinstance(one, RejoinRequested)]
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Create a stage, and end its thread with the test."""
     made = Stage()
     yield made
     made.watcher.stop()
 
 
 def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
-    """The version comes first: the first join carries it."""
     stage.start()
     assert stage.posted == [CatalogueSeen(version=1), SubscriptionChanged(topics=("*",))]
     time.sleep(0.05)
@@ -98,7 +95,6 @@ def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
 
 
 def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> None:
-    """The next look-up asks; later ones do not until the round is over."""
     stage.start()
     stage.content = SECOND
     stage.until(lambda: bool(stage.asked))
@@ -118,14 +114,12 @@ def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> 
 
 
 def test_leader_asks_when_only_a_weight_changed(stage: Stage) -> None:
-    """Weights affect the assignment."""
     stage.start()
     stage.content = Catalogue.of({("a", 0): 9}, version=2)
     stage.until(lambda: bool(stage.asked))
 
 
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
-    """Its next join carries its version. It asks only after a long wait."""
     stage.leads = False
     stage.start()
     stage.content = SECOND
@@ -136,7 +130,6 @@ def test_follower_gives_the_leader_time(stage: Stage) -> None:
 
 
 def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None:
-    """The leader has received that version."""
     stage.leads = False
     stage.start()
     stage.joined_with = 2
@@ -161,7 +154,6 @@ def test_follower_that_came_back_as_a_static_member_asks_once(stage: Stage) -> N
 
 
 def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:
-    """The look-up comes long before its regular time."""
     stage = Stage()
     stage.watcher.refresh_ms = 60_000
     stage.start()
@@ -171,8 +163,7 @@ def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:
     stage.watcher.stop()
 
 
-def test_watcher_when_the_catalogue_cannot_be_read_joins_all_the_same() -> None:
-    """Another member may lead."""
+def test_watcher_joins_although_the_catalogue_cannot_be_read() -> None:
     stage = Stage(content=None)
     stage.watcher.start()
     stage.until(lambda: stage.posted == [SubscriptionChanged(topics=("*",))])

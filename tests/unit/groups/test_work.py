@@ -20,19 +20,12 @@ from coopgroup.member.effects import FailMember, GrantResources, LoseResources, 
 from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
+from tests.support.waiting import wait_for
 
 WAIT_S = 10.0
 LIGHT, HEAVY = Resource("light", 0), Resource("heavy", -1)
 BOTH = ResourceSet.from_pairs([LIGHT, HEAVY])
 ONLY_LIGHT, ONLY_HEAVY = ResourceSet.from_pairs([LIGHT]), ResourceSet.from_pairs([HEAVY])
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, and fail after a time limit."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.002)
 
 
 @define(eq=False)
@@ -43,8 +36,6 @@ class Bench:
         calls: callbacks in the order of their calls.
         gates: callbacks that wait until the test opens them.
         failures: exceptions that callbacks raise, once per list entry.
-        posted: events for the group.
-        written: telemetry.
         warned: names of warnings.
         reported: errors that `on_error` received.
         reminder_s: time at which the work wants to be woken.
@@ -102,15 +93,13 @@ class Bench:
     def grant(self, resources: ResourceSet = BOTH) -> None:
         """Grant resources, and wait until all of them run."""
         self.work.put(GrantResources(resources=resources))
-        until(lambda: self.started() >= set(resources), "all runs")
+        wait_for(lambda: self.started() >= set(resources), "all runs")
 
     def started(self) -> set[Resource]:
-        """Return the started resources in telemetry."""
         records = [one for one in self.written if isinstance(one, ResourcesStarted)]
         return {resource for record in records for resource in record.resources}
 
     def stops(self) -> list[tuple[Resource, str]]:
-        """Return the stopped resources in telemetry, with the reasons."""
         records = [one for one in self.written if isinstance(one, ResourcesStopped)]
         return [(resource, one.reason) for one in records for resource in one.resources]
 
@@ -120,14 +109,12 @@ class Bench:
         return [resource for one in completed for resource in one.resources]
 
     def wake_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wake the work at its reminders, like the driver, until a condition holds."""
-
         def look() -> bool:
             if now_s() >= self.reminder_s:
                 self.work.wake()
             return condition()
 
-        until(look, what)
+        wait_for(look, what)
 
 
 @pytest.fixture
@@ -141,53 +128,49 @@ def bench() -> Iterator[Bench]:
 
 
 def test_granted_resources_are_started_at_once_and_held(bench: Bench) -> None:
-    """A slow start does not delay another one; both resources count as held."""
     gate = bench.hold("start", HEAVY)
     bench.work.put(GrantResources(resources=BOTH))
-    until(lambda: bench.started() == {LIGHT}, "the light one runs")
+    wait_for(lambda: bench.started() == {LIGHT}, "the light one runs")
     assert bench.work.held() == BOTH
     assert bench.work.token(HEAVY) == 3
     gate.set()
-    until(lambda: bench.started() == {LIGHT, HEAVY}, "both run")
+    wait_for(lambda: bench.started() == {LIGHT, HEAVY}, "both run")
 
 
 def test_light_resource_when_a_heavy_one_flushes_is_given_up_at_once(bench: Bench) -> None:
-    """The group hears of each separately; neither is held."""
     gate = bench.hold("stop", HEAVY)
     bench.grant()
     bench.work.put(RevokeResources(resources=BOTH))
-    until(lambda: bench.given_up() == [LIGHT], "the light one has stopped")
+    wait_for(lambda: bench.given_up() == [LIGHT], "the light one has stopped")
     assert not bench.work.held()
     assert (bench.work.token(HEAVY), bench.work.token(LIGHT)) == (3, None)  # it may still flush
     assert bench.stops() == [(LIGHT, "revoked")]
     gate.set()
-    until(lambda: bench.given_up() == [LIGHT, HEAVY], "both have stopped")
+    wait_for(lambda: bench.given_up() == [LIGHT, HEAVY], "both have stopped")
     assert sorted(bench.calls) == sorted(
         [(action, one) for action in ("start", "stop") for one in (LIGHT, HEAVY)]
     )
 
 
 def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Bench) -> None:
-    """Two callbacks of one resource never run concurrently."""
     gate = bench.hold("start", HEAVY)
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
-    until(lambda: bool(bench.calls), "it starts")
+    wait_for(lambda: bool(bench.calls), "it starts")
     bench.work.put(RevokeResources(resources=ONLY_HEAVY))
     assert not bench.work.holds(HEAVY)
     time.sleep(0.02)
     assert bench.calls == [("start", HEAVY)]
     gate.set()
-    until(lambda: bench.given_up() == [HEAVY], "it has stopped")
+    wait_for(lambda: bench.given_up() == [HEAVY], "it has stopped")
     assert bench.calls == [("start", HEAVY), ("stop", HEAVY)]
 
 
 def test_start_when_it_raises_is_reported_and_tried_again(bench: Bench) -> None:
-    """The resource stays held, and the next attempt succeeds."""
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
     bench.wake_until(lambda: bench.started() == {LIGHT}, "it runs in the end")
     assert bench.work.holds(LIGHT)
-    until(lambda: len(bench.reported) == 2, "both were reported")
+    wait_for(lambda: len(bench.reported) == 2, "both were reported")
     assert [(one.action, one.resource, one.attempts) for one in bench.reported] == [
         ("start", LIGHT, 1),
         ("start", LIGHT, 2),
@@ -197,12 +180,11 @@ def test_start_when_it_raises_is_reported_and_tried_again(bench: Bench) -> None:
 
 
 def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -> None:
-    """Nothing runs, so no stop is needed."""
     bench.failures["start", LIGHT] = [ValueError("no")] * 1_000
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
-    until(lambda: bool(bench.reported), "it was tried")
+    wait_for(lambda: bool(bench.reported), "it was tried")
     bench.work.put(RevokeResources(resources=ONLY_LIGHT))
-    until(lambda: bench.given_up() == [LIGHT], "it is given up")
+    wait_for(lambda: bench.given_up() == [LIGHT], "it is given up")
     assert {action for action, _ in bench.calls} == {"start"}
     assert bench.stops() == []
 
@@ -220,29 +202,27 @@ def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench)
 
 
 def test_lost_resources_are_told_at_once_and_the_group_goes_on(bench: Bench) -> None:
-    """The member may rejoin although a callback still runs."""
     gate = bench.hold("lost", HEAVY)
     bench.grant()
     bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
     assert bench.posted == [LossHandled()]
     assert not bench.work.held()
-    until(lambda: bench.stops() == [(LIGHT, "lost")], "the light one knows")
+    wait_for(lambda: bench.stops() == [(LIGHT, "lost")], "the light one knows")
     gate.set()
-    until(lambda: len(bench.stops()) == 2, "the heavy one knows")
+    wait_for(lambda: len(bench.stops()) == 2, "the heavy one knows")
     assert bench.given_up() == []
 
 
 def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Bench) -> None:
-    """It is held only after the new start, under the token of the new grant."""
     gate = bench.hold("lost", HEAVY)
     bench.grant(ONLY_HEAVY)
     bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
-    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    wait_for(lambda: ("lost", HEAVY) in bench.calls, "it is told")
     bench.member.claim_generation = 5
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
     assert not bench.work.holds(HEAVY)
     gate.set()
-    until(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts again")
+    wait_for(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts again")
     assert bench.work.token(HEAVY) == 5
     assert [action for action, _ in bench.calls] == ["start", "lost", "start"]
 
@@ -252,63 +232,59 @@ def test_stop_under_way_when_all_is_lost_is_not_reported(bench: Bench) -> None:
     gate = bench.hold("stop", HEAVY)
     bench.grant(ONLY_HEAVY)
     bench.work.put(RevokeResources(resources=ONLY_HEAVY))
-    until(lambda: ("stop", HEAVY) in bench.calls, "it stops")
+    wait_for(lambda: ("stop", HEAVY) in bench.calls, "it stops")
     bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
     gate.set()
-    until(lambda: bench.stops() == [(HEAVY, "lost")], "it has stopped")
+    wait_for(lambda: bench.stops() == [(HEAVY, "lost")], "it has stopped")
     assert bench.posted == [LossHandled()]
     assert [action for action, _ in bench.calls] == ["start", "stop"]
 
 
 def test_stop_that_raises_when_all_is_lost_is_followed_by_lost_at_once(bench: Bench) -> None:
-    """`lost` is a first attempt, so it waits for no back-off."""
     gate = bench.hold("stop", HEAVY)
     bench.failures["stop", HEAVY] = [ValueError("no")]
     bench.grant(ONLY_HEAVY)
     bench.work.put(RevokeResources(resources=ONLY_HEAVY))
-    until(lambda: ("stop", HEAVY) in bench.calls, "it stops")
+    wait_for(lambda: ("stop", HEAVY) in bench.calls, "it stops")
     bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
     gate.set()
-    until(lambda: bench.stops() == [(HEAVY, "lost")], "it is told")
+    wait_for(lambda: bench.stops() == [(HEAVY, "lost")], "it is told")
     assert [action for action, _ in bench.calls] == ["start", "stop", "lost"]
 
 
 def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made() -> None:
-    """A grant that has ended starts nothing."""
     bench = Bench(pool=CallbackPool(name="one", threads_max=1))
     gate = bench.hold("start", HEAVY)
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
-    until(lambda: bool(bench.calls), "the only thread is busy")
+    wait_for(lambda: bool(bench.calls), "the only thread is busy")
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
     bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
     gate.set()
-    until(lambda: bench.work.wait_idle(0.0), "nothing is left")
+    wait_for(lambda: bench.work.wait_idle(0.0), "nothing is left")
     assert bench.calls == [("start", HEAVY), ("lost", HEAVY)]
     bench.pool.close()
 
 
 def test_callbacks_that_wait_for_a_thread_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One warning for each long wait for a free thread."""
     monkeypatch.setattr(work_module, "_NO_THREAD_WARN_S", 0.02)
     bench = Bench(pool=CallbackPool(name="one", threads_max=1))
     gates = [bench.hold("start", HEAVY), bench.hold("start", LIGHT)]
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
-    until(lambda: bench.calls == [("start", HEAVY)], "the only thread is busy")
+    wait_for(lambda: bench.calls == [("start", HEAVY)], "the only thread is busy")
     assert bench.reminder_s == math.inf
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
     bench.wake_until(lambda: bench.warned == ["callbacks_wait"], "it is warned of")
     assert bench.reminder_s == math.inf
     gates[0].set()
-    until(lambda: ("start", LIGHT) in bench.calls, "the other one has the thread")
+    wait_for(lambda: ("start", LIGHT) in bench.calls, "the other one has the thread")
     bench.work.put(RevokeResources(resources=ONLY_HEAVY))
     bench.wake_until(lambda: bench.warned == ["callbacks_wait"] * 2, "it is warned of again")
     gates[1].set()
-    until(lambda: bench.given_up() == [HEAVY], "all goes on")
+    wait_for(lambda: bench.given_up() == [HEAVY], "all goes on")
     bench.pool.close()
 
 
 def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
-    """The clock decides, before the group reports the loss."""
     bench.grant()
     bench.lease_until_s = now_s()
     assert not bench.work.holds(LIGHT)
@@ -317,7 +293,6 @@ def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
 
 
 def test_stop_that_never_ends_is_lost_and_given_up() -> None:
-    """It warns at half of the time, and calls `lost` beside the stop. No start comes before."""
     bench = Bench(stop_s=0.1)
     gate = bench.hold("stop", HEAVY)
     bench.grant()
@@ -325,20 +300,19 @@ def test_stop_that_never_ends_is_lost_and_given_up() -> None:
     bench.wake_until(lambda: bench.given_up() == [HEAVY], "it is given up")
     assert bench.warned == ["stop_takes_long", "stop_never_finished"]
     assert bench.stops() == [(HEAVY, "lost")]
-    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    wait_for(lambda: ("lost", HEAVY) in bench.calls, "it is told")
     assert bench.work.held() == ONLY_LIGHT
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
     time.sleep(0.02)
     assert bench.calls.count(("start", HEAVY)) == 1
     assert not bench.work.holds(HEAVY)
     gate.set()
-    until(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts when the stop has ended")
-    until(lambda: bench.work.holds(HEAVY), "and is held")
+    wait_for(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts when the stop has ended")
+    wait_for(lambda: bench.work.holds(HEAVY), "and is held")
     bench.pool.close()
 
 
 def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
-    """The stops run in parallel. New grants do not begin; revocations count as stopped."""
     bench.grant()
     assert bench.work.close(WAIT_S)
     assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
@@ -357,12 +331,11 @@ def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
-    """The hand-over is sent once, and only the heavy resource waits for its stop."""
     gate = bench.hold("stop", HEAVY)
     bench.grant()
     closing = threading.Thread(target=bench.work.close, args=(WAIT_S,))
     closing.start()
-    until(lambda: bench.stops() == [(LIGHT, "closed")], "the light one has stopped")
+    wait_for(lambda: bench.stops() == [(LIGHT, "closed")], "the light one has stopped")
     assert bench.posted == []
     fresh = ResourceSet({"fresh": [0]})
     for _ in range(2):
@@ -377,18 +350,16 @@ def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
 
 
 def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
-    """A resource that has not stopped is reported as lost."""
     bench.hold("stop", HEAVY)
     bench.grant()
     assert not bench.work.close(0.05)
-    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    wait_for(lambda: ("lost", HEAVY) in bench.calls, "it is told")
     assert bench.stops()[-1] == (HEAVY, "lost")
 
 
 def test_membership_that_is_over_is_reported(bench: Bench) -> None:
-    """`on_error` receives the error without a resource, and it is kept."""
     bench.work.put(FailMember(code=30, message="not authorised"))
-    until(lambda: bool(bench.reported), "it was reported")
+    wait_for(lambda: bool(bench.reported), "it was reported")
     (failure,) = bench.reported
     assert (failure.resource, failure.action, str(failure.error)) == (
         None,
@@ -407,8 +378,8 @@ def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None
     bench.grant()
     bench.work.write = fail
     bench.work.put(RevokeResources(resources=ONLY_LIGHT))
-    until(lambda: bench.given_up() == [LIGHT], "the group hears of it")
-    until(lambda: bench.warned == ["internal_error"], "it is logged")
+    wait_for(lambda: bench.given_up() == [LIGHT], "the group hears of it")
+    wait_for(lambda: bench.warned == ["internal_error"], "it is logged")
 
 
 @pytest.mark.parametrize("told", ["write", "warn"])
@@ -425,7 +396,7 @@ def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(tol
 
     setattr(bench.work, told, ask)
     bench.work.put(GrantResources(resources=BOTH))
-    until(lambda: len(bench.calls) == 2, "all runs")
+    wait_for(lambda: len(bench.calls) == 2, "all runs")
     gate = bench.hold("stop", HEAVY)
     bench.work.put(RevokeResources(resources=BOTH))
     bench.wake_until(lambda: len(asked) >= 2, "told")
@@ -435,7 +406,6 @@ def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(tol
 
 
 def test_records_are_told_in_the_order_in_which_things_happened() -> None:
-    """Listeners may be slow and other threads may continue. No record is lost."""
     bench = Bench()
     resources = ResourceSet({"r": range(20)})
     slow = threading.Event()
@@ -463,7 +433,6 @@ def test_records_are_told_in_the_order_in_which_things_happened() -> None:
 
 
 def test_listener_that_hangs_keeps_no_work_from_going_on() -> None:
-    """Only the calling thread is blocked."""
     bench = Bench()
     let_go = threading.Event()
 
@@ -472,9 +441,9 @@ def test_listener_that_hangs_keeps_no_work_from_going_on() -> None:
 
     bench.work.write = hang
     bench.work.put(GrantResources(resources=BOTH))
-    until(lambda: len(bench.calls) == 2, "all runs")
+    wait_for(lambda: len(bench.calls) == 2, "all runs")
     bench.work.put(RevokeResources(resources=BOTH))
-    until(lambda: sorted(bench.given_up()) == sorted(BOTH), "given up")
+    wait_for(lambda: sorted(bench.given_up()) == sorted(BOTH), "given up")
     let_go.set()
     bench.work.wait_told()
     bench.pool.close()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.kafka.identity import IdentitySlot, take_slot
-from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, fail, running
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running
 
 
 @pytest.fixture
 def slots() -> Iterator[list[IdentitySlot]]:
-    """Release the slots in this list at the end of the test."""
     held: list[IdentitySlot] = []
     yield held
     for slot in held:
@@ -31,7 +31,7 @@ def driver_and_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverAndGroup
 def driver_with_slot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[tuple[DriverAndGroup, IdentitySlot]]:
-    slot = take_slot(str(tmp_path), "g", fail)
+    slot = take_slot(str(tmp_path), "g", TelemetrySink("g").warn)
     with running(monkeypatch, slot, STATE) as both:
         yield both, slot
     slot.release()

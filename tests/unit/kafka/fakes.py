@@ -8,18 +8,23 @@ from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, field
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.kafka.application_inbox import ApplicationInbox
-from coopgroup.kafka.offset_lookup import OffsetLookup
-from coopgroup.kafka.requests import CommittedOffset, FetchOffsetsAnswer
-from coopgroup.kafka.starting_offsets import StartingOffsets
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.records.offset_lookup import OffsetLookup
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.rpc.requests import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
-__all__ = ["FakeCoordinator", "FakeDriver", "FakeLibrdkafka", "record", "starts"]
+__all__ = ["FakeCoordinator", "FakeDriver", "FakeLibrdkafka", "places", "record", "starts"]
 
 Partition = tuple[str, int]
+
+
+def places(messages: Iterable[Message]) -> list[tuple[int | None, int | None]]:
+    """Return (partition, offset) of each record."""
+    return [(one.partition(), one.offset()) for one in messages]
 
 
 def record(partition: int, offset: int, topic: str = "t") -> Message:
@@ -31,7 +36,6 @@ class FakeCoordinator:
     """A transport with a coordinator that answers immediately.
 
     Attributes:
-        committed: committed offsets of the group.
         code: error code of group-level answers.
         requests: requests in order, each with its destination.
         is_silent: keep requests in `waiting` instead of answering them.
@@ -83,11 +87,10 @@ class FakeLibrdkafka:
 
     Attributes:
         queue: records for the next fetches.
-        calls: calls in order.
         failure: raised by the next fetch after it took its records, which are then lost.
-        on_fetch: called during a fetch.
-        unassign_failure: raised by `incremental_unassign`.
         log: records of the broker; an assigned partition fetches them from its start offset.
+        without_broker: whether librdkafka knows no broker, which it says only when asked.
+        ends: log end offsets that the last fetches brought.
     """
 
     queue: list[Message] = field(factory=list)
@@ -96,7 +99,10 @@ class FakeLibrdkafka:
     on_fetch: Callable[[], None] | None = None
     unassign_failure: BaseException | None = None
     log: list[Message] = field(factory=list)
+    without_broker: bool = False
+    ends: dict[Partition, int] = field(factory=dict)
     _positions: dict[Partition, int] = field(factory=dict)
+    _assigned: set[Partition] = field(factory=set)
 
     def feed(self, messages: Iterable[Message]) -> None:
         self.queue.extend(messages)
@@ -130,10 +136,20 @@ class FakeLibrdkafka:
 
     def list_topics(self, _topic: str, *, timeout: float) -> None:
         assert timeout > 0
+        if self.without_broker:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def get_watermark_offsets(self, partition: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        assert cached
+        return 0, self.ends.get((partition.topic, partition.partition), -1001)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Refuse partitions that are assigned already, as librdkafka does."""
         self._note("assign", partitions)
         for one in partitions:
+            if (one.topic, one.partition) in self._assigned:
+                raise KafkaException(KafkaError(KafkaError._CONFLICT))
+            self._assigned.add((one.topic, one.partition))
             self.feed(
                 message
                 for message in self.log
@@ -146,10 +162,14 @@ class FakeLibrdkafka:
             raise self.unassign_failure
         self._note("unassign", partitions)
         for one in partitions:
+            self._assigned.discard((one.topic, one.partition))
             self._positions.pop((one.topic, one.partition), None)
         if self.log:
             ended = {one.partition for one in partitions}
             self.queue = [one for one in self.queue if one.partition() not in ended]
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(*one) for one in sorted(self._assigned)]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         self._note("pause", partitions)
@@ -175,7 +195,6 @@ class FakeDriver:
 
     Attributes:
         member: the attributes of a member that the tests need.
-        posted: events in order.
         code: outcome of commits, which end immediately; None keeps them waiting.
         waiting: callbacks of pending commits.
         left: reason of each leave, and whether it was permanent.
@@ -203,7 +222,6 @@ class FakeDriver:
 
     @property
     def sink(self) -> Any:  # noqa: ANN401  (as much of one as is asked for)
-        """Return a sink that takes warnings."""
         return SimpleNamespace(warn=lambda event, **fields: self.warned.append((event, fields)))
 
     def remind(self, at_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a consumer that serve notices; their callbacks record the calls."""
+"""The parts of a consumer that serve notices and hand out records; the calls are recorded."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from coopgroup.kafka.committing import Committing
-from coopgroup.kafka.fetching import Fetching
-from coopgroup.kafka.notices import Callbacks, GroupNotices
-from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.delivery import Delivery
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources
 from coopgroup.member.events import CommitRequested
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
-__all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "revoked"]
+__all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "holding", "owning", "revoked"]
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
@@ -27,7 +29,7 @@ CONSUMER = object()
 
 @define
 class Stage:
-    """The parts of a consumer that serve notices, with a record of their actions."""
+    """The parts of a consumer for the application's thread, with a record of their actions."""
 
     librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
     driver: FakeDriver = field(factory=FakeDriver)
@@ -36,7 +38,9 @@ class Stage:
     committed: list[tuple[Any, list[tuple[int, int]]]] = field(factory=list)
     fetching: Fetching = field(init=False)
     committing: Committing = field(init=False)
-    notices: GroupNotices = field(init=False)
+    listener: GroupListener = field(init=False)
+    meter: WorkMeter = field(factory=WorkMeter)
+    delivery: Delivery = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         driver: Any = self.driver
@@ -49,15 +53,22 @@ class Stage:
             interval_ms=1_000,
             write=self.written.append,
         )
-        self.notices = GroupNotices(
+        self.listener = GroupListener(
             consumer=CONSUMER,
             driver=driver,
             fetching=self.fetching,
             committing=self.committing,
             write=self.written.append,
         )
-        self.notices.callbacks = Callbacks(
+        self.listener.callbacks = Callbacks(
             self.hearing("assign"), self.hearing("revoke"), self.hearing("lost")
+        )
+        self.delivery = Delivery(
+            driver=driver,
+            fetching=self.fetching,
+            committing=self.committing,
+            listener=self.listener,
+            meter=self.meter,
         )
 
     def hearing(self, name: str, error: Exception | None = None) -> Callable[..., None]:
@@ -74,16 +85,32 @@ class Stage:
     def hold(self, resources: ResourceSet) -> None:
         """Grant partitions, and hand out one record of each."""
         self.driver.inbox.put(GrantResources(resources=resources))
-        self.notices.serve()
+        self.listener.serve()
         self.librdkafka.feed(record(partition, 10) for _, partition in resources)
         self.fetching.fetch(10, 0)
-        self.fetching.hand_out.take(10)
+        self.fetching.record_buffer.take(10)
         for notes in (self.librdkafka.calls, self.written, self.heard):
             notes.clear()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         places = [(one.partition, one.offset) for one in partitions]
         self.committed.append((None if error is None else error.name(), places))
+
+
+def owning(*log: Message) -> Stage:
+    """Return a consumer that owns both partitions and has handed out nothing."""
+    stage = Stage(FakeLibrdkafka(log=list(log)))
+    stage.driver.inbox.put(GrantResources(resources=BOTH))
+    stage.listener.serve()
+    for notes in (stage.librdkafka.calls, stage.written, stage.heard):
+        notes.clear()
+    return stage
+
+
+def holding(resources: ResourceSet = BOTH) -> Stage:
+    stage = Stage()
+    stage.hold(resources)
+    return stage
 
 
 def revoked(stage: Stage) -> list[Any]:

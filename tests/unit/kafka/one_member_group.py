@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coopgroup.assignors.sticky import StickyAssignor
-from coopgroup.kafka import driver as driver_module
-from coopgroup.kafka.driver import GroupDriver
-from coopgroup.kafka.identity import IdentitySlot
-from coopgroup.kafka.leading import SeenTopics
-from coopgroup.kafka.settings import read_settings
-from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.kafka.transport import TransportFailure
+from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.membership import driver as driver_module
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.transport import TransportFailure
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.effects import GrantResources, Lane
 from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
@@ -42,6 +40,8 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.policies.simple import SimplePolicy
+from coopgroup.session import SeenTopics
+from tests.support.waiting import wait_for
 
 __all__ = [
     "ORDERS",
@@ -56,7 +56,6 @@ __all__ = [
     "running",
     "subscribe",
     "usual_answer",
-    "wait_until",
     "warnings",
 ]
 
@@ -178,7 +177,6 @@ def running(
     slot: IdentitySlot | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[DriverAndGroup]:
-    """Run a driver with its own settings."""
     settings = SETTINGS | dict(more)
     group = OneMemberGroup()
 
@@ -202,17 +200,9 @@ def running(
     assert group.is_closed
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def subscribe(driver: GroupDriver) -> None:
-    """Join the group, and take the grant from the inbox."""
     driver.post(SubscriptionChanged(topics=("orders",)))
-    wait_until(lambda: driver.inbox.waiting)
+    wait_for(lambda: driver.inbox.waiting)
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
     assert driver.inbox.take_call() is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coopgroup.kafka.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.member import KeptIdentity
 
 __all__ = ["ANNA", "take"]
@@ -13,10 +13,8 @@ ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders")
 
 
 def no_warning(event: str, **fields: object) -> None:
-    """Fail on any warning."""
     raise AssertionError(f"{event} {fields}")
 
 
 def take(folder: Path, group_id: str = "g") -> IdentitySlot:
-    """Take a slot, and fail on a warning of damage."""
     return take_slot(str(folder), group_id, no_warning)

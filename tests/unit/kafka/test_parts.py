@@ -23,7 +23,9 @@ from coopgroup.policies import EagerPolicy
 
 CONFIGURATION = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 AN_OBJECT = "expected an object, not its class"
-ASSIGNOR = "an assignor: an object with name, needs_lags and assign(group, lags)"
+ASSIGNOR = (
+    "an assignor: an object with name, needs_lags and assign(group, lags), or create_assignor(name)"
+)
 POLICY = "a policy: an object with name, offer(group, context) and stage(group, target, context)"
 
 
@@ -40,7 +42,7 @@ class Duck:
     def offer(self, group: object, context: object) -> object:
         return group, context
 
-    def stage(self, group: object, target: object, context: object) -> object:
+    def stage(self, group: object, target: object, context: object, offer: object) -> object:
         return group, target, context
 
 
@@ -66,8 +68,9 @@ class Duck:
         ),
     ],
 )
-def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, message: str) -> None:
-    """The error is one line that names the key; nothing is open yet."""
+def test_consumer_when_a_plugin_is_invalid_is_refused(
+    field: str, value: object, message: str
+) -> None:
     plugin: Any = {field: value}
     with pytest.raises(ConfigurationError) as caught:
         CooperativeConsumer(CONFIGURATION, **plugin)
@@ -76,7 +79,6 @@ def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, me
 
 
 def test_plugins_of_ours_and_of_users_are_taken() -> None:
-    """Plugins need not inherit from a class."""
     duck: Any = Duck()
     for policy in (SimplePolicy(), DeferredPolicy(), IncrementalPolicy()):
         check_plugins(LagAwareAssignor(), policy)

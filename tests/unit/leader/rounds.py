@@ -8,8 +8,7 @@ import numpy as np
 from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import (
     NO_LAGS,
-    DecidedRound,
-    LedRound,
+    RoundDecision,
     TopicMetadata,
     decide_round,
     lead,
@@ -63,9 +62,12 @@ class FunctionPolicy:
     name: str = "mine"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return Offer(owner=group.owner, held=np.zeros(len(group.resources), dtype=np.bool_))
+        nothing = np.zeros(len(group.resources), dtype=np.bool_)
+        return Offer(owner=group.owner, withheld_from_assignor=nothing)
 
-    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
         state = PolicyState(generation=context.generation, members=group.member_ids)
         return StagedRound(plan=self.function(group, target), state=state)
 
@@ -87,14 +89,12 @@ def joined(
 
 
 def unreadable(member_id: str) -> JoinedMember:
-    """Return a member whose subscription cannot be read."""
     return JoinedMember(member_id=member_id, group_instance_id=None, metadata=NOT_A_SUBSCRIPTION)
 
 
 def claim(
     member_id: str, owned: Mapping[str, list[int]] | None = None, generation: int = 1
 ) -> MemberClaim:
-    """Return a member's claim on partitions of its only topic."""
     return MemberClaim(
         member_id=member_id,
         topics=("orders",),
@@ -104,7 +104,6 @@ def claim(
 
 
 def context(state: PolicyState | None = None, generation: int = 1) -> RoundContext:
-    """Return the context of a round that `a` leads."""
     return RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
 
 
@@ -113,8 +112,7 @@ def led(
     metadata: TopicMetadata = ORDERS_4,
     state: PolicyState | None = None,
     generation: int = 1,
-) -> LedRound:
-    """Lead a round of the simple policy and the sticky assignor."""
+) -> RoundDecision:
     return lead(
         read_members(members),
         metadata,
@@ -125,7 +123,7 @@ def led(
     )
 
 
-def told(round_: LedRound) -> dict[str, Assignment]:
+def told(round_: RoundDecision) -> dict[str, Assignment]:
     """Return the assignment that each member receives."""
     return {
         member: decode_assignment(message, skips_rest=True)
@@ -134,7 +132,6 @@ def told(round_: LedRound) -> dict[str, Assignment]:
 
 
 def orders(*indices: int) -> ResourceSet:
-    """Return partitions of the topic `orders`."""
     return ResourceSet({"orders": indices})
 
 
@@ -144,7 +141,7 @@ def decided_by(
     policy: Policy | None = None,
     state: PolicyState | None = None,
     claims: tuple[MemberClaim, ...] = (claim("a", {"orders": [0, 1]}), claim("b")),
-) -> DecidedRound:
+) -> RoundDecision:
     """Decide a round of `a`, which owns two of four partitions, and the new member `b`."""
     return decide_round(
         claims,

@@ -23,8 +23,13 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coopgroup.protocol.notes import AssignmentNote, names_digest, note_of, resources_digest
-from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
+from coopgroup.protocol.assignment_trailer import (
+    AssignmentTrailer,
+    names_digest,
+    resources_digest,
+    trailer_of,
+)
+from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadable
 from tests.unit.leader.rounds import (
     ORDERS_4,
     claim,
@@ -39,13 +44,12 @@ from tests.unit.leader.rounds import (
 
 
 def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -> None:
-    """`assigned` is complete, never a delta, and `revoked` is null."""
     round_ = led(joined("a", {"orders": [0, 1]}), joined("b", {"orders": [2, 3]}))
     assert told(round_) == {
         "a": Assignment(assigned=orders(0, 1)),
         "b": Assignment(assigned=orders(2, 3)),
     }
-    assert round_.records == (RoundLed(policy="simple", assignor="sticky", members=("a", "b")),)
+    assert round_.records == (RoundDecided(policy="simple", assignor="sticky", members=("a", "b")),)
     assert not round_.refused
 
 
@@ -72,7 +76,6 @@ def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> Non
 
 
 def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
-    """A member that keeps exactly its claims is sent its own set."""
     claims = (claim("a", {"orders": [0, 1, 2]}), claim("b"), claim("c", {"orders": [3]}))
     decided = decided_by(claims=claims)
     answers = member_assignments(decided, claims)
@@ -82,7 +85,6 @@ def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
 
 
 def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
-    """The other members read an empty list, not null."""
     round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))
     answers = told(round_)
     assert (len(answers["a"].assigned), answers["a"].revoked) == (
@@ -101,25 +103,24 @@ def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> Non
     ]
     round_ = led(*static, joined("c", {"orders": [3]}))
     topics = names_digest(("orders",))
-    assert [note_of(content) for _, content in round_.assignments] == [
-        AssignmentNote(topics=topics, shared=resources_digest(orders(0, 1, 2, 3))),
-        AssignmentNote(topics=topics),
+    assert [trailer_of(content) for _, content in round_.assignments] == [
+        AssignmentTrailer(topics=topics, shared=resources_digest(orders(0, 1, 2, 3))),
+        AssignmentTrailer(topics=topics),
         None,
     ]
     assert told(round_)["a"] == Assignment(assigned=orders(0, 1))
 
 
 def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
-    """Members that cannot be read or that reject trailing bytes get no note either."""
     static = [
         attrs.evolve(one, group_instance_id=one.member_id)
         for one in (joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), unreadable("c"))
     ]
-    assert [note_of(content) for _, content in led(*static).assignments] == [None] * 3
+    assert [trailer_of(content) for _, content in led(*static).assignments] == [None] * 3
     design_i = encode_subscription(Subscription(topics=("orders",)), 1)
     for metadata in (unreadable("c").metadata, design_i):
         alone = led(JoinedMember(member_id="c", group_instance_id="i", metadata=metadata))
-        assert [note_of(content) for _, content in alone.assignments] == [None]
+        assert [trailer_of(content) for _, content in alone.assignments] == [None]
 
 
 @pytest.mark.parametrize("metadata", [None, ORDERS_4], ids=["no metadata", "no assignor"])
@@ -134,11 +135,12 @@ def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata |
         context=context(),
         reason="something was wrong",
     )
-    assert note_of(round_.assignments[0][1]) == AssignmentNote(topics=names_digest(("orders",)))
+    assert trailer_of(round_.assignments[0][1]) == AssignmentTrailer(
+        topics=names_digest(("orders",))
+    )
 
 
 def test_lead_when_a_topic_is_gone_takes_it_back() -> None:
-    """A claim on a topic missing in the metadata is revoked."""
     round_ = led(joined("a", {"orders": [0, 1, 2, 3], "gone": [0]}))
     assert told(round_) == {
         "a": Assignment(assigned=orders(0, 1, 2, 3), revoked=ResourceSet({"gone": [0]}))
@@ -150,13 +152,12 @@ def test_lead_when_nobody_is_there_answers_nobody() -> None:
 
 
 def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
-    """It gets no resources, and its possible claims are granted to no other member."""
     round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
     answers = told(round_)
     assert answers["a"].assigned == orders(0)
     assert answers["b"].assigned == EMPTY
     assert not round_.refused
-    assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundLed]
+    assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundDecided]
 
 
 @pytest.mark.parametrize(("generation", "granted"), [(4, EMPTY), (5, orders(1, 2, 3))])
@@ -216,7 +217,6 @@ def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
 
 
 def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
-    """A failed look-up revokes nothing: rightful owners keep all their claims."""
     request = read_members(
         [joined("a", {"orders": [0, 1]}), joined("b", {"orders": [1]}, generation=2), joined("c")]
     )
@@ -238,7 +238,6 @@ def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
 
 
 def test_fallback_round_without_metadata_forgets_nothing() -> None:
-    """Known resources without a claim stay in the leader's memory."""
     before = PolicyState(
         generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
     )
@@ -257,7 +256,6 @@ def test_fallback_round_without_metadata_forgets_nothing() -> None:
 
 
 def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
-    """Deleted resources have no owner, in any kind of round."""
     round_ = fallback_round(
         read_members([joined("a", {"orders": [0, 9]}), unreadable("b")]),
         ORDERS_4,
@@ -273,12 +271,11 @@ def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
     assert [type(record) for record in round_.records] == [
         SubscriptionUnreadable,
         RoundRefused,
-        RoundLed,
+        RoundDecided,
     ]
 
 
 def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
-    """Other members read null, also those that gain resources. The slow one is told again."""
     first = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"))
     (stops,) = [answer.revoked for answer in told(first).values() if answer.revoked]
     done, slow = (ResourceSet.from_pairs([stop]) for stop in stops)
@@ -289,6 +286,6 @@ def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
         "a": Assignment(assigned=claims - slow, revoked=slow),
         "b": Assignment(assigned=done),
     }
-    assert not second.decided.plan.follow_up
+    assert not second.plan.follow_up
     unheard = led(*members, state=first.state, generation=1)
     assert told(unheard)["b"] == Assignment(assigned=done, revoked=EMPTY)

@@ -3,7 +3,14 @@
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.leader import NO_LAGS, LedRound, TopicMetadata, fallback_round, lead, read_members
+from coopgroup.leader import (
+    NO_LAGS,
+    RoundDecision,
+    TopicMetadata,
+    fallback_round,
+    lead,
+    read_members,
+)
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import DeferredPolicy, SimplePolicy
@@ -16,7 +23,7 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
-from coopgroup.telemetry import RoundLed
+from coopgroup.telemetry import RoundDecided
 
 T4 = TopicMetadata(resources=ResourceSet({"T": range(4)}))
 DEFERRED = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
@@ -31,7 +38,6 @@ def member(
     after: bytes = b"",
     delay_ms: int | None = None,
 ) -> JoinedMember:
-    """Return a member that subscribes to T and claims some of its partitions."""
     subscription = Subscription(
         topics=("T",),
         owned=ResourceSet({"T": owned}) if owned else EMPTY,
@@ -42,8 +48,9 @@ def member(
     return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
 
 
-def led(*members: JoinedMember, policy: Policy, before: LedRound | None = None) -> LedRound:
-    """Lead a round, optionally after another one."""
+def led(
+    *members: JoinedMember, policy: Policy, before: RoundDecision | None = None
+) -> RoundDecision:
     context = RoundContext(
         leader_id="a",
         generation=4 + (before is not None),
@@ -53,8 +60,7 @@ def led(*members: JoinedMember, policy: Policy, before: LedRound | None = None) 
     return lead(read_members(members), T4, NO_LAGS, assignor=STICKY, policy=policy, context=context)
 
 
-def told(round_: LedRound) -> dict[str, Assignment]:
-    """Return the assignment that each member receives."""
+def told(round_: RoundDecision) -> dict[str, Assignment]:
     return {member_id: decode_assignment(content) for member_id, content in round_.assignments}
 
 
@@ -69,16 +75,14 @@ def test_member_of_design_i_is_answered_in_version_1(version: int) -> None:
 
 
 def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
-    """Policies with a delay wait until all members can read it."""
     first = led(member("a", [0, 1]), member("b", [2, 3], version=1), policy=DEFERRED)
     alone = led(member("b", [2, 3], version=1), policy=DEFERRED, before=first)
     assert told(alone)["b"] == Assignment(assigned=T4.resources, version=1)
-    (record,) = (one for one in alone.records if isinstance(one, RoundLed))
+    (record,) = (one for one in alone.records if isinstance(one, RoundDecided))
     assert record.policy == SimplePolicy.name
 
 
 def test_loss_waits_as_soon_as_all_can_be_told() -> None:
-    """The last old member was upgraded."""
     first = led(member("a", [0, 1]), member("b", [2, 3]), policy=DEFERRED)
     alone = led(member("b", [2, 3]), policy=DEFERRED, before=first)
     assert told(alone)["b"].scheduled_rebalance_timeout_ms == 60_000
@@ -103,14 +107,12 @@ def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it(
 
 
 def test_member_of_a_later_release_counts_with_what_is_known_of_its_subscription() -> None:
-    """Fields that this release does not know are ignored."""
     answers = told(led(member("a", [0, 1], after=b"later"), member("b", []), policy=SimplePolicy()))
     assert answers["a"].assigned == ResourceSet({"T": [0, 1]})
     assert answers["b"].assigned == ResourceSet({"T": [2, 3]})
 
 
 def test_old_readers_are_those_of_design_i() -> None:
-    """A member that reports a remaining delay can read delays."""
     members = [member(f"v{version}", [], version=version) for version in range(4)]
     assert read_members(members).old_readers == {"v0", "v1"}
     subscription = Subscription(topics=("T",), user_data=encode_user_data(UserData()))

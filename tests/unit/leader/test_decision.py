@@ -6,11 +6,11 @@ import attrs
 import numpy as np
 import pytest
 
-from coopgroup.assignors import StickyAssignor
+from coopgroup.assignors import Assignor, StickyAssignor
 from coopgroup.leader import (
     NO_LAGS,
-    DecidedRound,
     Lags,
+    RoundDecision,
     TopicMetadata,
     decide_round,
     member_assignments,
@@ -26,11 +26,11 @@ from coopgroup.model import (
     plan_that_moves_nothing,
 )
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies import IncrementalPolicy
+from coopgroup.policies import DeferredPolicy, IncrementalPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Assignment
-from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from tests.unit.leader.rounds import (
     ORDERS_4,
     FunctionAssignor,
@@ -46,7 +46,6 @@ from tests.unit.leader.rounds import (
 
 
 def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
-    """The group has the arrival rates, beside the rates that members report."""
     seen: list[object] = []
 
     def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -73,7 +72,6 @@ def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
 
 
 def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
-    """The assignor gets one lag per resource of the group."""
     seen: list[list[int]] = []
 
     def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -92,7 +90,6 @@ def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
 
 
 def test_decide_round_when_resources_move_records_what_and_why() -> None:
-    """The record says which resources were granted, revoked, contested and waited for."""
     decided = decide_round(
         [
             claim("a", {"orders": [0, 3]}),
@@ -108,7 +105,7 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
         context=context(),
     )
     (record,) = decided.records
-    assert isinstance(record, RoundLed)
+    assert isinstance(record, RoundDecided)
     assert (record.granted, record.revoked, record.contested, record.follow_up) == (
         orders(2),
         orders(0, 1, 3),
@@ -117,25 +114,22 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
     )
 
 
-def refusal_of(decided: DecidedRound) -> tuple[str, ...]:
-    """Return the reasons for a refusal. The round moved nothing."""
+def refusal_of(decided: RoundDecision) -> tuple[str, ...]:
     plan = plan_that_moves_nothing(decided.group)
     assert decided.refused
     assert decided.plan.assigned.tolist() == plan.assigned.tolist()
     refusal, record = decided.records
     assert isinstance(refusal, RoundRefused)
-    assert isinstance(record, RoundLed)
+    assert isinstance(record, RoundDecided)
     assert record.granted == EMPTY
     return refusal.violations
 
 
 def failing_plan(*_: object) -> RoundPlan:
-    """A user's policy function that fails."""
     raise KeyError("b")
 
 
 def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
-    """The round is answered, and the record names the assignor and its error in one line."""
     decided = decided_by(assignor=FunctionAssignor(function=raising))
     assert refusal_of(decided) == ("assignor mine: ZeroDivisionError: no luck",)
     assert member_assignments(decided) == (
@@ -161,7 +155,6 @@ def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
 def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
     function: Callable[[GroupSnapshot, Int64Array], Int32Array],
 ) -> None:
-    """The message names the assignor."""
     stranger = MemberClaim(member_id="b", topics=("payments",))
     decided = decided_by(
         assignor=FunctionAssignor(function=function), claims=(claim("a"), stranger)
@@ -176,14 +169,11 @@ def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
 def test_decide_round_when_the_policy_fails_moves_nothing(
     stage: Callable[[GroupSnapshot, Int32Array], RoundPlan],
 ) -> None:
-    """A policy that raises or returns no plan is named."""
     (reason,) = refusal_of(decided_by(policy=FunctionPolicy(function=stage)))
     assert reason.startswith("policy mine: ")
 
 
 def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> None:
-    """A plan that grants a resource that another member still owns is never sent."""
-
     def everything_at_once(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
         plan = plan_that_moves_nothing(group)
         return attrs.evolve(
@@ -218,7 +208,6 @@ def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
 
 
 def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
-    """A round without a decision does not end the delay that members wait for."""
     claims = (
         attrs.evolve(claim("a", {"orders": [0]}), remaining_delay_ms=0),
         attrs.evolve(claim("b", {"orders": [1]}), remaining_delay_ms=900),
@@ -241,7 +230,6 @@ def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
 def test_decide_round_when_refused_tells_pauses_and_waits_apart(
     known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
 ) -> None:
-    """As the members report them: the earlier time, and a later wait for a loss beside it."""
     claims = tuple(
         attrs.evolve(
             claim(name, {"orders": [place]}), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms
@@ -256,7 +244,6 @@ def test_decide_round_when_refused_tells_pauses_and_waits_apart(
 
 
 def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
-    """A delay is sent only in a round without revocations."""
     claims = (
         attrs.evolve(claim("a", {"orders": [0], "gone": [1]}), remaining_delay_ms=900),
         claim("b", {"orders": [1]}),
@@ -269,10 +256,6 @@ def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
 
 
 def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
-    """Known resources stay known. The set of silent members is computed again.
-
-    Joined and departed members since the last decided round are still to be handled.
-    """
     before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
     decided = decided_by(
         assignor=FunctionAssignor(function=raising),
@@ -288,7 +271,6 @@ def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
 
 
 def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
-    """Waits continue, and a stale claim is still being stopped."""
     before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
     decided = decided_by(
         assignor=FunctionAssignor(function=raising),
@@ -328,3 +310,35 @@ def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
     )
     assert bool((early.assigned == NOBODY).any()) == (remaining_ms is None)
     assert int((due.assigned == NOBODY).sum()) == 1
+
+
+def deferred(
+    assignor: Assignor, claims: list[MemberClaim], state: PolicyState | None, now_ms: int
+) -> RoundDecision:
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=500, initial_delay_ms=3_000)
+    here = attrs.evolve(context(state, now_ms), now_ms=now_ms)
+    return decide_round(claims, ORDERS_4, NO_LAGS, assignor=assignor, policy=policy, context=here)
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_decide_round_when_the_first_ones_were_refused_waits_for_more_members(
+    refusals: int,
+) -> None:
+    claims, state = [claim("a"), claim("b")], None
+    for now_ms in range(1, refusals + 1):
+        state = deferred(FunctionAssignor(function=raising), claims, state, now_ms).state
+    waits = deferred(StickyAssignor(), claims, state, 1_000)
+    assert (waits.plan.assigned == NOBODY).all()
+    assert waits.plan.scheduled_rebalance_timeout_ms == 3_000
+    later = deferred(StickyAssignor(), claims, waits.state, 3_500)
+    assert later.plan.scheduled_rebalance_timeout_ms == 500
+    over = deferred(StickyAssignor(), claims, later.state, 4_000)
+    assert (over.plan.assigned != NOBODY).all()
+
+
+def test_decide_round_when_refused_in_a_group_that_owned_resources_does_not_wait_again() -> None:
+    """All members died after the refused round: their resources are lost, not new."""
+    claims = [claim("a", {"orders": [0, 1, 2, 3]})]
+    refused = deferred(FunctionAssignor(function=raising), claims, None, 1)
+    plan = deferred(StickyAssignor(), [claim("b")], refused.state, 10).plan
+    assert plan.scheduled_rebalance_timeout_ms in {0, 500}

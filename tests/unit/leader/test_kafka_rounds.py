@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.leader import LedRound, TopicMetadata, lead_kafka_round
+from coopgroup.leader import RoundDecision, TopicMetadata, lead_kafka_round
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import DeferredPolicy
@@ -23,8 +23,8 @@ from coopgroup.protocol import (
     encode_sticky_user_data,
     encode_subscription,
 )
-from coopgroup.session import LeadRound, lead_round
-from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
+from coopgroup.session import DecideRound, lead_round
+from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
 COOPERATIVE = KafkaProtocol.COOPERATIVE_STICKY
@@ -41,7 +41,6 @@ def member(
     user_data: bytes | None = None,
     after: bytes = b"",
 ) -> JoinedMember:
-    """Return a member that subscribes to T and claims some of its partitions."""
     subscription = Subscription(
         topics=("T",),
         owned=ResourceSet({"T": owned}) if owned else EMPTY,
@@ -53,7 +52,6 @@ def member(
 
 
 def previous(owned: list[int], generation: int) -> bytes:
-    """Return user data of Kafka's sticky protocol."""
     held = ResourceSet({"T": owned})
     return encode_sticky_user_data(StickyUserData(previous=held, generation=generation))
 
@@ -63,14 +61,13 @@ def led(
     *members: JoinedMember,
     metadata: TopicMetadata | None = T6,
     state: PolicyState | None = None,
-) -> LedRound:
+) -> RoundDecision:
     generation = CONTEXT.generation + (state is not None)
     context = attrs.evolve(CONTEXT, generation=generation, state=state)
     return lead_kafka_round(members, protocol, metadata, context=context, failure="no metadata")
 
 
-def shares(led: LedRound) -> dict[str, list[int]]:
-    """Return the partitions of T that each member has after the round."""
+def shares(led: RoundDecision) -> dict[str, list[int]]:
     return {
         member_id: decode_kafka_assignment(content).assigned.to_dict().get("T", [])
         for member_id, content in led.assignments
@@ -90,7 +87,6 @@ def test_cooperative_round_withholds_what_another_member_still_owns() -> None:
 
 
 def test_cooperative_round_gives_what_nobody_claims_at_once() -> None:
-    """Owners keep their partitions."""
     told = shares(led(COOPERATIVE, member("a", [0, 1, 2]), member("b")))
     assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
@@ -135,7 +131,6 @@ def test_cooperative_round_keeps_for_next_time_what_an_unreadable_member_may_hol
 
 
 def test_cooperative_round_without_metadata_moves_nothing() -> None:
-    """Rightful claims stay, and the leader asks for another round."""
     told = led(COOPERATIVE, member("a", [0, 1, 2, 3, 4]), member("b", [5]), metadata=None)
     assert shares(told) == {"a": [0, 1, 2, 3, 4], "b": [5]}
     assert told.refused
@@ -183,8 +178,7 @@ def test_sticky_round_believes_the_newer_of_two_memories() -> None:
     assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
 
-def test_sticky_round_with_user_data_that_is_none_is_balanced_all_the_same() -> None:
-    """Kafka's clients ignore unreadable user data, and so do our leaders."""
+def test_sticky_round_with_invalid_user_data_is_balanced_too() -> None:
     odd = encode_cooperative_generation(7)
     told = shares(led(KafkaProtocol.STICKY, member("a", user_data=odd), member("b", version=0)))
     assert sorted(len(share) for share in told.values()) == [3, 3]
@@ -213,13 +207,11 @@ def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol)
 
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_subscription_with_more_than_its_version_says_counts(protocol: KafkaProtocol) -> None:
-    """Unknown trailing fields are ignored."""
     assert shares(led(protocol, member("a", [0], after=b"later")))["a"] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_subscriptions_that_java_wrote_are_read(protocol: KafkaProtocol) -> None:
-    """Kafka's own bytes, each version of them."""
     vectors = Path(__file__).parents[3] / "protocol" / "vectors" / "java_subscription.json"
     rows = json.loads(vectors.read_text())["vectors"]
     members = [
@@ -234,8 +226,7 @@ def test_subscriptions_that_java_wrote_are_read(protocol: KafkaProtocol) -> None
 
 
 def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> None:
-    """The group's policy is used again when the group speaks our protocol."""
-    duty = LeadRound(
+    duty = DecideRound(
         number=1,
         generation=5,
         members=(member("a"), member("b")),
@@ -243,17 +234,16 @@ def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> Non
     )
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
     told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
-    assert shares(told.led) == {"a": [0, 1, 2], "b": [3, 4, 5]}
-    (record,) = told.led.records
-    assert isinstance(record, RoundLed)
+    assert shares(told.decision) == {"a": [0, 1, 2], "b": [3, 4, 5]}
+    (record,) = told.decision.records
+    assert isinstance(record, RoundDecided)
     assert (record.protocol, record.assignor) == ("range", "range")
 
 
 def test_session_whose_memory_is_broken_leads_without_it() -> None:
-    """A round is always answered."""
     memory: Any = object()
     broken = attrs.evolve(CONTEXT, state=memory, protocol="range")
-    duty = LeadRound(number=1, generation=5, members=(member("a"),), context=broken)
+    duty = DecideRound(number=1, generation=5, members=(member("a"),), context=broken)
     told = lead_round(
         duty,
         None,
@@ -262,4 +252,4 @@ def test_session_whose_memory_is_broken_leads_without_it() -> None:
         assignor=StickyAssignor(),
         policy=DeferredPolicy(scheduled_rebalance_timeout_ms=1),
     )
-    assert shares(told.led) == {"a": [0, 1, 2, 3, 4, 5]}
+    assert shares(told.decision) == {"a": [0, 1, 2, 3, 4, 5]}

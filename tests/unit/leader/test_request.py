@@ -24,7 +24,6 @@ from tests.unit.leader.rounds import NOT_A_SUBSCRIPTION, context, joined, orders
 
 
 def test_read_members_when_all_is_given_keeps_all() -> None:
-    """Subscription, claims, generation, rack, instance id and running delay reach the claim."""
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
         user_data=encode_user_data(
@@ -64,7 +63,6 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     ids=["null", "empty", "generation", "damaged"],
 )
 def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes | None) -> None:
-    """Foreign user data does not invalidate the subscription around it."""
     subscription = Subscription(topics=("orders",), user_data=user_data, owned=orders(3))
     member = JoinedMember(
         member_id="a", group_instance_id=None, metadata=encode_subscription(subscription)
@@ -75,7 +73,6 @@ def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes
 
 
 def test_read_members_when_one_cannot_be_read_says_so() -> None:
-    """The member stays in the round without topics and claims, and a record tells the reason."""
     with pytest.raises(DecodeError) as refusal:
         decode_subscription(NOT_A_SUBSCRIPTION)
     static = attrs.evolve(unreadable("b"), group_instance_id="static-b")
@@ -94,7 +91,6 @@ def test_read_members_when_an_id_comes_twice_is_refused() -> None:
 
 
 def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
-    """A group that shares connectors has the index -1, in claims and in answers."""
     subscription = Subscription(topics=("sink",), owned=ResourceSet({"sink": [-1, 0]}))
     member = JoinedMember(
         member_id="a",
@@ -115,7 +111,6 @@ def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
 
 
 def test_lags_when_aligned_are_those_of_the_group() -> None:
-    """Figures of other resources are ignored. Unknown and negative ones count as zero."""
     lags = Lags.from_mapping({"orders": {3: 30, 1: -5}, "gone": {0: 9}, "payments": {0: 2**40}})
     resources = ResourceSet({"orders": range(4), "payments": [0, 1], "fresh": [0]})
     assert lags.aligned(resources).tolist() == [0, 0, 0, 0, 30, 2**40, 0]
@@ -128,7 +123,6 @@ def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
 
 
 def test_arrivals_when_aligned_are_those_of_the_group() -> None:
-    """Unknown figures are 0, and so are those of a topic with fewer records than before."""
     lags = Lags(
         resources=ResourceSet({"gone": [0], "orders": [1, 3]}),
         values=np.zeros(3, dtype=np.int64),

@@ -7,8 +7,7 @@ from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_
 from coopgroup.member.effects import Report
 from coopgroup.member.events import LeaveRequested
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
-from coopgroup.model.group_api import JoinGroupRequest
-from coopgroup.protocol import decode_subscription, decode_user_data
+from coopgroup.protocol import decode_user_data
 from coopgroup.telemetry import RequestRefused
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing, syncing_again
 
@@ -29,7 +28,7 @@ OF_THE_BROKER = [
 def refused_again(driven: DrivenMember, code: int, generation: int) -> int:
     """Have the next sync refused. Return how long the member waits before it joins, in ms."""
     driven.join(generation).refuse(SYNC, code)
-    wait_ms = max(0, driven.member.retry_at_ms - driven.now_ms)
+    wait_ms = max(0, driven.member.back_off.until_ms - driven.now_ms)
     driven.wait(wait_ms)
     assert RequestKind.JOIN_GROUP in driven.member.outstanding
     return wait_ms
@@ -46,7 +45,6 @@ def test_sync_when_refused_for_ever_is_no_storm_of_rounds(code: int) -> None:
 
 @pytest.mark.parametrize("code", OF_THE_BROKER)
 def test_sync_when_refused_by_the_broker_says_that_it_waits(code: int) -> None:
-    """Telemetry distinguishes a refusal with a retry from the begin of another round."""
     driven = syncing().refuse(SYNC, code)
     assert driven.sent() == []
     records = [report.record for report in driven.found(Report)]
@@ -64,44 +62,38 @@ def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> Non
 
 
 def test_sync_when_it_succeeds_ends_the_row_of_failures() -> None:
-    """The next failure starts with short back-offs again."""
     driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(3)
-    assert driven.member.attempts == 1
-    assert driven.sync(HELD).member.attempts == 0
+    assert driven.member.back_off.attempts == 1
+    assert driven.sync(HELD).member.back_off.attempts == 0
 
 
 def test_heartbeat_when_settled_ends_the_row_of_failures() -> None:
     """A short outage of the coordinator must not slow down a retry hours later."""
     driven = stable(EMPTY).heartbeat(ErrorCode.NO_ANSWER).find()
-    assert driven.member.attempts == 1
-    assert driven.heartbeat().member.attempts == 0
+    assert driven.member.back_off.attempts == 1
+    assert driven.heartbeat().member.back_off.attempts == 0
 
 
 def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None:
-    """The coordinator is available, and the syncs are still refused."""
     driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert driven.heartbeat().member.attempts == 1
+    assert driven.heartbeat().member.back_off.attempts == 1
 
 
 # --- how long the leader wants to wait ------------------------------------------------------------
 
 
 def told_delay_ms(driven: DrivenMember) -> int | None:
-    """Return the remaining delay in the join that the last step sent."""
     return told_delays_ms(driven)[0]
 
 
 def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
     """Return the remaining delay and the remaining wait for lost owners."""
-    request = driven.request(RequestKind.JOIN_GROUP).request
-    assert isinstance(request, JoinGroupRequest)
-    ours = decode_user_data(decode_subscription(request.protocols[0][1]).user_data)
+    ours = decode_user_data(driven.claims().user_data)
     assert ours is not None
     return ours.remaining_delay_ms, ours.remaining_loss_ms
 
 
 def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
-    """The remaining delay is in the user data: 0 if it has just ended."""
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     due = driven.now_ms + 2_500
     driven.heartbeat().heartbeat()
@@ -125,7 +117,7 @@ def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_go
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     due = driven.now_ms + 2_500
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, follow_up=True)
-    assert driven.member.scheduled_rejoin_ms == due
+    assert driven.member.delay.rejoin_at_ms == due
     assert told_delay_ms(driven) == due - driven.now_ms
 
 
@@ -133,17 +125,16 @@ def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_go
 def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
     delay_ms: int, remains_ms: int | None
 ) -> None:
-    """The leader knows the remaining delay."""
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, delay_ms=delay_ms)
-    assert driven.member.remaining_delay_ms(driven.now_ms) == remains_ms
+    assert driven.member.delay.remaining_ms(driven.now_ms) == remains_ms
 
 
 def test_scheduled_rebalance_when_it_was_told_as_over_does_not_come_back() -> None:
     """Otherwise a follow-up round would be joined for the same delay again and again."""
     driven = syncing_again().sync(HELD, delay_ms=700).wait(700)
     driven.join(3).sync(T0, follow_up=True)
-    assert (driven.member.state, driven.member.scheduled_rejoin_ms) == (MemberState.REVOKING, None)
+    assert (driven.member.state, driven.member.delay.rejoin_at_ms) == (MemberState.REVOKING, None)
 
 
 def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_told() -> None:
@@ -153,7 +144,7 @@ def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_to
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3)
     driven.now_ms = due + 50
     driven.sync(T0, follow_up=True)
-    assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
+    assert driven.member.revocation.join_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
     driven.wait(CONFIG.revocation_grace_ms)
     assert told_delay_ms(driven) == 0
 
@@ -165,7 +156,6 @@ def test_pause_between_moves_when_over_is_told_as_no_loss() -> None:
 
 
 def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it() -> None:
-    """Both run independently. The earlier one makes the member rejoin."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
     due_ms = driven.now_ms + 900
     assert driven.member.wants_a_round_at_ms == due_ms
@@ -181,7 +171,7 @@ def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> N
     until_ms = driven.now_ms + 30_000
     driven.wait(900).join(3).sync(HELD, follow_up=True)
     assert told_delays_ms(driven) == (until_ms - driven.now_ms, None)
-    assert driven.member.scheduled_rejoin_ms == driven.member.loss_deadline_ms == until_ms
+    assert driven.member.delay.rejoin_at_ms == driven.member.delay.loss_until_ms == until_ms
 
 
 def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
@@ -192,14 +182,13 @@ def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
 
 
 def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:
-    """It also ends with the membership: a later one has not waited."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD)
-    assert driven.member.loss_deadline_ms is None
+    assert driven.member.delay.loss_until_ms is None
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(4).sync(HELD, delay_ms=50)
-    assert driven.member.remaining_loss_ms(driven.now_ms) is None
+    assert driven.member.delay.remaining_loss_ms(driven.now_ms) is None
     driven.give(LeaveRequested(reason="closed"))
-    assert driven.member.loss_deadline_ms is None
+    assert driven.member.delay.loss_until_ms is None
 
 
 def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
@@ -215,7 +204,6 @@ def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
 
 
 def test_heartbeats_in_the_window_are_never_slower_than_the_normal_ones() -> None:
-    """The setting can only make heartbeats more frequent."""
     driven = syncing_again()
     config = attrs.evolve(CONFIG, window_heartbeat_interval_ms=5_000)
     driven.member = attrs.evolve(driven.member, config=config)

@@ -36,19 +36,16 @@ COMMIT = RequestKind.OFFSET_COMMIT
 
 
 def commit(commit_id: int, *offsets: tuple[int, int]) -> CommitRequested:
-    """Return a commit of partitions of T."""
     return CommitRequested(
         commit_id=commit_id, offsets=tuple(Offset("T", p, o) for p, o in offsets)
     )
 
 
 def answer(*codes: tuple[int, int]) -> OffsetCommitAnswer:
-    """Return an answer with codes of partitions of T."""
     return OffsetCommitAnswer(codes=tuple(("T", partition, code) for partition, code in codes))
 
 
 def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
-    """Return the generation and offsets of the commit that the last step sent."""
     request = driven.request(COMMIT).request
     assert isinstance(request, OffsetCommitRequest)
     return request.generation, {row[1]: row[2] for row in request.offsets}
@@ -60,7 +57,6 @@ def joining_after_a_refused_sync() -> DrivenMember:
 
 
 def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
-    """The commit uses the connection that no join blocks."""
     driven = stable().give(commit(1, (0, 10)))
     send = driven.request(COMMIT)
     assert send.lane is Lane.COMMIT
@@ -90,14 +86,12 @@ def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
 
 
 def test_commit_when_retried_does_not_overtake_a_later_one() -> None:
-    """The retry includes the offsets that were requested meanwhile."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20)))
     driven.answer(COMMIT, answer((0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))).wait(100)
     assert committed(driven) == (1, {0: 20})
 
 
 def test_commit_when_a_join_waits_goes_out_under_the_old_generation() -> None:
-    """Retained partitions commit throughout a round."""
     assert committed(rejoining().give(commit(1, (0, 10)))) == (1, {0: 10})
 
 
@@ -110,7 +104,6 @@ def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
 def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: ErrorCode) -> None:
-    """The retry uses the new generation. Commits of lost partitions are refused to the caller."""
     driven = rejoining().give(commit(1, (0, 10), (1, 20))).join(2)
     driven.answer(COMMIT, answer((0, code), (1, code)))
     assert driven.effects == ()
@@ -134,7 +127,6 @@ def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
 
 
 def test_commit_when_the_answer_is_late_waits_only_if_a_round_still_runs() -> None:
-    """A refusal that arrives after the sync is no reason to wait for another round."""
     driven = rejoining().give(commit(1, (0, 10))).join(2)
     driven.sync().answer(COMMIT, answer((0, ErrorCode.ILLEGAL_GENERATION)))
     assert committed(driven) == (2, {0: 10})
@@ -152,7 +144,6 @@ def test_commit_when_all_is_lost_is_refused_and_not_sent() -> None:
 
 
 def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
-    """The caller learns it without a request."""
     driven = losing().give(commit(1, (1, 2), (0, 1)))
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
     codes = (("T", 0, code), ("T", 1, code))
@@ -169,7 +160,6 @@ def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
 def test_commit_when_the_member_is_fenced_ends_the_membership(
     code: ErrorCode, state: MemberState
 ) -> None:
-    """The commit may be the first request that reports the fence."""
     driven = stable().give(commit(1, (0, 10))).answer(COMMIT, answer((0, code)))
     assert driven.member.state is state
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
@@ -177,16 +167,16 @@ def test_commit_when_the_member_is_fenced_ends_the_membership(
 
 
 def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> None:
-    """A permanent failure must reach the caller. Back-offs grow up to their limit."""
     driven = stable()
     config = attrs.evolve(driven.member.config, commit_attempts_max=6, session_timeout_ms=60_000)
-    driven.member = attrs.evolve(driven.member, config=config, lease_until_ms=100_000)
+    lease = attrs.evolve(driven.member.lease, until_ms=100_000)
+    driven.member = attrs.evolve(driven.member, config=config, lease=lease)
     driven.give(commit(1, (0, 10)))
     waits = []
     while not driven.found(FinishCommit):
         driven.answer(COMMIT, answer((0, ErrorCode.KAFKA_STORAGE_ERROR)))
         if driven.member.commits.queue:
-            waits.append(driven.member.commits.retry_at_ms - driven.now_ms)
+            waits.append(driven.member.commits.back_off.until_ms - driven.now_ms)
             driven.wait(waits[-1])
     assert waits == [100, 200, 400, 800, 1_000]
     codes = (("T", 0, int(ErrorCode.KAFKA_STORAGE_ERROR)),)
@@ -194,7 +184,6 @@ def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> No
 
 
 def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() -> None:
-    """A commit that is requested during a failure gets as many attempts as the first one."""
     driven = stable()
     config = attrs.evolve(driven.member.config, commit_attempts_max=2)
     driven.member = attrs.evolve(driven.member, config=config)
@@ -217,14 +206,12 @@ def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
 
 
 def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
-    """A broker that omits a partition has not committed it."""
     driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
     codes = (("T", 0, 0), ("T", 1, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
     assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
 
 
 def test_commit_after_a_stalled_application_is_refused() -> None:
-    """`max.poll.interval.ms` ends the membership and its commits."""
     driven = stable().give(ApplicationStalled()).give(commit(1, (0, 10)))
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, code),)),)
@@ -234,7 +221,6 @@ TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
-    """Its caller was told about the timeout. The other commits are not affected."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
     driven.give(commit(3, (0, 15))).give(CommitsAbandoned(commit_ids=frozenset({2})))
     codes = (("T", 0, TIMED_OUT), ("T", 1, TIMED_OUT))
@@ -246,7 +232,6 @@ def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCode) -> None:
-    """It cannot be taken back, and ends with its answer, good or bad."""
     driven = stable().give(commit(1, (0, 10))).give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert driven.effects == ()
     driven.answer(COMMIT, answer((0, code)))
@@ -255,7 +240,6 @@ def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCod
 
 
 def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> None:
-    """The results of its other partitions are kept."""
     driven = stable().give(commit(1, (0, 10), (1, 5)))
     driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.KAFKA_STORAGE_ERROR)))
     driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
@@ -274,7 +258,6 @@ def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) ->
 
 
 def test_queue_as_values() -> None:
-    """Take, settle and fail on the queue itself."""
     queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)))
     taken, offsets, finished = take_batch(queue, HELD)
     assert offsets == (Offset("T", 0, 3), Offset("T", 1, 5))
@@ -291,7 +274,6 @@ def test_queue_as_values() -> None:
 
 
 def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned() -> None:
-    """Its partition went to another member while it waited behind another commit."""
     driven = revoking().give(RevocationCompleted(resources=HELD))
     driven.give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))  # T-1: late, and given up
     driven.join(3).sync(ResourceSet({"T": [0]}))
@@ -306,7 +288,6 @@ def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned
 def test_commit_between_two_generations_is_sent_for_what_is_owned(
     reach: Callable[[], DrivenMember],
 ) -> None:
-    """A commit before the assignment is known is checked like any other."""
     driven = reach().give(commit(1, (0, 10), (7, 5)))
     if driven.member.state is MemberState.SYNCING:
         driven.sync()
@@ -321,9 +302,8 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
     assert COMMIT not in driven.member.outstanding
 
 
-def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:
-    """The queue is never copied. One request carries all commits, and every caller is answered."""
-    count = 100_000
+def test_20_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:
+    count = 20_000
     commits, written = Commits(), 0
     for commit_id in range(count):
         before = {id(level) for level in commits.queue.levels}
@@ -351,5 +331,5 @@ def test_commit_without_an_answer_is_waited_for_until_the_lease_is_over() -> Non
     send = driven.give(commit(1, (0, 10))).request(COMMIT)
     until_ms = driven.now_ms + send.timeout_ms
     driven.heartbeat()  # the last one that is answered, sent right after the commit
-    assert until_ms >= driven.member.lease_until_ms
+    assert until_ms >= driven.member.lease.until_ms
     assert send.timeout_ms >= driven.member.config.request_timeout_ms

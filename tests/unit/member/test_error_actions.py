@@ -7,13 +7,14 @@ import pytest
 from coopgroup.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
 from coopgroup.member.effects import FailMember, FinishCommit, LoseResources, Report
 from coopgroup.member.error_actions import action_for, error_name
-from coopgroup.member.events import CommitRequested, LeaveRequested, Offset, SubscriptionChanged
+from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
 from coopgroup.model import EMPTY
 from coopgroup.telemetry import RequestRefused
 from tests.support.members import (
     HELD,
     DrivenMember,
     joining,
+    leaving,
     rejoining,
     stable,
     syncing_again,
@@ -23,7 +24,6 @@ Kind = RequestKind
 
 
 def looking_up() -> DrivenMember:
-    """The member is subscribed, and its look-up is pending."""
     return DrivenMember().give(SubscriptionChanged(topics=("T",)))
 
 
@@ -37,11 +37,6 @@ def committing() -> DrivenMember:
     return stable().give(CommitRequested(commit_id=7, offsets=(Offset("T", 0, 42),)))
 
 
-def leaving() -> DrivenMember:
-    """The leave of the member is pending."""
-    return stable().give(LeaveRequested(reason="closed"))
-
-
 REACH: Mapping[RequestKind, Callable[[], DrivenMember]] = {
     Kind.FIND_COORDINATOR: looking_up,
     Kind.JOIN_GROUP: rejoining,
@@ -53,7 +48,6 @@ REACH: Mapping[RequestKind, Callable[[], DrivenMember]] = {
 
 
 def rows_of(action: Action, *kinds: RequestKind) -> list[tuple[RequestKind, ErrorCode]]:
-    """Return the rows with an action, of all requests or of some."""
     return [
         (kind, code)
         for (kind, code), does in ERROR_ACTIONS.items()
@@ -65,12 +59,10 @@ NOT_COMMITS = tuple(kind for kind in Kind if kind is not Kind.OFFSET_COMMIT)
 
 
 def refused(kind: RequestKind, code: int) -> DrivenMember:
-    """Return a member whose request was answered with a code."""
     return REACH[kind]().refuse(kind, code)
 
 
 def test_every_request_has_rows_for_no_error_and_for_an_unknown_one() -> None:
-    """Codes that this version does not know take the row of UNKNOWN_SERVER_ERROR."""
     for kind in Kind:
         assert ERROR_ACTIONS[kind, ErrorCode.NONE] is Action.PROCEED
         unknown = ERROR_ACTIONS[kind, ErrorCode.UNKNOWN_SERVER_ERROR]
@@ -81,7 +73,6 @@ def test_every_request_has_rows_for_no_error_and_for_an_unknown_one() -> None:
 
 
 def test_error_name_when_unknown_is_the_number() -> None:
-    """Logs stay readable with later brokers."""
     assert (error_name(22), error_name(32_000)) == ("ILLEGAL_GENERATION", "error 32000")
 
 
@@ -91,12 +82,11 @@ def test_unknown_code_does_what_unknown_server_error_does(kind: RequestKind) -> 
     new, old = refused(kind, 32_000), refused(kind, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert new.member.state is old.member.state
     assert new.member.owned == old.member.owned
-    assert new.member.retry_at_ms == old.member.retry_at_ms
+    assert new.member.back_off.until_ms == old.member.back_off.until_ms
 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.RETRY, *NOT_COMMITS))
 def test_retry_sends_the_same_again_after_a_back_off(kind: RequestKind, code: ErrorCode) -> None:
-    """Nothing is lost, and no request is sent before the back-off."""
     driven = refused(kind, code)
     assert driven.member.owned == (EMPTY if kind is Kind.FIND_COORDINATOR else HELD)
     assert kind not in driven.member.outstanding
@@ -106,7 +96,6 @@ def test_retry_sends_the_same_again_after_a_back_off(kind: RequestKind, code: Er
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.SEEK, *NOT_COMMITS))
 def test_seek_looks_the_coordinator_up_and_keeps_all(kind: RequestKind, code: ErrorCode) -> None:
-    """The coordinator is looked up before the next request. Claims stay."""
     driven = refused(kind, code)
     assert driven.member.coordinator is None
     driven.wait(100)
@@ -119,7 +108,6 @@ def test_seek_looks_the_coordinator_up_and_keeps_all(kind: RequestKind, code: Er
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.REJOIN))
 def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCode) -> None:
-    """A round has begun. The member joins it and keeps working on all its partitions."""
     driven = refused(kind, code)
     assert driven.member.state is MemberState.JOINING
     assert "JoinGroupRequest" in driven.sent()
@@ -139,7 +127,6 @@ def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE_ID))
 def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> None:
-    """The coordinator dropped the member: it joins as a new one, after `on_lost`."""
     driven = refused(kind, code)
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
     assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "")
@@ -148,7 +135,6 @@ def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.FAIL))
 def test_fail_gives_the_error_to_the_application(kind: RequestKind, code: ErrorCode) -> None:
-    """A retry would not help: all is lost, the error is reported, no more requests are sent."""
     driven = refused(kind, code)
     assert driven.member.state is MemberState.FAILED
     assert [(fail.code, kind.value in fail.message) for fail in driven.found(FailMember)] == [
@@ -160,7 +146,6 @@ def test_fail_gives_the_error_to_the_application(kind: RequestKind, code: ErrorC
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.PROCEED, Kind.LEAVE_GROUP))
 def test_leave_whatever_it_is_answered_ends(kind: RequestKind, code: ErrorCode) -> None:
-    """A leave is optional and is never sent twice."""
     driven = refused(kind, code)
     assert driven.member.state is MemberState.UNSUBSCRIBED
     assert (driven.member.member_id, driven.sent()) == ("", [])
@@ -171,12 +156,11 @@ def test_take_id_joins_again_at_once_with_the_id() -> None:
     assert rows_of(Action.TAKE_ID) == [(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)]
     driven = joining().refuse(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)
     assert driven.sent() == ["JoinGroupRequest"]
-    assert (driven.member.attempts, driven.member.state) == (0, MemberState.JOINING)
+    assert (driven.member.back_off.attempts, driven.member.state) == (0, MemberState.JOINING)
 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.AFTER_SYNC))
 def test_after_sync_keeps_the_commit(kind: RequestKind, code: ErrorCode) -> None:
-    """A running round alone never fails a commit."""
     driven = refused(kind, code)
     assert driven.found(FinishCommit) == []
     assert driven.wait(100).sent() == ["OffsetCommitRequest"]
@@ -184,7 +168,6 @@ def test_after_sync_keeps_the_commit(kind: RequestKind, code: ErrorCode) -> None
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.REFUSE))
 def test_refuse_gives_the_code_to_the_caller_only(kind: RequestKind, code: ErrorCode) -> None:
-    """A commit that can never succeed does not affect the membership."""
     driven = refused(kind, code)
     finished = [FinishCommit(commit_id=7, codes=(("T", 0, code),))]
     assert driven.found(FinishCommit) == finished
@@ -196,7 +179,6 @@ def test_refuse_gives_the_code_to_the_caller_only(kind: RequestKind, code: Error
     [*rows_of(Action.RETRY, Kind.OFFSET_COMMIT), *rows_of(Action.SEEK, Kind.OFFSET_COMMIT)],
 )
 def test_commit_when_it_can_be_retried_is_sent_again(kind: RequestKind, code: ErrorCode) -> None:
-    """After a back-off, and after a look-up if the coordinator may have moved."""
     driven = refused(kind, code)
     assert driven.found(FinishCommit) == []
     if ERROR_ACTIONS[kind, code] is Action.SEEK:
@@ -208,7 +190,6 @@ def test_commit_when_it_can_be_retried_is_sent_again(kind: RequestKind, code: Er
 
 
 def test_refusal_is_reported_with_its_action() -> None:
-    """Telemetry names the refused request and the action."""
     driven = refused(Kind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
     record = RequestRefused(request="SyncGroup", error="REBALANCE_IN_PROGRESS", action="rejoin")
     assert Report(record=record) in driven.effects

@@ -27,7 +27,6 @@ from coopgroup.model.group_api import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
-from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.scenario import Identity
 from tests.support.members import (
     CONFIG,
@@ -51,15 +50,7 @@ def keeping() -> DrivenMember:
 
 
 def kept(driven: DrivenMember) -> list[KeptIdentity | None]:
-    """Return the identities that the last step asked to keep."""
     return [effect.identity for effect in driven.found(KeepIdentity)]
-
-
-def join_of(driven: DrivenMember) -> JoinGroupRequest:
-    """Return the join that the last step sent."""
-    request = driven.request(Kind.JOIN_GROUP).request
-    assert isinstance(request, JoinGroupRequest)
-    return request
 
 
 # --- what is kept ------------------------------------------------------------------------------
@@ -101,12 +92,10 @@ def test_identity_when_not_asked_for_or_static_is_not_kept(config: MemberConfig)
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INVALID_REQUEST]
 )
 def test_identity_when_the_id_is_over_is_kept_no_more(code: ErrorCode) -> None:
-    """The group no longer knows the member, so a return is impossible."""
     assert kept(keeping().heartbeat(code)) == [None]
 
 
 def test_identity_when_the_application_stalls_is_kept_no_more() -> None:
-    """The member leaves the group, so that others take over its partitions."""
     driven = keeping().give(ApplicationStalled())
     assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
 
@@ -121,7 +110,7 @@ def test_identity_when_the_generation_is_lost_still_names_the_member(code: Error
         driven.wait(CONFIG.session_timeout_ms)
     assert driven.member.state is MemberState.LOSING
     assert kept(driven) == []
-    assert join_of(driven.give(LossHandled())).member_id == "m"
+    assert driven.give(LossHandled()).sent_join().member_id == "m"
 
 
 # --- coming back -------------------------------------------------------------------------------
@@ -153,16 +142,31 @@ def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> 
     assert (driven.member.state, driven.sent()) == (MemberState.STABLE, [])
     assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
     assert (driven.member.owned, driven.member.claim_generation) == (HELD, 7)
-    assert (driven.member.leads, kept(driven)) == (False, [KEPT])
+    assert (driven.member.round.leads, kept(driven)) == (False, [KEPT])
     # A sync in a settled generation does not restart the session. The heartbeat did.
-    assert driven.member.lease_until_ms == asked_at_ms + CONFIG.session_timeout_ms
+    assert driven.member.lease.until_ms == asked_at_ms + CONFIG.session_timeout_ms
+
+
+@pytest.mark.parametrize("generation", [7, 8])
+def test_return_to_another_generation_proves_the_session_again(generation: int) -> None:
+    """Regression: another process of this member joined meanwhile, and died before its sync.
+
+    The join has the same bytes as that one, so it begins no round and restarts no session.
+    """
+    driven = returning().heartbeat(ErrorCode.ILLEGAL_GENERATION).join(generation)
+    assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, ["HeartbeatRequest"])
+    asked_at_ms = driven.now_ms
+    driven.now_ms += 300
+    driven.heartbeat().sync()
+    assert driven.member.owned == HELD
+    assert driven.member.lease.until_ms == asked_at_ms + CONFIG.session_timeout_ms
 
 
 def test_return_into_a_round_joins_as_the_same_member() -> None:
     """It claims nothing: its earlier life may have been told to stop some partitions."""
     driven = returning().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    subscription = decode_subscription(join_of(driven).protocols[0][1])
-    assert (join_of(driven).member_id, subscription.owned, subscription.generation) == (
+    subscription = driven.claims()
+    assert (driven.sent_join().member_id, subscription.owned, subscription.generation) == (
         "m",
         EMPTY,
         -1,
@@ -172,14 +176,13 @@ def test_return_into_a_round_joins_as_the_same_member() -> None:
 def test_return_into_a_later_generation_joins_as_the_same_member() -> None:
     """The earlier life missed a round. Its id may still be a member."""
     driven = returning().heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    assert (driven.member.state, driven.sent_join().member_id) == (MemberState.JOINING, "m")
     assert driven.found(LoseResources) == []
 
 
 def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> None:
-    """The old id is invalid, so the member gets a new one."""
     driven = returning().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert (join_of(driven).member_id, kept(driven)) == ("", [None])
+    assert (driven.sent_join().member_id, kept(driven)) == ("", [None])
 
 
 @pytest.mark.parametrize(
@@ -193,23 +196,24 @@ def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> N
 def test_return_when_a_round_begins_after_the_question_joins_it(
     code: ErrorCode, member_id: str
 ) -> None:
-    """At the heartbeat the group was settled, at the sync it was not."""
     driven = returning().heartbeat().refuse(Kind.SYNC_GROUP, code)
-    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, member_id)
+    assert (driven.member.state, driven.sent_join().member_id) == (
+        MemberState.JOINING,
+        member_id,
+    )
 
 
 def test_return_with_other_topics_joins_as_the_same_member() -> None:
     """The stored assignment is of the old topics."""
     driven = DrivenMember(member=new_member(KEEPING, KEPT)).subscribe("T", "U")
-    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    assert (driven.member.state, driven.sent_join().member_id) == (MemberState.JOINING, "m")
     driven.refuse(Kind.JOIN_GROUP, ErrorCode.UNKNOWN_MEMBER_ID)
-    assert (join_of(driven).member_id, kept(driven)) == ("", [None])
+    assert (driven.sent_join().member_id, kept(driven)) == ("", [None])
 
 
 def test_return_when_the_topics_change_meanwhile_joins() -> None:
-    """Even a successful answer is useless then."""
     driven = returning().give(SubscriptionChanged(topics=("T", "U")))
-    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    assert (driven.member.state, driven.sent_join().member_id) == (MemberState.JOINING, "m")
     assert driven.heartbeat().member.state is MemberState.JOINING
 
 
@@ -225,7 +229,6 @@ def test_return_when_the_coordinator_cannot_say_asks_again(code: ErrorCode) -> N
 
 
 def test_return_when_the_coordinator_is_elsewhere_asks_there() -> None:
-    """The look-up comes first, as for every request."""
     driven = returning().refuse(Kind.HEARTBEAT, ErrorCode.NO_ANSWER)
     assert driven.sent() == ["FindCoordinatorRequest"]
     assert driven.find().sent() == ["HeartbeatRequest"]
@@ -235,7 +238,7 @@ def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
     """The earlier life was killed between the rounds. The partitions to stop are not held."""
     driven = returning().heartbeat().sync(ResourceSet({"T": [0]}), follow_up=True)
     assert driven.found(GrantResources) == [GrantResources(resources=ResourceSet({"T": [0]}))]
-    assert decode_subscription(join_of(driven).protocols[0][1]).owned.to_dict() == {"T": [0]}
+    assert driven.claims().owned.to_dict() == {"T": [0]}
 
 
 # --- leaving -----------------------------------------------------------------------------------
@@ -250,8 +253,7 @@ def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place(
     assert driven.heartbeat().sync().member.state is MemberState.STABLE
 
 
-def test_leave_for_good_ends_a_kept_identity_and_is_told() -> None:
-    """The member does not return, so the group need not wait for the end of the session."""
+def test_permanent_leave_ends_a_kept_identity_and_is_sent() -> None:
     driven = keeping().give(LeaveRequested(reason="scaled down", for_good=True))
     assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
 
@@ -271,7 +273,6 @@ def test_leave_before_the_first_round_is_told() -> None:
 def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
     *, leads: bool, closes: bool
 ) -> None:
-    """Killed or closed, leader or follower: the group does not notice the restart."""
     group = played_group()
     for name in ("p1", "p2"):
         group.start(name, ("T",), identity=Identity.STATE_DIR)
@@ -295,7 +296,6 @@ def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
 
 
 def test_process_that_is_back_too_late_joins_as_a_new_member() -> None:
-    """Its session has ended and others own its partitions. A round gives it some back."""
     group = played_group()
     for name in ("p1", "p2"):
         group.start(name, ("T",), identity=Identity.STATE_DIR)

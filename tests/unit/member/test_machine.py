@@ -30,7 +30,6 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
     HeartbeatAnswer,
-    JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupAnswer,
 )
@@ -68,21 +67,13 @@ Kind = RequestKind
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 
 
-def join_of(driven: DrivenMember) -> JoinGroupRequest:
-    """Return the join that the last step sent."""
-    request = driven.request(Kind.JOIN_GROUP).request
-    assert isinstance(request, JoinGroupRequest)
-    return request
-
-
 def claims_of(driven: DrivenMember) -> tuple[tuple[str, ...], ResourceSet, int]:
     """Return topics, claims and their generation from the join that the last step sent."""
-    subscription = decode_subscription(join_of(driven).protocols[0][1])
+    subscription = driven.claims()
     return tuple(subscription.topics), subscription.owned, subscription.generation
 
 
 def static(driven: DrivenMember) -> DrivenMember:
-    """Return the same member with an instance id."""
     config = attrs.evolve(driven.member.config, instance_id="i-1")
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
@@ -94,11 +85,11 @@ def static(driven: DrivenMember) -> DrivenMember:
 def test_first_join_claims_nothing_and_takes_the_id_of_the_refusal() -> None:
     """KIP-394: error 79 carries the id to join with."""
     driven = joining()
-    assert join_of(driven).member_id == ""
+    assert driven.sent_join().member_id == ""
     assert claims_of(driven) == (("T",), EMPTY, -1)
     refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-9")
     driven.answer(Kind.JOIN_GROUP, refused)
-    assert join_of(driven).member_id == "m-9"
+    assert driven.sent_join().member_id == "m-9"
 
 
 def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_sync() -> None:
@@ -110,7 +101,6 @@ def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_syn
 
 
 def test_leader_decides_and_hands_in_its_decision() -> None:
-    """The leader's sync carries the decision of the round."""
     driven = leading()
     decide = driven.found(DecideRound)
     assert [(one.generation, one.completed_generation, one.member_id) for one in decide] == [
@@ -130,7 +120,6 @@ def test_leader_when_told_to_skip_takes_the_stored_assignment() -> None:
 
 
 def test_decision_when_its_round_is_over_is_dropped() -> None:
-    """A slow leader's decision of generation 1 is invalid in generation 2."""
     driven = leading()
     late = driven.decided()
     driven.decide().sync().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -151,7 +140,6 @@ def test_decision_of_another_round_of_the_same_generation_is_dropped() -> None:
 
 
 def test_answer_when_its_request_was_given_up_is_dropped() -> None:
-    """A late answer must not move the member."""
     driven = stable().wait(1_000)
     before = driven.member
     driven.give(Answered(request_id=1, answer=HeartbeatAnswer(error_code=25)))
@@ -168,7 +156,6 @@ def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() 
 
 
 def test_heartbeat_of_the_old_generation_when_it_answers_late_starts_no_round() -> None:
-    """Error 27 of generation 1 is outdated for a member that is stable in generation 2."""
     driven = rejoining().wait(1_000).join(2).sync()
     driven.answer(Kind.HEARTBEAT, HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     assert driven.member.state is MemberState.STABLE
@@ -190,7 +177,6 @@ def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
 
 
 def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
-    """A lost heartbeat is no reason to leave the round."""
     driven = rejoining().heartbeat(ErrorCode.NO_ANSWER)
     sent = driven.member.outstanding[Kind.JOIN_GROUP]
     assert driven.find().member.outstanding[Kind.JOIN_GROUP] == sent
@@ -198,23 +184,21 @@ def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
 
 
 def test_retries_wait_longer_each_time() -> None:
-    """100 ms, doubled up to the limit. A completed round resets it."""
     driven = joining()
     waits = []
     for _ in range(6):
         driven.refuse(Kind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        waits.append(driven.member.retry_at_ms - driven.now_ms)
+        waits.append(driven.member.back_off.until_ms - driven.now_ms)
         driven.wait(waits[-1])
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
-    assert driven.join().member.attempts == 6
-    assert driven.sync().member.attempts == 0
+    assert driven.join().member.back_off.attempts == 6
+    assert driven.sync().member.back_off.attempts == 0
 
 
 # --- what a round says -------------------------------------------------------------------------
 
 
 def test_assignment_gives_only_the_difference() -> None:
-    """Retained resources are not mentioned. Stops are reported before starts."""
     more = ResourceSet({"T": [0, 7]})
     driven = syncing_again().sync(more, follow_up=True)
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
@@ -224,15 +208,13 @@ def test_assignment_gives_only_the_difference() -> None:
 
 
 def test_follow_up_without_a_revocation_is_joined_at_once() -> None:
-    """The list is empty, not null: nothing to stop, but rejoin before the next heartbeat."""
     driven = syncing_again().sync(HELD, follow_up=True)
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
 
 
 def test_revocation_is_claimed_until_it_is_complete() -> None:
-    """The next join no longer claims it, and carries the new generation."""
     driven = revoking()
-    assert (driven.member.owned, driven.member.revoking, driven.sent()) == (HELD, T1, [])
+    assert (driven.member.owned, driven.member.revocation.pending, driven.sent()) == (HELD, T1, [])
     driven.give(RevocationCompleted(resources=T1))
     assert claims_of(driven) == (("T",), T0, 2)
 
@@ -244,7 +226,6 @@ def test_revocation_completes_only_what_was_asked_for() -> None:
 
 
 def test_revocation_when_partly_complete_waits_for_the_rest() -> None:
-    """The member joins once, when all is stopped."""
     driven = syncing_again().sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert claims_of(driven.give(RevocationCompleted(resources=T1))) == (("T",), EMPTY, 2)
@@ -269,7 +250,6 @@ def test_subscription_when_unchanged_means_nothing() -> None:
 
 
 def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
-    """The pending join carries the old topics."""
     driven = rejoining().give(SubscriptionChanged(topics=("T", "U"))).join(2).sync()
     assert driven.member.state is MemberState.JOINING
     assert claims_of(driven) == (("T", "U"), HELD, 2)
@@ -277,15 +257,14 @@ def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
 
 @pytest.mark.parametrize("state", [MemberState.LEADING, MemberState.SYNCING, MemberState.REVOKING])
 def test_subscription_when_in_a_round_is_carried_by_the_next_join(state: MemberState) -> None:
-    """Pending requests are not disturbed."""
     driven = WITH_RESOURCES[state]().give(SubscriptionChanged(topics=("U",)))
-    assert (driven.member.state, driven.member.topics) == (state, ("U",))
+    assert (driven.member.state, driven.member.next_join.topics) == (state, ("U",))
 
 
 def test_rejoin_request_starts_a_round_with_its_reason() -> None:
     """KIP-800: the reason is in the broker's log."""
     driven = stable().give(RejoinRequested(reason="uneven lag"))
-    assert join_of(driven).reason == "uneven lag"
+    assert driven.sent_join().reason == "uneven lag"
     assert syncing().give(RejoinRequested(reason="uneven lag")).sync().sent() == [
         "JoinGroupRequest"
     ]
@@ -293,26 +272,24 @@ def test_rejoin_request_starts_a_round_with_its_reason() -> None:
 
 @pytest.mark.parametrize("state", EVERY_STATE)
 def test_catalogue_when_seen_in_any_state_asks_for_nothing(state: MemberState) -> None:
-    """Only the leader asks for a round. The version is sent with the next join."""
     before = EVERY_STATE[state]().member
     driven = EVERY_STATE[state]().give(CatalogueSeen(version=7))
-    assert driven.member == attrs.evolve(before, catalogue_version=7)
+    next_join = attrs.evolve(before.next_join, catalogue_version=7)
+    assert driven.member == attrs.evolve(before, next_join=next_join)
     assert driven.effects == ()
 
 
 def test_catalogue_when_seen_is_in_the_next_join() -> None:
-    """The version in the last join is stored beside it."""
     driven = stable().give(CatalogueSeen(version=7))
-    assert driven.member.joined_catalogue_version is None
+    assert driven.member.last_join.catalogue_version is None
     driven.give(RejoinRequested(reason="another catalogue"))
-    ((_, metadata),) = join_of(driven).protocols
+    ((_, metadata),) = driven.sent_join().protocols
     said = decode_user_data(decode_subscription(metadata).user_data)
     assert said == UserData(catalogue_version=7)
-    assert driven.member.joined_catalogue_version == 7
+    assert driven.member.last_join.catalogue_version == 7
 
 
 def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
-    """A connector itself has index -1, which no partition has."""
     held = ResourceSet({"sink": [-1, 0, 1]})
     config = attrs.evolve(CONFIG, index_min=-1)
     driven = DrivenMember(member=new_member(config)).subscribe("*").join()
@@ -321,26 +298,24 @@ def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
     )
     driven.answer(Kind.SYNC_GROUP, answer)
     assert [granted.resources for granted in driven.found(GrantResources)] == [held]
-    ((_, metadata),) = join_of(driven.give(RejoinRequested(reason="again"))).protocols
+    ((_, metadata),) = driven.give(RejoinRequested(reason="again")).sent_join().protocols
     assert decode_subscription(metadata, index_min=-1).owned == held
 
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
 def test_rejoin_request_when_not_at_work_means_nothing(reach: type[DrivenMember]) -> None:
-    """The member is in no generation that it could rejoin."""
     driven = reach()
     before = driven.member
     assert driven.give(RejoinRequested(reason="uneven lag")).member == before
 
 
 def test_stalled_application_leaves_and_comes_back_when_it_polls() -> None:
-    """It leaves, all is lost, and it does not join before the application polls."""
     driven = stable().give(ApplicationStalled())
     assert driven.sent() == ["LeaveGroupRequest"]
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
     assert driven.wait(100_000).sent() == []
     driven.give(LossHandled())
-    assert (join_of(driven).member_id, claims_of(driven)) == ("", (("T",), EMPTY, -1))
+    assert (driven.sent_join().member_id, claims_of(driven)) == ("", (("T",), EMPTY, -1))
 
 
 def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> None:
@@ -358,7 +333,6 @@ def test_stalled_application_of_a_static_member_is_silent() -> None:
 
 @pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.LEAVING])
 def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
-    """In any state, a stall and a later close leave nothing behind."""
     driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
     if driven.member.state is MemberState.LEAVING:
         driven.refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
@@ -368,7 +342,6 @@ def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
 
 @pytest.mark.parametrize("state", [*WITH_RESOURCES, MemberState.LOSING])
 def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
-    """All is given up, the leave names the member, and no other request is sent."""
     driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
     driven.give(LeaveRequested(reason="closed"))
     assert [send.request for send in driven.found(Send)] == [
@@ -398,20 +371,17 @@ def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
 
 
 def test_leave_twice_is_refused() -> None:
-    """The host asked for it before."""
     with pytest.raises(LocalProtocolError):
         leaving().give(LeaveRequested(reason="closed"))
 
 
 def test_member_after_its_leave_may_subscribe_again() -> None:
-    """It is a new member at the known coordinator."""
     driven = leaving().refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
     driven.give(SubscriptionChanged(topics=("U",)))
-    assert (join_of(driven).member_id, claims_of(driven)) == ("", (("U",), EMPTY, -1))
+    assert (driven.sent_join().member_id, claims_of(driven)) == ("", (("U",), EMPTY, -1))
 
 
 def test_look_up_when_the_member_has_left_means_nothing() -> None:
-    """The answer belongs to a membership that is over."""
     driven = DrivenMember().give(SubscriptionChanged(topics=("T",)))
     driven.give(LeaveRequested(reason="closed"))
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -426,7 +396,6 @@ def test_look_up_when_the_member_has_left_means_nothing() -> None:
     "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
 )
 def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
-    """The eager protocol: the member stops everything and claims nothing."""
     driven = eager(stable()).give(event)
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
@@ -434,14 +403,13 @@ def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
     driven.wait(1_000)
     assert driven.member.state is MemberState.REVOKING
     driven.give(RevocationCompleted(resources=T1))
-    assert claims_of(driven) == (driven.member.topics, EMPTY, 1)
+    assert claims_of(driven) == (driven.member.next_join.topics, EMPTY, 1)
     driven.join(2).sync(HELD)
     assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
     assert driven.found(RevokeResources) == []
 
 
 def test_eager_member_when_a_round_begins_stops_all() -> None:
-    """A member without partitions joins immediately."""
     driven = eager(stable()).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
     driven = eager(stable(EMPTY)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -449,7 +417,6 @@ def test_eager_member_when_a_round_begins_stops_all() -> None:
 
 
 def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given() -> None:
-    """The application sees the start, then the stop, in order of the events."""
     driven = eager(joining()).join().sync(HELD, follow_up=True)
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
     assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
@@ -457,7 +424,6 @@ def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given
 
 
 def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again() -> None:
-    """During the stop no earlier wake-up is needed."""
     driven = eager(joining()).join().sync(HELD, delay_ms=600).wait(600)
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
     deadline = next_deadline_ms(driven.member)

@@ -19,7 +19,7 @@ from coopgroup.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
 from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.protocol.notes import AssignmentNote, names_digest, with_note
+from coopgroup.protocol.assignment_trailer import AssignmentTrailer, names_digest, with_trailer
 from coopgroup.telemetry import MembershipLost
 from tests.support.members import (
     CONFIG,
@@ -27,6 +27,7 @@ from tests.support.members import (
     DrivenMember,
     eager,
     joined,
+    joined_again,
     joining,
     leading_again,
     rejoining,
@@ -43,7 +44,6 @@ IN_A_ROUND = HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
-    """Return the losses of the last step with their reasons."""
     return [(loss.resources.to_dict(), loss.cause) for loss in driven.found(LoseResources)]
 
 
@@ -58,7 +58,6 @@ def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
     ],
 )
 def test_settings_when_unsafe_are_refused(make: Callable[[], MemberConfig], field: str) -> None:
-    """The error names the key of a setting under which a lease could not hold."""
     with pytest.raises(ConfigurationError) as caught:
         new_member(make())
     assert caught.value.field == field
@@ -70,7 +69,7 @@ def test_lease_counts_from_the_sending_of_a_heartbeat() -> None:
     sent_at = driven.now_ms
     driven.now_ms += 2_000
     driven.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=0))
-    assert driven.member.lease_until_ms == sent_at + SESSION_MS
+    assert driven.member.lease.until_ms == sent_at + SESSION_MS
 
 
 def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
@@ -79,7 +78,7 @@ def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
     driven.now_ms += 500
     sent_at = driven.decide().now_ms
     driven.now_ms += 3_000
-    assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
+    assert driven.sync().member.lease.until_ms == sent_at + SESSION_MS
 
 
 def test_lease_of_a_follower_does_not_count_from_its_sync() -> None:
@@ -92,7 +91,7 @@ def test_lease_of_a_follower_does_not_count_from_its_sync() -> None:
     driven.now_ms += 900
     driven.join()
     driven.now_ms += 50
-    assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
+    assert driven.sync().member.lease.until_ms == sent_at + SESSION_MS
 
 
 def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_answered() -> None:
@@ -104,13 +103,12 @@ def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_a
     assert {send.lane for send in driven.found(Send)} == {Lane.JOIN}
     driven.heartbeat().sync()
     assert driven.member.state is MemberState.STABLE
-    assert driven.member.lease_until_ms == driven.now_ms + SESSION_MS
+    assert driven.member.lease.until_ms == driven.now_ms + SESSION_MS
 
 
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
-    """The lease ends to the millisecond, without any answer, and the member id is kept."""
     driven = stable().wait(1_000)
-    until = driven.member.lease_until_ms
+    until = driven.member.lease.until_ms
     driven.wait(until - driven.now_ms - 1)
     assert driven.member.owned == HELD
     driven.wait(1)
@@ -121,7 +119,35 @@ def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
     assert driven.sent() == []
 
 
-def test_lease_when_an_answer_comes_too_late_is_over_all_the_same() -> None:
+def test_lease_when_a_join_begins_no_round_counts_from_a_heartbeat() -> None:
+    """Regression: the session of the lost membership ended while the member worked again.
+
+    A follower that joins with the same bytes as before gets its generation again, and its sync
+    the stored assignment. Neither restarts the session.
+    """
+    driven = joined_again()
+    assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, ["HeartbeatRequest"])
+    asked_at_ms = driven.now_ms
+    driven.now_ms += 300
+    driven.heartbeat()
+    driven.now_ms += 300
+    driven.sync()
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+    assert driven.member.lease.until_ms == asked_at_ms + SESSION_MS
+
+
+def test_lease_when_a_join_begins_a_round_counts_from_its_end() -> None:
+    driven = joined_again().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
+
+
+def test_lease_of_a_new_id_counts_from_the_round() -> None:
+    driven = joined_again().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED).join(2)
+    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
+
+
+def test_lease_is_over_although_a_late_answer_comes() -> None:
     """A process that was frozen must not continue because of an old answer."""
     driven = stable().wait(1_000)
     driven.now_ms += SESSION_MS
@@ -136,12 +162,11 @@ def test_lease_when_a_join_waits_is_renewed_over_the_other_lane(code: ErrorCode)
     assert driven.request(RequestKind.HEARTBEAT).lane is Lane.COMMIT
     sent_at = driven.now_ms
     driven.heartbeat(code)
-    assert driven.member.lease_until_ms == sent_at + SESSION_MS
+    assert driven.member.lease.until_ms == sent_at + SESSION_MS
     assert driven.member.state is MemberState.JOINING
 
 
 def test_lease_when_nothing_is_held_has_no_end() -> None:
-    """A member without partitions has nothing to lose."""
     driven = stable(EMPTY)
     assert not lease_is_over(driven.member, driven.now_ms + 10 * SESSION_MS)
     assert driven.wait(1_000).wait(10 * SESSION_MS).found(LoseResources) == []
@@ -156,21 +181,20 @@ def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
 
 
 def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_nothing() -> None:
-    """The member joins each round, and claims the partitions that it still stops."""
     driven = revoking()
     began_ms, generation = driven.now_ms, 2
     while driven.now_ms < began_ms + 3 * CONFIG.rebalance_timeout_ms:
         assert (driven.member.state, driven.member.owned) == (MemberState.REVOKING, HELD)
         driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(CONFIG.revocation_grace_ms)
         generation += 1
-        driven.join(generation).sync_again(HELD - driven.member.revoking)
-    assert driven.member.revoking == HELD - ResourceSet({"T": [0]})
+        driven.join(generation).sync_again(HELD - driven.member.revocation.pending)
+    assert driven.member.revocation.pending == HELD - ResourceSet({"T": [0]})
 
 
 def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
     """A round has begun without the member, and the group stops waiting for it."""
     driven = eager(stable())
-    settled_at = driven.member.settled_at_ms
+    settled_at = driven.member.lease.settled_at_ms
     beats(driven, settled_at + REJOIN_MS, ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.member.state is MemberState.REVOKING
     driven.wait(settled_at + REJOIN_MS - driven.now_ms)
@@ -187,7 +211,7 @@ def test_join_when_it_waits_longer_than_the_rebalance_timeout_loses_nothing() ->
 def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it() -> None:
     """Heartbeats over the other connection prove an open round, not membership in it."""
     driven = rejoining()
-    end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
+    end_ms = driven.member.lease.settled_at_ms + CONFIG.rebalance_timeout_ms
     beats(driven, end_ms + 5_000, IN_A_ROUND.error_code)
     assert driven.now_ms > end_ms
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
@@ -240,7 +264,7 @@ def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() 
 def test_sync_when_it_is_stuck_stands_still_before_it_is_dropped() -> None:
     """Heartbeats do not prove that the coordinator has received the sync."""
     driven = syncing_again()
-    end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
+    end_ms = driven.member.lease.settled_at_ms + CONFIG.rebalance_timeout_ms
     beats(driven, end_ms + 5_000)
     assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
     assert driven.member.hold_until_ms == end_ms
@@ -255,21 +279,20 @@ def test_sync_when_answered_after_a_slow_leader_loses_nothing(
     beat_at = driven.now_ms - 1_000
     assert driven.sync().found(LoseResources) == []
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
-    assert driven.member.settled_at_ms == beat_at
+    assert driven.member.lease.settled_at_ms == beat_at
 
 
 def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
-    """A late answer is about the old round, not the next one."""
     driven = beats(syncing_again(), 20_000)
     beat_at = driven.now_ms - 1_000
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500).sync()
-    assert driven.member.settled_at_ms == beat_at
+    assert driven.member.lease.settled_at_ms == beat_at
 
 
 def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
     """It may not have arrived, so the coordinator may have waited without success since then."""
     driven = rejoining()
-    settled_at = driven.member.settled_at_ms
+    settled_at = driven.member.lease.settled_at_ms
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.member.rejoin_by_ms > settled_at + REJOIN_MS
     driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
@@ -286,10 +309,9 @@ def test_join_when_answered_starts_the_time_to_sync() -> None:
 
 
 def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_to_sync() -> None:
-    """The coordinator's time to sync began at the first answer, even if that was lost."""
     driven = rejoining().join(2)
     before = driven.member.rejoined_at_ms
-    settled_at = driven.member.settled_at_ms
+    settled_at = driven.member.lease.settled_at_ms
     driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER).wait(100)
     driven.find().wait(5_00)
     driven.answer(RequestKind.JOIN_GROUP, joined(2, leads=True))
@@ -299,7 +321,7 @@ def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_
 def test_leader_when_it_decides_for_too_long_loses_all() -> None:
     """The coordinator drops a member without a sync within the rebalance timeout."""
     driven = leading_again()
-    joined_at = driven.member.settled_at_ms
+    joined_at = driven.member.lease.settled_at_ms
     beats(driven, joined_at + REJOIN_MS)
     assert driven.member.state is MemberState.LEADING
     driven.wait(joined_at + REJOIN_MS - driven.now_ms)
@@ -307,7 +329,6 @@ def test_leader_when_it_decides_for_too_long_loses_all() -> None:
 
 
 def test_sync_when_the_leader_is_slow_loses_nothing() -> None:
-    """A member whose sync waits has done its part."""
     driven = syncing_again()
     beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms)
     assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
@@ -316,13 +337,12 @@ def test_sync_when_the_leader_is_slow_loses_nothing() -> None:
 def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:
     """The decision may not have arrived."""
     driven = leading_again()
-    joined_at = driven.member.settled_at_ms
+    joined_at = driven.member.lease.settled_at_ms
     driven.wait(1_000).decide().refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
     assert driven.member.rejoin_by_ms == joined_at + REJOIN_MS
 
 
 def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
-    """The host wakes the member in time, in every state with resources."""
     for reach in (stable, rejoining, leading_again, syncing_again, revoking):
         member = reach().member
         deadline = next_deadline_ms(member)
@@ -346,10 +366,10 @@ def test_assignment_when_made_from_another_subscription_is_followed_by_a_round(
 ) -> None:
     """A static member came back with other topics, and the group began no round for it."""
     content = encode_assignment(Assignment(assigned=HELD))
-    note = AssignmentNote(topics=names_digest(topics), shared=7)
+    note = AssignmentTrailer(topics=names_digest(topics), shared=7)
     driven = syncing()
-    answer = SyncGroupAnswer(error_code=0, assignment=with_note(content, note))
+    answer = SyncGroupAnswer(error_code=0, assignment=with_trailer(content, note))
     driven.answer(RequestKind.SYNC_GROUP, answer)
     assert (driven.member.state, driven.member.owned) == (state, HELD)
-    assert driven.member.shared_digest == 7
+    assert driven.member.last_assignment.shared_digest == 7
     assert driven.sent() == (["JoinGroupRequest"] if state is MemberState.JOINING else [])

@@ -31,8 +31,8 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_cooperative_generation,
     encode_kafka_assignment,
-    has_mark,
-    with_mark,
+    has_signature,
+    with_signature,
 )
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.telemetry import AssignmentReceived
@@ -54,7 +54,6 @@ OTHERS_ARE_EAGER = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def offered(driven: DrivenMember) -> dict[str, bytes]:
-    """Return the protocols in the join of the last step."""
     request = driven.request(Kind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     return dict(request.protocols)
@@ -67,7 +66,6 @@ def told(driven: DrivenMember, assigned: ResourceSet) -> DrivenMember:
 
 
 def spoken_in_round(driven: DrivenMember) -> str:
-    """Return the protocol in the record of the round."""
     (record,) = (
         one.record for one in driven.found(Report) if isinstance(one.record, AssignmentReceived)
     )
@@ -96,7 +94,6 @@ def test_member_that_holds_something_offers_no_eager_protocol() -> None:
 
 
 def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
-    """The member still works on it."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, EMPTY)
@@ -126,15 +123,14 @@ def test_member_without_a_list_offers_its_own_protocol() -> None:
 
 
 def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
-    """Ours, a bare generation, the last assignment, and empty; each with our mark."""
     driven = speaking(stable(), *ALL)
     driven.member = attrs.evolve(driven.member, owned=EMPTY)
     told_by = {
         name: decode_subscription(content).user_data
         for name, content in offered_subscriptions(driven.member, driven.now_ms)
     }
-    assert told_by["range"] == told_by["roundrobin"] == with_mark(b"")
-    assert all(has_mark(told) for told in told_by.values())
+    assert told_by["range"] == told_by["roundrobin"] == with_signature(b"")
+    assert all(has_signature(told) for told in told_by.values())
     assert (told_by["cooperative-sticky"] or b"").startswith(encode_cooperative_generation(1))
     assert decode_cooperative_generation(told_by["cooperative-sticky"]) == 1
     assert decode_sticky_user_data(told_by["sticky"]).previous == HELD
@@ -167,7 +163,6 @@ def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rej
 
 
 def test_cooperative_round_that_takes_nothing_ends_it() -> None:
-    """A member starts its new partitions, and no member rejoins without a reason."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, ResourceSet({"T": [0, 1, 2]}))
@@ -223,7 +218,6 @@ def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
 
 
 def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
-    """Unknown trailing fields are ignored."""
     content = encode_assignment(Assignment(assigned=HELD)) + b"\0\0\0\7"
     driven = syncing().answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
@@ -233,7 +227,6 @@ def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
 
 
 def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
-    """The join waits until the application has stopped all partitions."""
     driven = yielding()
     assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
@@ -268,7 +261,6 @@ def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None
 
 
 def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
-    """The pending join already serves a scheduled or requested round."""
     driven = yielding().give(RejoinRequested(reason="new partitions"))
     driven.wait(5_000)
     assert driven.member.state is MemberState.REVOKING
@@ -276,7 +268,6 @@ def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
 
 
 def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
-    """After the last eager member has left, the group continues without revoking everything."""
     driven = yielding().give(RevocationCompleted(resources=HELD)).join(2, protocol="range")
     told(driven, HELD)
     assert spoken_in_round(driven) == "range"
@@ -291,7 +282,6 @@ def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
 
 @pytest.mark.parametrize("protocols", [("coopgroup",), ("coopgroup", "cooperative-sticky")])
 def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ...]) -> None:
-    """One clear error: which protocols the group would have to know."""
     driven = speaking(stable(), *protocols).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
     (failed,) = driven.found(FailMember)
@@ -300,7 +290,6 @@ def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ..
 
 
 def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -> None:
-    """The application stopped it during the join. The next join offers more protocols."""
     driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), "coopgroup", "cooperative-sticky")
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, ResourceSet({"U": [0]}))
@@ -316,14 +305,12 @@ def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -
 
 
 def test_refused_member_that_holds_nothing_fails() -> None:
-    """It has offered all its protocols."""
     driven = speaking(DrivenMember(), *ALL).subscribe()
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
     assert driven.member.state is MemberState.FAILED
 
 
 def test_subscription_that_changes_while_all_is_given_up_is_in_the_join() -> None:
-    """The next join carries it."""
     driven = yielding().give(SubscriptionChanged(topics=("U",)))
     driven.give(RevocationCompleted(resources=HELD))
     assert decode_subscription(offered(driven)["range"]).topics == ("U",)
@@ -343,7 +330,6 @@ def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
 
 
 def test_member_that_hands_over_among_ours_goes_by_rounds_and_then_leaves() -> None:
-    """It takes part in the rounds while it holds partitions."""
     driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
     driven.join(2).sync(EMPTY, follow_up=True)
     driven.give(RevocationCompleted(resources=HELD))
@@ -364,7 +350,7 @@ def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
     """The stored assignment is in that protocol."""
     driven = speaking(DrivenMember(member=new_member(KEEPING)), *ALL).subscribe()
     told(driven.join(protocol="range"), HELD)
-    kept = driven.member.identity
+    kept = driven.member.identity.kept
     assert kept == KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
     again = speaking(DrivenMember(member=new_member(KEEPING, kept)), *ALL).subscribe()
     assert again.member.state is MemberState.RETURNING
@@ -373,7 +359,6 @@ def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
 
 
 def test_kept_identity_of_a_protocol_that_is_not_spoken_any_more_joins() -> None:
-    """The stored assignment could not be read."""
     kept = KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
     driven = DrivenMember(member=new_member(KEEPING, kept)).subscribe()
     assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "m")

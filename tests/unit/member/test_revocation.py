@@ -26,14 +26,11 @@ from coopgroup.member.events import (
 )
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
-    JoinGroupRequest,
     OffsetCommitAnswer,
-    OffsetCommitRequest,
     SyncGroupAnswer,
 )
-from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.scenario import Cost, Span
-from coopgroup.telemetry import MembershipLost, ResourcesStarted, RoundLed
+from coopgroup.telemetry import MembershipLost, ResourcesStarted, RoundDecided
 from tests.support.members import (
     CONFIG,
     HELD,
@@ -55,13 +52,11 @@ GRACE_MS = CONFIG.revocation_grace_ms
 
 
 def commit(commit_id: int, *partitions: int) -> CommitRequested:
-    """Return a commit of partitions of T."""
     offsets = tuple(Offset("T", partition, 10 * commit_id) for partition in partitions)
     return CommitRequested(commit_id=commit_id, offsets=offsets)
 
 
 def answered(driven: DrivenMember, code: int = 0) -> DrivenMember:
-    """Answer the pending commit, every partition with one code."""
     codes = tuple(("T", partition, code) for partition in (0, 1))
     return driven.answer(COMMIT, OffsetCommitAnswer(codes=codes))
 
@@ -71,52 +66,36 @@ def holding() -> DrivenMember:
     return revoking().give(commit(1, 1)).give(STOPPED)
 
 
-def claims_of(driven: DrivenMember) -> ResourceSet:
-    """Return the claims of the join that the last step sent."""
-    request = driven.request(RequestKind.JOIN_GROUP).request
-    assert isinstance(request, JoinGroupRequest)
-    return decode_subscription(request.protocols[0][1]).owned
-
-
-def committed(driven: DrivenMember) -> dict[int, int]:
-    """Return the offsets of the commit that the last step sent."""
-    request = driven.request(COMMIT).request
-    assert isinstance(request, OffsetCommitRequest)
-    return {row[1]: row[2] for row in request.offsets}
-
-
 def test_revoking_to_joining_when_a_commit_is_under_way_waits_for_its_answer() -> None:
     """After the join another member may own the partition and read its offset."""
     driven = holding()
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
-    assert (driven.member.owned, driven.member.revoking) == (HELD, EMPTY)
+    assert (driven.member.owned, driven.member.revocation.pending) == (HELD, EMPTY)
     answered(driven)
     assert [type(effect) for effect in driven.effects if not hasattr(effect, "record")] == [
         FinishCommit,
         Send,
     ]
-    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T0)
+    assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, T0)
 
 
 def test_revoking_to_joining_when_a_commit_is_queued_waits_for_it_as_well() -> None:
-    """It is queued behind a commit of retained partitions only."""
     driven = revoking().give(commit(1, 0)).give(commit(2, 0, 1)).give(STOPPED)
     assert driven.sent() == []
     assert answered(driven).sent() == ["OffsetCommitRequest"]
-    assert committed(driven) == {0: 20, 1: 20}
+    assert driven.committed() == {0: 20, 1: 20}
     assert answered(driven).sent() == ["JoinGroupRequest"]
 
 
 def test_revoking_to_joining_when_commits_concern_the_rest_only_is_at_once() -> None:
-    """Retained partitions commit throughout a round."""
     driven = revoking().give(commit(1, 0)).give(STOPPED)
-    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+    assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
 
 
 def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None:
     """An application that keeps committing stopped partitions must not delay the group."""
     driven = answered(holding().give(commit(2, 1)))
-    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+    assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
     code = int(ErrorCode.ILLEGAL_GENERATION)
     assert driven.found(FinishCommit) == [
         FinishCommit(commit_id=1, codes=(("T", 1, 0),)),
@@ -125,19 +104,17 @@ def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None
 
 
 def given_up_with_a_late_commit() -> DrivenMember:
-    """It gave T-1 up, and a late commit of T-1 is due for a retry."""
     driven = holding().give(commit(2, 1))
     driven.refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(100)
-    assert committed(driven) == {1: 20}
+    assert driven.committed() == {1: 20}
     answered(driven, ErrorCode.KAFKA_STORAGE_ERROR)
     driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
-    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+    assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
     assert [finished.commit_id for finished in driven.found(FinishCommit)] == [1]
     return driven
 
 
 def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up() -> None:
-    """It was sent with an awaited commit that was abandoned."""
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     driven = given_up_with_a_late_commit().wait(200)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
@@ -157,74 +134,67 @@ def test_revoking_when_the_commit_is_retried_still_owns_what_it_commits() -> Non
     driven = answered(holding(), ErrorCode.KAFKA_STORAGE_ERROR)
     assert (driven.member.state, driven.found(FinishCommit)) == (MemberState.REVOKING, [])
     assert next_deadline_ms(driven.member) == driven.now_ms + 100
-    assert committed(driven.wait(100)) == {1: 10}
+    assert driven.wait(100).committed() == {1: 10}
     assert answered(driven).sent() == ["JoinGroupRequest"]
 
 
 def test_revoking_when_no_answer_comes_looks_the_coordinator_up_and_tries_again() -> None:
-    """It may have arrived. Sending a commit twice does no harm."""
     driven = holding().refuse(COMMIT, ErrorCode.NO_ANSWER)
     assert driven.sent() == ["FindCoordinatorRequest"]
-    assert committed(driven.find().wait(100)) == {1: 10}
+    assert driven.find().wait(100).committed() == {1: 10}
 
 
 def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> None:
-    """The abandoned commit will not be sent, so there is nothing to wait for."""
     driven = revoking().give(commit(1, 0)).give(commit(2, 1)).give(STOPPED)
     assert driven.give(CommitsAbandoned(commit_ids=frozenset({2}))).sent() == ["JoinGroupRequest"]
-    assert claims_of(driven) == T0
+    assert driven.claims().owned == T0
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 )
 def test_revoking_to_joining_when_the_commit_is_refused_goes_on(code: ErrorCode) -> None:
-    """The caller has its answer."""
     driven = answered(holding(), code)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, int(code)),))]
     assert driven.sent() == ["JoinGroupRequest"]
 
 
 def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_commits() -> None:
-    """The group waits in a round, so the join goes out and still claims the partition."""
     driven = holding().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
+    assert driven.member.revocation.join_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
     driven.wait(CONFIG.revocation_grace_ms)
-    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, HELD)
+    assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, HELD)
     driven.join(3).sync_again(T0)
     assert (driven.member.state, driven.found(RevokeResources)) == (MemberState.REVOKING, [])
     answered(driven)
-    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+    assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
 
 
 def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> None:
-    """The commit has ended with the membership."""
     driven = holding().wait(CONFIG.session_timeout_ms)
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, code),))]
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
-    assert (driven.member.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
-    assert driven.member.rejoin_at_ms is None
+    assert (driven.member.revocation.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
+    assert driven.member.revocation.join_at_ms is None
 
 
 def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> None:
-    """The join follows when the last part is stopped and committed."""
     driven = stopping_all().give(commit(1, 0))
     driven.give(RevocationCompleted(resources=T0))
-    assert (driven.member.owned, driven.member.stopped) == (HELD, T0)
+    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T0)
     answered(driven)
-    assert (driven.member.owned, driven.member.stopped, driven.sent()) == (T1, EMPTY, [])
-    assert claims_of(driven.give(STOPPED)) == EMPTY
+    assert (driven.member.owned, driven.member.revocation.stopped, driven.sent()) == (T1, EMPTY, [])
+    assert driven.give(STOPPED).claims().owned == EMPTY
 
 
 def test_revoking_when_it_waits_for_a_commit_takes_other_events() -> None:
-    """The join carries a new subscription. A leave ends the wait."""
     driven = holding().give(SubscriptionChanged(topics=("T", "U")))
     assert driven.member.state is MemberState.REVOKING
     assert driven.give(STOPPED).member.state is MemberState.REVOKING
     driven.give(LeaveRequested(reason="closed"))
     assert driven.sent() == ["LeaveGroupRequest"]
-    assert (driven.member.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
+    assert (driven.member.revocation.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
 
 
 @pytest.mark.parametrize("reach", [stable, rejoining, leading_again, syncing_again])
@@ -241,7 +211,6 @@ def test_revocation_when_it_was_not_asked_for_means_nothing(
 
 
 def test_revocation_when_the_member_is_out_of_the_group_is_refused() -> None:
-    """It is an error of the host."""
     with pytest.raises(LocalProtocolError):
         DrivenMember().give(STOPPED)
 
@@ -261,14 +230,13 @@ def test_revoking_in_parts_joins_soon_after_some_have_stopped_and_claims_the_res
     assert driven.wait(GRACE_MS - 1).sent() == []
     assert next_deadline_ms(driven.member) == driven.now_ms + 1
     driven.wait(1)
-    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T1)
+    assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, T1)
 
 
 def test_revoking_in_parts_when_the_rest_stops_in_time_joins_at_once() -> None:
-    """One round for both."""
     driven = stopping_all().give(RevocationCompleted(resources=T0)).wait(GRACE_MS - 1)
-    assert claims_of(driven.give(STOPPED)) == EMPTY
-    assert driven.member.rejoin_at_ms is None
+    assert driven.give(STOPPED).claims().owned == EMPTY
+    assert driven.member.revocation.join_at_ms is None
 
 
 def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() -> None:
@@ -282,9 +250,9 @@ def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() 
         if driven.wait(GRACE_MS - 1).member.state is MemberState.REVOKING
     ]
     assert len(stopped_at_ms) == 5
-    assert driven.member.rejoin_at_ms == stopped_at_ms[0] + 4 * GRACE_MS
+    assert driven.member.revocation.join_at_ms == stopped_at_ms[0] + 4 * GRACE_MS
     driven.wait(stopped_at_ms[0] + 4 * GRACE_MS - driven.now_ms)
-    assert claims_of(driven) == ResourceSet({"T": range(5, 9)})
+    assert driven.claims().owned == ResourceSet({"T": range(5, 9)})
 
 
 def test_revoking_without_a_grace_joins_with_each_part() -> None:
@@ -292,25 +260,26 @@ def test_revoking_without_a_grace_joins_with_each_part() -> None:
     config = attrs.evolve(CONFIG, revocation_grace_ms=0)
     driven.member = attrs.evolve(driven.member, config=config)
     driven.sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
-    assert claims_of(driven) == T1
+    assert driven.claims().owned == T1
 
 
 def test_revoking_when_nobody_asks_waits_for_as_long_as_it_takes() -> None:
-    """A round would change nothing, so the member starts none, and keeps its lease."""
     driven = revoking()
     for _ in range(40):
         driven.heartbeat()
-    assert (driven.member.state, driven.member.rejoin_at_ms) == (MemberState.REVOKING, None)
+    assert (driven.member.state, driven.member.revocation.join_at_ms) == (
+        MemberState.REVOKING,
+        None,
+    )
 
 
 @pytest.mark.parametrize("told", [T0, HELD])
 def test_revoking_when_told_again_or_assigned_again_goes_on_stopping(told: ResourceSet) -> None:
-    """The application is told of a stop once, whatever the later rounds say."""
     driven = rejoining_while_it_stops().join(3).sync_again(told)
     assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
-    assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
-    assert driven.member.rejoin_at_ms is None
-    assert claims_of(driven.give(STOPPED)) == T0
+    assert (driven.member.state, driven.member.revocation.pending) == (MemberState.REVOKING, T1)
+    assert driven.member.revocation.join_at_ms is None
+    assert driven.give(STOPPED).claims().owned == T0
     driven.join(4).sync(HELD)
     assert driven.found(GrantResources) == [GrantResources(resources=T1)]
 
@@ -319,7 +288,7 @@ def test_revoking_when_told_more_tells_the_application_only_that() -> None:
     """Two stops of one resource would count its end twice."""
     driven = rejoining_while_it_stops().join(3).sync(EMPTY, follow_up=True)
     assert driven.found(RevokeResources) == [RevokeResources(resources=T0)]
-    assert driven.member.revoking == HELD
+    assert driven.member.revocation.pending == HELD
 
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE])
@@ -340,14 +309,13 @@ def test_revoking_joins_soon_when_a_round_is_wanted(event: Event) -> None:
     driven = revoking().give(event)
     driven.wait(GRACE_MS // 2).give(RejoinRequested(reason="metadata changed"))
     assert driven.wait(GRACE_MS - GRACE_MS // 2).member.state is MemberState.JOINING
-    assert claims_of(driven) == HELD
+    assert driven.claims().owned == HELD
 
 
 def test_revoking_joins_soon_when_a_follow_up_of_others_is_announced() -> None:
-    """Nothing new for this member, but it rejoins before the next heartbeat."""
     driven = rejoining_while_it_stops().join(3).sync(HELD, follow_up=True)
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
-    assert claims_of(driven.wait(GRACE_MS)) == HELD
+    assert driven.wait(GRACE_MS).claims().owned == HELD
 
 
 def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
@@ -369,52 +337,46 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
     if leads:
         driven.decide()
     driven.sync(T0)
-    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T0)
+    assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, T0)
 
 
 def test_stop_between_join_and_sync_takes_one_more_round() -> None:
-    """As during the join."""
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync_again(T0)
-    assert (driven.found(RevokeResources), claims_of(driven)) == ([], T0)
+    assert (driven.found(RevokeResources), driven.claims().owned) == ([], T0)
 
 
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
-    """The group expects this member to own it, so the member starts it again."""
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
     assert driven.found(GrantResources) == [GrantResources(resources=T1)]
 
 
 def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
-    """The failed join is sent again with the remaining claims."""
     driven = rejoining_while_it_stops()
     driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).give(STOPPED)
     driven.wait(100)
-    assert claims_of(driven) == T0
+    assert driven.claims().owned == T0
     assert driven.join(3).sync(T0).member.state is MemberState.STABLE
 
 
 def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
-    """The commit is sent after the sync at the latest. Until then the resource is owned."""
     driven = rejoining_while_it_stops().give(commit(1, 1)).give(STOPPED).join(3)
     answered(driven, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert (driven.member.owned, driven.member.stopped) == (HELD, T1)
+    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T1)
     driven.sync_again(T0)
-    assert (driven.member.state, committed(driven)) == (MemberState.REVOKING, {1: 10})
-    assert claims_of(answered(driven)) == T0
+    assert (driven.member.state, driven.committed()) == (MemberState.REVOKING, {1: 10})
+    assert answered(driven).claims().owned == T0
 
 
 def test_revoking_when_one_commit_is_slow_gives_up_what_it_does_not_concern() -> None:
-    """Each resource waits only for its own commits."""
     driven = stopping_all().give(commit(1, 1)).give(RevocationCompleted(resources=HELD))
-    assert (driven.member.owned, driven.member.stopped) == (T1, T1)
-    assert claims_of(driven.wait(GRACE_MS)) == T1
+    assert (driven.member.owned, driven.member.revocation.stopped) == (T1, T1)
+    assert driven.wait(GRACE_MS).claims().owned == T1
 
 
 def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
-    """Held resources are given to no other member, and pending stops continue."""
     driven = rejoining_while_it_stops().join(3)
     driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"?"))
-    assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
+    assert (driven.member.state, driven.member.revocation.pending) == (MemberState.REVOKING, T1)
 
 
 # --- in a group --------------------------------------------------------------------------------
@@ -444,7 +406,7 @@ def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> 
     assert light_ms < 1_500
     assert 2_500 <= heavy_ms < 4_000
     assert [one for one in records if isinstance(one.record, MembershipLost)] == []
-    rounds = [one.at_ms - begin_ms for one in records if isinstance(one.record, RoundLed)]
+    rounds = [one.at_ms - begin_ms for one in records if isinstance(one.record, RoundDecided)]
     assert [at_ms for at_ms in rounds if 1_500 < at_ms < 2_500] == []
 
 
@@ -461,4 +423,4 @@ def test_stop_that_the_leader_does_not_know_of_is_done_before_the_next_join(
     before = driven.member.state
     driven.give(STOPPED)
     assert (before, driven.member.state) == (MemberState.REVOKING, MemberState.JOINING)
-    assert claims_of(driven) == EMPTY
+    assert driven.claims().owned == EMPTY

@@ -25,6 +25,7 @@ from tests.support.members import (
     WITH_RESOURCES,
     DrivenMember,
     eager,
+    joined_again,
     joining,
     leading,
     rejoining,
@@ -52,7 +53,6 @@ AT_WORK_WAYS: Mapping[MemberState, Way] = {**WITH_RESOURCES, _S.RETURNING: retur
 
 
 def given(reach: Way, event: Event) -> Way:
-    """Return the way that ends with an event."""
     return lambda: reach().give(event)
 
 
@@ -62,7 +62,6 @@ def out_of_a_heartbeat(reach: Way, code: ErrorCode) -> Way:
 
 
 def refused(reach: Way, kind: RequestKind, code: ErrorCode) -> Way:
-    """Return the way that ends with an error."""
     return lambda: reach().refuse(kind, code)
 
 
@@ -82,7 +81,6 @@ def common_ways() -> dict[Row, Way]:
 
 
 def join_refused(code: ErrorCode) -> Way:
-    """Return the way of the first join into an error."""
     return refused(joining, RequestKind.JOIN_GROUP, code)
 
 
@@ -95,6 +93,7 @@ WAYS: Mapping[Row, Way] = {
     (_S.JOINING, _T.MEMBER_ID_GIVEN): join_refused(ErrorCode.MEMBER_ID_REQUIRED),
     (_S.JOINING, _T.JOINED_AS_LEADER): leading,
     (_S.JOINING, _T.JOINED_AS_FOLLOWER): syncing,
+    (_S.JOINING, _T.RETURN): joined_again,
     (_S.JOINING, _T.REJOIN): join_refused(ErrorCode.NO_ANSWER),
     (_S.JOINING, _T.GIVE_UP_ALL): refused(
         lambda: speaking(rejoining(), "coopgroup", "range"),
@@ -122,6 +121,7 @@ WAYS: Mapping[Row, Way] = {
     ),
     (_S.REVOKING, _T.REVOKED): given(revoking, LATE),
     (_S.REVOKING, _T.REJOIN): rejoining_while_it_stops,
+    (_S.RETURNING, _T.STOPPED): given(joined_again, LATE),
     (_S.JOINING, _T.STOPPED): given(rejoining_while_it_stops, LATE),
     (_S.LEADING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3, leads=True).give(LATE),
     (_S.SYNCING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3).give(LATE),
@@ -167,14 +167,12 @@ def test_every_state_has_a_row_of_its_own() -> None:
 def test_row_is_reached_by_events(
     state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row of the table occurs in the life of some member."""
     moves = moved_by(WAYS[state, trigger], monkeypatch)
     assert ((state, trigger), TRANSITIONS[state][trigger]) in moves
 
 
 @pytest.mark.parametrize(("state", "trigger"), HOLES)
 def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
-    """The error names state and trigger."""
     member = EVERY_STATE[state]().member
     turn = Turn(member=member, now_ms=10_000)
     with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
@@ -192,7 +190,6 @@ ILLEGAL: list[tuple[MemberState, Event]] = [
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL)
 def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event: Event) -> None:
-    """The event raises, and the member does not change."""
     driven = EVERY_STATE[state]()
     before = driven.member
     with pytest.raises(LocalProtocolError):

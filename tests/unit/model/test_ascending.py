@@ -7,7 +7,6 @@ from coopgroup.model.ascending import numbers_in
 
 
 @pytest.mark.parametrize("numbers", [[], [-1, -1], [0], [3, -1, 0, 3, 7], [5, 5, 4]])
-def test_numbers_in_an_array_are_distinct_and_ascend_without_none(numbers: list[int]) -> None:
-    """The result equals that of a sort of the numbers from 0."""
+def test_numbers_in_an_array_are_distinct_and_ascend(numbers: list[int]) -> None:
     found = numbers_in(np.array(numbers, dtype=np.int32))
     assert found.tolist() == sorted({number for number in numbers if number >= 0})

@@ -1,5 +1,7 @@
 """From claims to rightful owners: the cases of KIP-792."""
 
+from collections.abc import Mapping
+
 from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.model.claims import NO_GENERATION
 from tests.support.checkers import claims_of
@@ -29,7 +31,6 @@ def test_stale_claim_when_beside_a_newer_one_loses() -> None:
 
 
 def test_stale_claims_when_they_cover_more_than_the_newer_keep_only_the_rest() -> None:
-    """A owns {0, 1} in generation 5, B claims {0..3} in generation 3: B still owns {2, 3}."""
     group = group_of(
         RESOURCES,
         claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
@@ -69,7 +70,6 @@ def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> N
 
 
 def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
-    """Members keep their identity, and equal subscriptions are one class."""
     group = resolve_claims(
         [
             MemberClaim(
@@ -127,10 +127,33 @@ def test_group_when_empty_has_arrays_of_the_right_types() -> None:
 
 
 def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
-    """The order of claims does not depend on the members' order."""
     group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
     assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [
         (0, 1),
         (1, 0),
         (1, 1),
     ]
+
+
+def test_warm_pairs_ascend_and_leave_out_what_does_not_count() -> None:
+    """Missing resources and rightfully owned ones are left out; stale claims do not own."""
+    group = group_of(
+        RESOURCES,
+        warm_claim("A", {"t": [0, 1, 7], "u": [0]}, owned=[0]),
+        warm_claim("B", {"t": [3, 1]}, owned=[]),
+        claim("C", {"t": [2, 9]}, topics=["t"], generation=5),
+        warm_claim("D", {}, owned=[]),
+    )
+    pairs = list(zip(group.warm_resources.tolist(), group.warm_members.tolist(), strict=True))
+    assert pairs == [(1, 0), (1, 1), (3, 1)]
+    assert [member.warms for member in group.members] == [True, True, False, True]
+
+
+def warm_claim(member_id: str, warm: Mapping[str, list[int]], owned: list[int]) -> MemberClaim:
+    return MemberClaim(
+        member_id=member_id,
+        topics=("t",),
+        owned=ResourceSet({"t": owned}),
+        generation=5,
+        warm=ResourceSet(warm),
+    )

@@ -1,13 +1,13 @@
 """Queries of a group snapshot."""
 
 import numpy as np
+import pytest
 
 from coopgroup.model import NOBODY, MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
 from tests.support.groups import claim, group_of
 
 
 def test_subscribed_names_when_classes_differ_is_a_table_of_classes_and_names() -> None:
-    """A row per class. Names without resources have no column."""
     group = group_of(
         {"a": [0], "b": [0, 1], "c": [0]},
         claim("m1", topics=["a", "b"]),
@@ -20,14 +20,12 @@ def test_subscribed_names_when_classes_differ_is_a_table_of_classes_and_names() 
 
 
 def test_may_hold_when_holder_is_nobody_or_a_stranger_is_false() -> None:
-    """Only a member that subscribes may hold a resource."""
     group = group_of({"a": [0, 1, 2]}, claim("m1", topics=["a"]), claim("m2", topics=["b"]))
     holder = np.array([0, 1, NOBODY], dtype=np.int32)
     assert group.may_hold(holder).tolist() == [True, False, False]
 
 
-def test_by_member_when_somebody_holds_nothing_gives_an_empty_set() -> None:
-    """One set per member in their order. Names without resources are omitted."""
+def test_by_member_gives_an_empty_set_to_a_member_without_resources() -> None:
     group = group_of({"a": range(3), "b": range(2)}, claim("m1"), claim("m2"), claim("m3"))
     holder = np.array([2, 0, 2, NOBODY, 0], dtype=np.int32)
     assert group.by_member(holder) == (
@@ -38,7 +36,6 @@ def test_by_member_when_somebody_holds_nothing_gives_an_empty_set() -> None:
 
 
 def test_view_when_taken_changes_owner_and_assignable_only() -> None:
-    """A policy may show the assignor other owners and fewer resources. The group is unchanged."""
     group = group_of({"a": [0, 1]}, claim("m1", {"a": [0, 1]}, topics=["a"]))
     owner = np.array([NOBODY, 0], dtype=np.int32)
     view = group.view(owner=owner, assignable=np.array([False, True]))
@@ -48,7 +45,6 @@ def test_view_when_taken_changes_owner_and_assignable_only() -> None:
 
 
 def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
-    """Racks become numbers in ascending order, one row per resource."""
     resources = ResourceSet({"a": range(3), "b": [0]})
     racks = ReplicaRacks.build(resources, {"a": {0: ["r2", "r1", "r2"], 2: ["r3"]}, "z": {0: []}})
     assert racks.racks == ("r1", "r2", "r3")
@@ -57,7 +53,6 @@ def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
 
 
 def test_snapshot_when_racks_are_given_carries_them() -> None:
-    """Racks of resources outside the metadata are unknown."""
     group = resolve_claims(
         [MemberClaim(member_id="m", topics=("a",), owned=ResourceSet({"gone": [0]}))],
         ResourceSet({"a": [0]}),
@@ -66,3 +61,26 @@ def test_snapshot_when_racks_are_given_carries_them() -> None:
     racks = group.replica_racks
     assert racks is not None
     assert (racks.racks, racks.starts.tolist()) == (("r1",), [0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("others", "holder", "expected"),
+    [
+        (ResourceSet({"T": [0, 1, 2]}), [2, 1, 0], [2, 1, 0]),
+        (ResourceSet({"T": [1], "U": [0]}), [1, 0], [NOBODY, 1, NOBODY]),
+        (ResourceSet(), [], [NOBODY] * 3),
+    ],
+    ids=["the same", "one of them vanished", "none"],
+)
+def test_holders_of_other_resources_in_the_order_of_the_group(
+    others: ResourceSet, holder: list[int], expected: list[int]
+) -> None:
+    group = resolve_claims(
+        [MemberClaim(member_id="a", topics=("T",))], ResourceSet({"T": range(3)})
+    )
+    holders = np.array(holder, dtype=np.int32)
+    aligned = group.aligned(others, holders)
+    assert aligned.tolist() == expected
+    assert aligned.dtype == np.int32
+    assert not np.shares_memory(aligned, holders)
+    assert group.mask_of(others).tolist() == [one != NOBODY for one in expected]

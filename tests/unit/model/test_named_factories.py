@@ -50,7 +50,6 @@ def test_create_when_named_makes_the_thing_with_its_options() -> None:
 def test_create_when_wrong_says_what_there_is(
     name: str, options: dict[str, object], message: str
 ) -> None:
-    """An unknown name, an unknown option and a missing option are one line each."""
     with pytest.raises(ConfigurationError) as caught:
         _kitchen().create(name, options)
     assert str(caught.value) == message
@@ -65,7 +64,6 @@ def test_create_when_there_are_no_options_says_so() -> None:
 
 
 def test_register_when_name_is_free_adds_it() -> None:
-    """Registering it again changes nothing."""
     kitchen = _kitchen()
     kitchen.register("cup", _Mug)
     kitchen.register("cup", _Mug)
@@ -80,7 +78,6 @@ def test_register_when_name_is_free_adds_it() -> None:
     ],
 )
 def test_register_when_name_cannot_be_had_is_refused(name: str, message: str) -> None:
-    """A factory cannot replace another one by accident, and every name can be typed."""
     kitchen = _kitchen()
     with pytest.raises(ConfigurationError) as caught:
         kitchen.register(name, _Kettle)

@@ -8,7 +8,6 @@ from tests.support.groups import by_member, claim, group_of, holder_of, told
 
 
 def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> None:
-    """Claimants of resources that the plan gives to others, or to no member, must stop them."""
     group = group_of(
         {"T": range(1, 5)},
         claim("A", {"T": [1, 4]}),
@@ -25,7 +24,6 @@ def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> N
 
 
 def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> None:
-    """Rightful owners keep their resources. A stale claim is revoked, with a follow-up round."""
     group = group_of(
         {"T": range(3)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [1]}, generation=0)
     )
@@ -35,7 +33,6 @@ def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> Non
 
 
 def test_plan_that_moves_nothing_when_all_is_well_asks_for_no_round() -> None:
-    """There are no revocations, so no member rejoins. Free resources stay free."""
     group = group_of({"T": range(3)}, claim("A", {"T": [0]}), claim("B", {"T": [1]}))
     plan = plan_that_moves_nothing(group)
     assert told(group, plan) == {"A": ({"T": [0]}, None), "B": ({"T": [1]}, None)}
@@ -43,7 +40,6 @@ def test_plan_that_moves_nothing_when_all_is_well_asks_for_no_round() -> None:
 
 
 def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
-    """The owner no longer subscribes to the resource, or the resource is deleted."""
     group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
     assert told(group, plan_that_moves_nothing(group)) == {
         "A": ({"T": [0]}, {"T": [9], "U": [0]}),

@@ -11,7 +11,6 @@ from tests.support.programs import outputs_under_two_hash_seeds
 
 
 def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
-    """Upper case before lower case, ASCII before the rest, -1 before 0."""
     made = ResourceSet({"é": [0], "b": [3, -1, 0, 3], "B": [7], "none": []})
     assert list(made) == [
         Resource("B", 7),
@@ -27,7 +26,6 @@ def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
 
 
 def test_arrays_when_read_are_int32_and_frozen() -> None:
-    """Four bytes per resource, and no caller can change the set through its arrays."""
     made = ResourceSet({"T": range(3)})
     assert (made.flat_indices.dtype.name, made.flat_indices.nbytes) == ("int32", 12)
     with pytest.raises(ValueError, match="read-only"):
@@ -49,14 +47,12 @@ def test_arrays_when_read_are_int32_and_frozen() -> None:
     ],
 )
 def test_build_when_an_index_is_no_int32_is_refused(indices: list[int], message: str) -> None:
-    """The message has the name of the set and the given index."""
     with pytest.raises(ConfigurationError) as caught:
         ResourceSet({"T": indices})
     assert str(caught.value) == message
 
 
 def test_build_when_given_arrays_and_iterators_takes_them_all() -> None:
-    """Ranges, arrays of any integer type, generators and sets all give the same set."""
     expected = ResourceSet({"T": [0, 1, 2]})
     assert ResourceSet({"T": range(3)}) == expected
     assert ResourceSet({"T": np.array([2, 1, 0], dtype=np.uint8)}) == expected
@@ -65,7 +61,6 @@ def test_build_when_given_arrays_and_iterators_takes_them_all() -> None:
 
 
 def test_build_when_given_an_array_does_not_keep_it() -> None:
-    """Later changes of the caller's array do not change the set."""
     indices = np.arange(3, dtype=np.int32)
     made = ResourceSet({"T": indices})
     indices[0] = 9
@@ -73,7 +68,6 @@ def test_build_when_given_an_array_does_not_keep_it() -> None:
 
 
 def test_equality_when_compared_with_something_else_is_false() -> None:
-    """A set equals no dict and no tuple, and sets with other indices differ."""
     made = ResourceSet({"T": [0]})
     others: list[object] = [{"T": [0]}, (("T", 0),), EMPTY, ResourceSet({"T": [1]})]
     assert [made == other for other in others] == [False] * 4
@@ -81,12 +75,10 @@ def test_equality_when_compared_with_something_else_is_false() -> None:
 
 @pytest.mark.parametrize("stranger", ["T", ("T",), ("T", "0"), (0, "T"), ("T", 0, 0), 0, None])
 def test_membership_when_asked_for_no_pair_is_false(stranger: object) -> None:
-    """Only (name, index) pairs can be in a set."""
     assert stranger not in ResourceSet({"T": [0]})
 
 
 def test_empty_set_when_used_behaves_like_one() -> None:
-    """The empty set is false, has no names, and is neutral in every operation."""
     made = ResourceSet({"T": [0]})
     assert (bool(EMPTY), len(EMPTY), EMPTY.names, list(EMPTY)) == (False, 0, (), [])
     assert (EMPTY | made, made | EMPTY, made - EMPTY) == (made, made, made)
@@ -99,13 +91,11 @@ def test_empty_set_when_used_behaves_like_one() -> None:
 
 
 def test_repr_when_printed_is_what_builds_the_set() -> None:
-    """The representation is an expression for the same set."""
     made = ResourceSet({"b": [1, 0], "a": [2]})
     assert repr(made) == "ResourceSet({'a': [2], 'b': [0, 1]})"
 
 
 def test_pickle_when_loaded_is_equal_and_frozen() -> None:
-    """Sets are sent to other processes and stay immutable there."""
     made = ResourceSet({"b": [1, 0], "a": [2]})
     loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
     assert (loaded, hash(loaded), hash(loaded)) == (made, hash(made), hash(made))
@@ -114,7 +104,6 @@ def test_pickle_when_loaded_is_equal_and_frozen() -> None:
 
 
 def test_million_resources_when_combined_are_exact() -> None:
-    """A thousand names with a thousand indices each: counts of every operation are right."""
     names = [f"t{number:04}" for number in range(1_000)]
     everything = ResourceSet({name: range(1_000) for name in names})
     even = everything.take(everything.flat_indices % 2 == 0)
@@ -128,7 +117,6 @@ def test_million_resources_when_combined_are_exact() -> None:
 
 
 def test_set_when_built_under_two_hash_seeds_is_the_same() -> None:
-    """The order comes from the content, not from the hashes of strings."""
     program = (
         "from coopgroup.model import ResourceSet\n"
         "made = ResourceSet.from_pairs({(f'topic-{n % 7}', n) for n in range(50)})\n"

@@ -89,12 +89,7 @@ def history(away_ms: Sequence[int | None], **changed: object) -> GroupHistory:
 
 
 class Cells:
-    """Play episodes, each cell once.
-
-    Args:
-        cost: cost of moves and returns.
-        seed: seed of the random generator.
-    """
+    """Play episodes, each cell once."""
 
     def __init__(self, cost: MoveCost, seed: int) -> None:
         self.group = ReplayedGroup.of(history([]), cost)

@@ -29,7 +29,6 @@ class MadeUp:
 
     Args:
         costs: partition-seconds by setting; 100 for other settings.
-        moved: moves of each setting.
     """
 
     def __init__(self, costs: dict[str, float], moved: float = 1.0) -> None:
@@ -72,7 +71,6 @@ def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histor
 
 
 def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
-    """The restarts of 10 s are the same. Only the cost of a move differs."""
     restarts = history([10_000] * ENOUGH)
     free = advise(
         restarts,
@@ -97,7 +95,6 @@ def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
 
 
 def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
-    """Today's time-out may be a value that the advice would not try."""
     today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
     play = MadeUp({str(today): 50.0, "simple": 30.0})
     given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
@@ -117,7 +114,6 @@ def test_setting_that_is_as_good_is_not_advised_over_a_simpler_one() -> None:
 
 
 def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
-    """The advised ration is the smallest that costs no more than no ration."""
     words = (
         "incremental:max_moves_per_round={},move_interval_ms={},scheduled_rebalance_timeout_ms=0"
     )

@@ -15,7 +15,6 @@ def test_resamples_have_as_many_episodes_as_the_history() -> None:
 
 
 def test_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """The test takes means of a skewed cost, over 200 histories of 100 episodes."""
     dice = np.random.default_rng(7)
     costs = np.array([1.0, 5.0, 40.0])
     shares = np.array([0.6, 0.3, 0.1])

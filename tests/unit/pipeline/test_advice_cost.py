@@ -60,7 +60,6 @@ def test_estimate_follows_the_formula(
 
 
 def test_stateless_group_does_not_wait() -> None:
-    """If moves cost nothing, a time-out never helps."""
     for draw in FAMILIES.values():
         away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
         costs = estimated_s(
@@ -89,7 +88,6 @@ def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
 
 
 def test_best_time_out_stands_just_above_an_absence() -> None:
-    """Between two absences the cost only rises."""
     away = [3_000, 17_000, 64_000, None, None]
     cost = MoveCost(move_ms=20_000)
     every_ms = list(range(0, 100_000, 500))
@@ -108,7 +106,6 @@ def test_best_time_out_stands_just_above_an_absence() -> None:
 @pytest.mark.parametrize("how", [How.CLOSE, How.CRASH])
 @pytest.mark.parametrize("move_ms", [0, 30_000])
 def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
-    """The tolerance is one second per partition."""
     cells = Cells(MoveCost(move_ms=move_ms), seed=3)
     partitions = 2
     for absent_ms in (3_000, 40_000, None):
@@ -126,7 +123,6 @@ def test_worth_trying_are_the_cheapest_and_none() -> None:
 
 
 def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> None:
-    """Longer absences in the spread exceed a time-out that just covers the observed ones."""
     away = on_grid(FAMILIES["short"](np.random.default_rng(1), 100), np.geomspace(1, 100, 2_000))
     longest_ms = max(one for one in away if one is not None)
     seen, spread = (

@@ -40,7 +40,6 @@ def test_absences_far_apart_are_episodes_of_their_own() -> None:
 
 
 def test_deployment_is_one_episode() -> None:
-    """Each process leaves before the group has settled after the previous one."""
     rolled = [
         evolve(SEEN, process=f"p@{number}", gone_ms=1_000_000 + 40_000 * number)
         for number in range(4)
@@ -63,7 +62,6 @@ def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
 
 
 def test_rounding_makes_nobody_leave_before_it_is_back() -> None:
-    """Begin and length are rounded separately."""
     again = evolve(SEEN, gone_ms=SEEN.gone_ms + 10_012)
     first = evolve(SEEN, process="q@h")
     late = evolve(SEEN, gone_ms=SEEN.gone_ms + 1_234, absent_ms=8_777)
@@ -75,7 +73,7 @@ def test_rounding_makes_nobody_leave_before_it_is_back() -> None:
     ]
 
 
-def test_absence_without_end_is_for_good_only_if_watched_for_long() -> None:
+def test_absence_without_end_is_permanent_only_if_watched_for_long() -> None:
     gone = evolve(SEEN, absent_ms=None)
     unknown = evolve(gone, watched_ms=599_999)
     episodes, left_out = episodes_of([gone, unknown], {}, watched_ms_min=600_000)

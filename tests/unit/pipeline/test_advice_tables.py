@@ -11,7 +11,6 @@ from coopgroup.simulator.scenario import How
 def absence(
     *, gone_ms: int = 1_000_000, gone_latest_ms: int, returned_ms: int, instance_id: str | None
 ) -> Row:
-    """Return a row of the table `absences` with a session time-out of 45 s."""
     return Row(
         instance_id=instance_id,
         client_id="c",
@@ -34,7 +33,6 @@ def test_process_that_is_back_before_the_group_goes_on_was_not_away_for_its_sess
 
 
 def test_guess_of_a_return_in_time_stays_below_the_session() -> None:
-    """The bound holds even if the last sign of the process is old."""
     row = absence(gone_latest_ms=4_600_000, returned_ms=4_600_000, instance_id=None)
     assert seen_of(row).absent_ms == 22_500
 

@@ -54,6 +54,6 @@ def test_policy_before_a_change_does_not_count() -> None:
     assert found[0] == Choice(name="deferred")
 
 
-def test_policy_of_somebody_else_is_not_told() -> None:
+def test_policy_of_a_user_is_not_told() -> None:
     assert policy_led([]) is None
     assert policy_led(led("my own", (1, 1_000))) is None

@@ -8,7 +8,6 @@ from tests.unit.pipeline.return_times import history
 
 
 def test_settings_stand_cheapest_first_with_their_roles() -> None:
-    """Options use the syntax of the command line."""
     rows = tried_rows(made_advice())
     assert [row.role for row in rows] == ["advised", "", "today", ""]
     assert rows[0].words == "deferred:scheduled_rebalance_timeout_ms=30000"
@@ -23,7 +22,6 @@ def test_charts_mark_what_is_advised_and_what_is_today() -> None:
 
 
 def test_chart_of_returns_rises_to_the_part_that_came_back() -> None:
-    """29 of 30 return, after 12 s."""
     (curve,) = view_of(made_advice()).charts[2].curves
     assert curve.x[-1] == 12
     assert curve.y[-1] == pytest.approx(100 * 29 / 30)
@@ -38,7 +36,6 @@ def test_group_to_which_nobody_came_back_has_no_such_chart() -> None:
 
 
 def test_cards_show_what_was_observed_beside_what_was_replayed() -> None:
-    """A reader can then judge whether the replay is credible."""
     cards = dict(view_of(made_advice()).cards)
     assert cards["out of service a day, today"] == "90.0 s"
     assert cards["out of service a day, as observed"] == "95.0 s"

@@ -49,7 +49,6 @@ def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
 
 
 def test_difference_that_may_be_chance_is_called_that() -> None:
-    """An interval that contains 0 does not justify a change."""
     unsure = made_advice(saving_s=Estimate(mean=5, low=-3, high=9))
     assert headline(unsure).endswith("if anything: it hardly matters.")
     assert reasons(unsure)[-1].endswith("so the difference may be chance.")

@@ -20,7 +20,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_jars_of_the_user_are_taken_as_they_are(tmp_path: Path) -> None:
-    """The user's files must exist, but Spark fetches URLs."""
     jar = tmp_path / "one.jar"
     jar.touch()
     given = (str(jar), "hdfs://cluster/two.jar")

@@ -42,7 +42,6 @@ GROUP = GroupValue(
 
 
 def batch(records: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBatch:
-    """Return the records as Spark passes them."""
     rows = [
         {
             "key": key,
@@ -90,7 +89,6 @@ def test_a_commit_becomes_a_row() -> None:
 
 
 def test_a_record_of_no_possible_time_is_rejected() -> None:
-    """The record has no valid time, so its row takes the time of the Kafka record."""
     absurd = [evolve(COMMIT, commit_ms=at_ms) for at_ms in (-1, LAST_MS + 1, 2**62, LAST_MS)]
     rows = commits(*((KEY, encode_offset_value(one)) for one in absurd))
     reason = "time: not ms since 1970"
@@ -103,7 +101,6 @@ def test_a_record_of_no_possible_time_is_rejected() -> None:
 
 
 def test_a_tombstone_becomes_a_row_without_an_offset() -> None:
-    """The deletion or expiry of a commit is part of the history."""
     (row,) = commits((KEY, None))
     assert (row["group"], row["is_tombstone"], row["reason"]) == ("g", True, None)
     assert (row["committed"], row["at_ms"]) == (None, WRITTEN_MS)
@@ -230,7 +227,6 @@ def test_what_is_no_group_is_rejected(key: bytes | None, value: bytes, part: str
 
 
 def test_a_removed_group_becomes_a_tombstone() -> None:
-    """An expired group leaves a key without a value."""
     (row,) = groups((encode_key(GroupKey(group="g")), None))
     assert (row["group"], row["is_tombstone"], row["generation"]) == ("g", True, None)
     assert row["at_ms"] == WRITTEN_MS

@@ -72,9 +72,7 @@ class Golden:
 
     Attributes:
         name: unique within its kind.
-        version: version of the bytes.
         says: the output of Kafka's own JSON converter for the bytes.
-        content: the bytes.
     """
 
     name: str
@@ -106,7 +104,6 @@ def topic_id(said: str | None) -> UUID | None:
 
 
 def test_keys_are_as_kafka_writes_them() -> None:
-    """Two versions of the commit key have the same fields."""
     for one in vectors("offset_key"):
         assert decode_key(one.content) == OffsetKey(**one.says)
         assert encode_key(OffsetKey(**one.says), version=one.version) == one.content
@@ -117,7 +114,6 @@ def test_keys_are_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("one", vectors("offset_value"), ids=str)
 def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
-    """Fields that a version lacks have the value for unknown."""
     says = one.says
     expected = OffsetValue(
         committed=says["offset"],
@@ -176,7 +172,6 @@ def test_commits_of_all_versions_come_back(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_groups_of_all_versions_come_back(version: int) -> None:
-    """v0 has one time-out for the session and the rebalance."""
     assert decode_group_value(encode_group_value(GROUPS[version])) == GROUPS[version]
 
 
@@ -220,7 +215,6 @@ def test_unknown_versions_are_refused(version: int) -> None:
 
 
 def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
-    """A flexible version may carry fields that this release does not know."""
     raw = encode_offset_value(evolve(COMMIT, version=4))
     assert raw.endswith(b"\0")
     assert decode_offset_value(raw[:-1] + b"\x01\x07\x02ab") == COMMIT
@@ -237,7 +231,6 @@ def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
     ],
 )
 def test_broken_compact_strings_are_refused(raw: str) -> None:
-    """A wrong length must not cause a read or an allocation."""
     head = encode_offset_value(evolve(COMMIT, metadata=""))[:14]
     with pytest.raises(DecodeError):
         decode_offset_value(head + bytes.fromhex(raw) + bytes(9))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coopgroup.cli.app import run
-from coopgroup.cli.pipeline_options import Place
+from coopgroup.cli.pipeline.options import Place
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.job_lock import job_lock
@@ -31,7 +31,6 @@ with job_lock(sys.argv[1], "history", "lag", "telemetry"):
 def test_a_second_process_is_told_in_a_line_until_the_first_is_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The lock covers only the jobs of the first process, and needs no cleanup after a kill."""
     folder = str(tmp_path / "tables")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -58,7 +57,6 @@ def test_a_second_process_is_told_in_a_line_until_the_first_is_killed(
 
 
 def test_a_job_that_fails_holds_no_lock(tmp_path: Path) -> None:
-    """The job may fail before it has all its locks."""
     with job_lock(str(tmp_path), "lag"):
         with pytest.raises(PipelineError), job_lock(str(tmp_path), "lag", "history"):
             pass
@@ -69,7 +67,6 @@ def test_a_job_that_fails_holds_no_lock(tmp_path: Path) -> None:
 def test_a_folder_of_elsewhere_is_not_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A remote folder has no locks. The job must not create a local file with its name."""
     monkeypatch.chdir(tmp_path)
     with job_lock("s3a://bucket/history", "lag"), job_lock("s3a://bucket/history", "lag"):
         pass
@@ -87,7 +84,6 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
 def test_where_the_file_system_has_no_locks_the_job_goes_on_and_says_so(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some network file systems have no locks."""
     monkeypatch.setattr(fcntl, "flock", _refusing(number))
     place = Place(folder=str(tmp_path), master="local[1]", jars=(), settings={})
     with place.locked("lag", "history"):

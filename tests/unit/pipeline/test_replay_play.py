@@ -20,7 +20,6 @@ def group(cost: MoveCost = COST) -> ReplayedGroup:
 
 
 def test_partition_that_comes_back_costs_what_returning_costs() -> None:
-    """Two partitions wait for 6 s. Then they are restored within 8 s, 1 s or immediately."""
     for return_ms in (8_000, 1_000, 0):
         cost = MoveCost(move_ms=8_000, return_ms=return_ms)
         found = replay(group(cost), EPISODE, deferred(30_000), seed=1)
@@ -29,7 +28,6 @@ def test_partition_that_comes_back_costs_what_returning_costs() -> None:
 
 
 def test_partition_that_moves_costs_a_move_each_way() -> None:
-    """The two partitions move away and later back: four moves of 8 s."""
     far = history([60_000]).episodes[0].shape
     found = replay(group(), far, deferred(0), seed=1)
     assert found.moved == 4
@@ -53,14 +51,12 @@ def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() 
 
 @pytest.mark.parametrize("session_timeout_ms", [1, 600_000])
 def test_session_of_any_length_can_be_played(session_timeout_ms: int) -> None:
-    """The sessions are longer than the usual rebalance time-out, or shorter than a heartbeat."""
     played = ReplayedGroup.of(evolve(history([]), session_timeout_ms=session_timeout_ms), COST)
     for policy in (Choice(name="simple"), deferred(30_000)):
         assert replay(played, EPISODE, policy, seed=1).violations == 0
 
 
 def test_figures_are_those_of_the_real_group() -> None:
-    """A partition that represents four real partitions counts four times."""
     one = replay(group(), EPISODE, deferred(30_000), seed=1)
     four = replay(evolve(group(), partition_factor=4.0), EPISODE, deferred(30_000), seed=1)
     assert four.unavailable_s == pytest.approx(4 * one.unavailable_s)

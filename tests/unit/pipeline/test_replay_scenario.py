@@ -12,7 +12,7 @@ from coopgroup.pipeline.replay_scenario import (
     scenario_of,
 )
 from coopgroup.simulator.scenario import Choice, Close, Crash, How, Identity, Scale
-from coopgroup.simulator.scenario_checks import check_scenario
+from coopgroup.simulator.scenario.checks import check_scenario
 from tests.unit.pipeline.return_times import history
 
 COST = MoveCost(move_ms=4_000)
@@ -43,7 +43,6 @@ def test_small_group_is_played_as_it_is() -> None:
 
 
 def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
-    """Each played partition represents several."""
     group = ReplayedGroup.of(history([], members=100, partitions=20_000), COST)
     assert group.members == MEMBERS_MAX
     assert group.partitions == MEMBERS_MAX * 50
@@ -51,7 +50,6 @@ def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
 
 
 def test_uneven_partitions_are_accounted_for() -> None:
-    """Four members share ten partitions: each member plays three, which count for 2.5."""
     group = ReplayedGroup.of(history([], members=4, partitions=10), COST)
     assert group.partitions / group.members * group.partition_factor == pytest.approx(2.5)
 

@@ -21,7 +21,7 @@ def _java(folder: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["", "locl[2]", "local[x]", "http://spark:7077"])
-def test_master_when_none_is_refused(master: str) -> None:
+def test_master_when_invalid_is_refused(master: str) -> None:
     with pytest.raises(ConfigurationError, match="--master"):
         build_session(master=master)
 

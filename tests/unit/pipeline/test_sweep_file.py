@@ -6,7 +6,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.sweep_file import parse_sweep, read_sweep
-from coopgroup.pipeline.sweep_grid import cells_of
+from coopgroup.pipeline.sweep_grid import GROUP_AXES, OPTION_AXES, cells_of
 from coopgroup.simulator.scenario import Choice
 from tests.architecture.tree import ROOT
 from tests.support.small_scenario import SMALL
@@ -58,59 +58,71 @@ def test_file_without_grid_is_the_scenario_itself(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "expected"),
     [
-        ("seeds = 1", "1: scenarios", "required"),
-        ('scenarios = "small.toml"\nseed = 3', "2: seed", "did you mean seeds?"),
-        ('scenarios = "small.toml"\n\nseeds = true', "3: seeds", "an integer from 1"),
-        ('scenarios = "small.toml"\nseeds = [1, 1]', "2: seeds", "each value once"),
-        ('scenarios = "small.toml"\nseeds = []', "2: seeds", "at least one value"),
-        ('scenarios = "gone.toml"', "1: scenarios", "the path of a scenario file"),
-        ('scenarios = ["small.toml",\n"./small.toml"]', "2: scenarios", "different names"),
-        ('scenarios = "small.toml"\n[grid]\npolicies = "lazy"', "3: grid.policies", "one of"),
+        ("seeds = 1", "scenarios", "required"),
+        ('scenarios = "small.toml"\nseed = 3', "seed", "did you mean seeds?"),
+        ('scenarios = "small.toml"\n\nseeds = true', "seeds", "an integer"),
+        ('scenarios = "small.toml"\nseeds = [1, 1]', "seeds[1]", "each value once"),
+        ('scenarios = "small.toml"\nseeds = []', "seeds", "at least one value"),
+        ('scenarios = "gone.toml"', "scenarios", "the path of a scenario file"),
+        ('scenarios = ["small.toml",\n"./small.toml"]', "scenarios[1]", "different names"),
+        ('scenarios = "small.toml"\n[grid]\npolicies = "lazy"', "grid.policies", "one of"),
         (
             'scenarios = "small.toml"\n[grid]\npolicies = [{ name = "eager", options = { a = 3 }}]',
-            "3: grid.policies",
+            "grid.policies: option of policy eager",
             "no options at all",
         ),
         (
             'scenarios = "small.toml"\n[grid]\npolicies = [{ options = {} }]',
-            "3: grid.policies",
-            "a name, or a table",
+            "grid.policies[0].name",
+            "required",
         ),
-        ('scenarios = "small.toml"\n[grid]\nassignors = 3', "3: grid.assignors", "a name"),
+        ('scenarios = "small.toml"\n[grid]\nassignors = 3', "grid.assignors", "a name"),
         (
             'scenarios = "small.toml"\n[grid]\nmax_moves_per_round = [0]',
-            "3: grid.max_moves_per_round",
+            "grid.max_moves_per_round[0]",
             "an integer from 1",
         ),
         (
             'scenarios = "small.toml"\n[grid]\nsession_timeout_ms = [9_000, 2_000]',
-            "3: grid.session_timeout_ms",
+            "grid.session_timeout_ms",
             "less than session_timeout_ms (2000)",
         ),
         (
             'scenarios = "small.toml"\n[grid]\npolicies = ["incremental"]\nmove_interval_ms = [5]',
-            "4: grid.move_interval_ms",
+            "grid.move_interval_ms",
             "max_moves_per_round beside it",
         ),
-        ('scenarios = "small.toml"\nseeds = 1_000_000\n[grid]\nsizes=[1,2]', "3: grid", "at most"),
-        ('scenarios = "small.toml"\n[grid]\nsizes = [5_000]', "3: grid.sizes", "at most"),
-        ("scenarios = [", "1", "TOML"),
+        ('scenarios = "small.toml"\nseeds = 1_000_000\n[grid]\nsizes=[1,2]', "grid", "at most"),
+        ('scenarios = "small.toml"\nseeds = 0', "seeds", "an integer from 1 to 1000000"),
+        ('scenarios = "small.toml"\nseeds = [3, -1]', "seeds[1]", "an integer from 0 to"),
+        ('scenarios = "small.toml"\ngrid = 3', "grid", "a table with the keys policies, "),
+        (
+            'scenarios = "small.toml"\ngrid.lags = 1',
+            "grid.lags",
+            f"there are policies, assignors, sizes, {', '.join((*OPTION_AXES, *GROUP_AXES))}",
+        ),
+        ('scenarios = "small.toml"\n[grid]\nsizes = [5_000]', "grid.sizes", "at most"),
     ],
 )
-def test_file_when_wrong_is_refused_by_file_line_and_key(
+def test_file_when_wrong_is_refused_by_file_and_key_path(
     folder: Path, text: str, place: str, expected: str
 ) -> None:
     file = str(folder / "bad.toml")
     with pytest.raises(ConfigurationError) as refused:
         parse_sweep(text, file=file)
-    assert str(refused.value).startswith(f"{file}:{place}: got ")
+    assert str(refused.value).startswith(f"{file}: {place}: got ")
     assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
+def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigurationError, match=r"sweep file: got 's.toml', .*TOML .*line 2, "):
+        parse_sweep("seeds = 1\nseeds = 2\n", file="s.toml")
+
+
 def test_scenario_when_wrong_is_refused_by_its_own_file(folder: Path) -> None:
     (folder / "small.toml").write_text("duration_ms = 0")
-    with pytest.raises(ConfigurationError, match=r"small\.toml:1: "):
+    with pytest.raises(ConfigurationError, match=r"small\.toml: "):
         parse_sweep('scenarios = "small.toml"', file=str(folder / "s.toml"))
 
 

@@ -16,7 +16,7 @@ from coopgroup.pipeline.sweep_grid import (
     scenario_of,
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
-from coopgroup.simulator.scenario_file import parse_scenario
+from coopgroup.simulator.scenario.file import parse_scenario
 
 SCENARIO = """\
 duration_ms = 60000
@@ -92,8 +92,7 @@ def test_cells_are_every_combination_and_seeds_vary_fastest() -> None:
     ]
 
 
-def test_cells_when_policy_lacks_an_option_are_made_once() -> None:
-    """The policy simple has no time-out: the grid's time-outs give only one cell per seed."""
+def test_cells_of_a_policy_without_the_option_are_made_once() -> None:
     made = sweep(
         policies=(Choice(name="simple"), Choice(name="deferred")),
         options={"scheduled_rebalance_timeout_ms": (0, 5), "max_moves_per_round": (1, 2, 3)},
@@ -115,7 +114,6 @@ def test_policy_by_name_has_the_options_of_the_scenario() -> None:
 
 
 def test_keys_when_anything_changes_differ() -> None:
-    """A result must never be taken for another cell's: the text, the size or the seed differ."""
     sweeps = [
         sweep(),
         sweep(seeds=(3, 4)),

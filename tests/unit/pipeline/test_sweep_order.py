@@ -5,7 +5,7 @@ import pytest
 from coopgroup.pipeline.sweep_grid import Cell, Sweep, SweptScenario, cells_of
 from coopgroup.pipeline.sweep_order import Backlog, Kind, Tasks, dealt, kind_of
 from coopgroup.simulator.scenario import Choice
-from coopgroup.simulator.scenario_file import parse_scenario
+from coopgroup.simulator.scenario.file import parse_scenario
 from tests.support.small_scenario import SMALL
 
 CORES = 2
@@ -13,7 +13,6 @@ SCENARIOS = {"small": parse_scenario(SMALL, file="small.toml")}
 
 
 def cells(*, sizes: tuple[int, ...] = (1, 10), seeds: int = 100) -> tuple[Cell, ...]:
-    """Return cells of one kind for each size and each of two policies."""
     sweep = Sweep(
         name="s",
         scenarios=(SweptScenario(scenario=SCENARIOS["small"], digest="d"),),
@@ -25,7 +24,6 @@ def cells(*, sizes: tuple[int, ...] = (1, 10), seeds: int = 100) -> tuple[Cell, 
 
 
 def backlog(given: tuple[Cell, ...], spent: dict[Kind, tuple[int, float]] | None = None) -> Backlog:
-    """Return a backlog for two cores."""
     made = Backlog.of(given, SCENARIOS, CORES)
     made.learn(spent or {})
     return made
@@ -60,7 +58,6 @@ def test_first_cells_are_few_and_of_different_kinds() -> None:
 
 
 def test_longest_cells_go_out_first() -> None:
-    """The time of a kind is measured, or estimated by the work to simulate."""
     told = {kind(1, "deferred"): (2, 4.0), kind(1, "simple"): (2, 0.02)}
     made = backlog(cells(seeds=6), told)
     found: list[Kind] = []
@@ -73,7 +70,6 @@ def test_longest_cells_go_out_first() -> None:
 
 
 def test_tasks_are_of_some_seconds_and_end_together() -> None:
-    """A batch takes ten seconds per core, in tasks of two and a half."""
     made = backlog(cells(sizes=(1,), seeds=500), {kind(1, "simple"): (10, 2.5)})
     tasks = made.take()
     counts = [len(task) for task in tasks]
@@ -83,7 +79,6 @@ def test_tasks_are_of_some_seconds_and_end_together() -> None:
 
 
 def test_tasks_are_shorter_in_the_end() -> None:
-    """Short tasks keep every core busy until the end."""
     made = backlog(cells(sizes=(1,), seeds=20), {kind(1, "simple"): (10, 2.5)})
     tasks = made.take()  # 40 cells of 0.25 s
     assert made.is_empty
@@ -92,7 +87,6 @@ def test_tasks_are_shorter_in_the_end() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_cells_are_dealt_evenly_the_longest_first(count: int) -> None:
-    """No task has more than the mean and one cell, and no task is empty."""
     given = [(1.0 + number % 7, cell) for number, cell in enumerate(cells(sizes=(1,), seeds=10))]
     seconds = {cell: cost for cost, cell in given}
     tasks = dealt(given, count)

@@ -12,7 +12,7 @@ from coopgroup.pipeline.sweep_schema import COLUMNS
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Choice
-from coopgroup.simulator.scenario_file import parse_scenario
+from coopgroup.simulator.scenario.file import parse_scenario
 
 SCENARIO = parse_scenario(
     """\

@@ -33,7 +33,6 @@ def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
 
 
 def test_member_when_above_the_ratio_counts_one_look_more_each_time() -> None:
-    """900 is three times the mean of 300. Only an overloaded member is counted."""
     assert looks((900, 100, 100, 100)) == {"A": 1}
     assert looks(*[(900, 100, 100, 100)] * 3) == {"A": 3}
 
@@ -43,7 +42,6 @@ def test_member_when_at_the_ratio_is_not_above_it() -> None:
 
 
 def test_count_when_between_the_ratios_is_as_it_was() -> None:
-    """Hysteresis: 1.75 times the mean is between both ratios."""
     between = (525, 225, 225, 225)
     assert looks(between) == {}
     assert looks((900, 100, 100, 100), between, (900, 100, 100, 100)) == {"A": 2}
@@ -68,7 +66,6 @@ def test_lag_when_too_small_to_matter_counts_for_nobody() -> None:
 
 
 def test_group_when_nothing_lags_is_even() -> None:
-    """Also if the minimum lag that counts is 0."""
     rule = attrs.evolve(RULE, lag_min=0)
     assert looks((0, 0, 0, 0), rule=rule) == {}
 
@@ -93,14 +90,12 @@ def group(**rates: float | None) -> GroupSnapshot:
 
 
 def test_loads_are_lags_where_nobody_tells_how_fast_it_is() -> None:
-    """A resource without a holder adds to no member's load."""
     some = group()
     lags = lags_of(some, {"T": [10, 20, 30, 40]})
     assert lag_loads(some, some.owner, lags).tolist() == [10, 20, 30]
 
 
 def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
-    """A member without a rate counts as the mean. A measured rate is bounded."""
     some = group(A=300.0, B=100.0)
     assert speeds(some).tolist() == [1.5, 0.5, 1.0]
     lags = lags_of(some, {"T": [30, 10, 20]})
@@ -109,7 +104,6 @@ def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
 
 
 def test_group_at_rest_may_be_looked_at() -> None:
-    """From the end of the interval between moves."""
     assert is_at_rest(CALM, 0)
     assert is_at_rest(attrs.evolve(CALM, moves_due_ms=50), 50)
 

@@ -13,22 +13,11 @@ from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.policies import DeferredPolicy, Loss, Policy, RoundContext, create_policy
 from tests.support.groups import claim, group_of
-from tests.support.policy_drill import Drill, steady
+from tests.support.groups import indices_of_t as _t
+from tests.support.policy_drill import T1, Drill, four, steady
 
-T1 = 60_000
 """The document's "scheduled rebalance timeout of t1"."""
 NOTHING: dict[str, list[int]] = {}
-
-
-def _t(*indices: int) -> dict[str, list[int]]:
-    return {"T": list(indices)} if indices else {}
-
-
-def _four(**options: int) -> Drill:
-    """The document's "Initial group and assignment: A(T1), B(T2), C(T3), D(T4)"."""
-    drill = Drill(policy=DeferredPolicy(**{"scheduled_rebalance_timeout_ms": T1, **options}))
-    drill.settle(A=[1], B=[2], C=[3], D=[4])
-    return drill
 
 
 THREE_WAIT = {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)}
@@ -43,7 +32,7 @@ def test_member_when_it_leaves_is_waited_for_and_then_replaced() -> None:
     [...] Leader sends updated assignment: A(assigned:T1,T4,revoked:,-), B(assigned:,revoked:,-),
     C(assigned:,revoked:,-)"
     """
-    drill = _four()
+    drill = four()
     drill.leave("D")
     assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
     assert (drill.listed("lost"), drill.listed("waiting")) == (_t(4), NOTHING)
@@ -62,7 +51,7 @@ def test_member_when_it_bounces_gets_the_same_back_at_once() -> None:
     Leader sends updated assignment: A(assigned:,revoked:,-), B(assigned:,revoked:,-),
     C(assigned:,revoked:,-), D'(assigned:T4,revoked:,-)"
     """
-    drill = _four()
+    drill = four()
     drill.leave("D")
     assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
     drill.join("D'")
@@ -75,7 +64,7 @@ def test_member_when_it_is_back_within_the_round_is_not_missed() -> None:
     "This could happen if the process manages to get restarted within the time it takes to do the
     rebalance."
     """
-    drill = _four()
+    drill = four()
     drill.leave("D")
     drill.join("D'")
     assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT | {"D'": (_t(4), None)}, 0)
@@ -87,7 +76,7 @@ def test_subscription_when_new_is_resolved_at_once_while_others_are_lost() -> No
     "If a topic is completely missing from previous assignments, assume it is this case. These
     should be resolved immediately, so just continue with immediate assignment."
     """
-    drill = _four()
+    drill = four()
     drill.leave("D")
     drill.existing = {**drill.existing, "U": [1]}
     for actor in drill.actors.values():
@@ -105,11 +94,9 @@ def test_leader_when_it_exits_leaves_its_delay_to_a_member_of_the_group() -> Non
     waiting for a scheduled timeout? If the new leader was already in the group, they can just use
     the timeout they should already know about and not override it."
     """
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.leave("A")
-    told = drill.round(45_000)
+    drill = four()
+    drill.leave("D").round(0)
+    told = drill.leave("A").round(45_000)
     assert told == {"B": (_t(2), None), "C": (_t(3), None)}
     assert (drill.leader, drill.timeout_ms) == ("B", T1 - 45_000)
     assert drill.listed("lost") == _t(1, 4)
@@ -123,10 +110,9 @@ def test_leader_when_new_to_the_group_uses_itself_for_what_is_lost() -> None:
     "For a new leader we can use a heuristic such as looking for a member that has no previous
     assignments (assuming there's enough members that they should have had an assignment)".
     """
-    drill = _four()
+    drill = four()
     drill.leave("A")
-    drill.join("E")
-    told = drill.round(1_000, leader="E")
+    told = drill.join("E").round(1_000, leader="E")
     assert told == {
         "B": (_t(2), None),
         "C": (_t(3), None),
@@ -143,13 +129,11 @@ def test_leader_when_new_to_the_group_and_needless_waits_for_as_long_as_the_othe
     """
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 4)})
     drill.settle(A=[1], B=[2], C=[3])
-    drill.leave("C")
-    drill.round(0)
+    drill.leave("C").round(0)
     drill.leave("A")
     drill.join("D")
     drill.join("E")
-    drill.join("F")
-    drill.round(20_000, leader="E")
+    drill.join("F").round(20_000, leader="E")
     assert drill.timeout_ms == 40_000
     assert drill.listed("lost") == _t(1, 3)
 
@@ -169,13 +153,14 @@ def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
     drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
     drill.join("A")
     assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 3_000)
-    assert (drill.listed("held"), drill.listed("created")) == (_t(1, 2, 3, 4), NOTHING)
-    drill.join("B")
-    told = drill.round(1_000)
+    assert (drill.listed("waiting_for_members"), drill.listed("created")) == (
+        _t(1, 2, 3, 4),
+        NOTHING,
+    )
+    told = drill.join("B").round(1_000)
     assert (told, drill.timeout_ms) == ({"A": (NOTHING, None), "B": (NOTHING, None)}, 2_000)
     drill.leave("A")
-    drill.join("C")
-    told = drill.round(2_500, leader="C")
+    told = drill.join("C").round(2_500, leader="C")
     assert (told, drill.timeout_ms) == ({"B": (NOTHING, None), "C": (NOTHING, None)}, 500)
     told = drill.round(3_000)
     assert told == {"B": (_t(1, 3), None), "C": (_t(2, 4), None)}
@@ -186,8 +171,7 @@ def test_first_members_when_the_delay_has_just_run_out_start() -> None:
     """A leader without memory learns from the members that the wait is over."""
     drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
     drill.join("A")
-    drill.join("B")
-    drill.round(0, leader="A")
+    drill.join("B").round(0, leader="A")
     told = drill.round(3_000, leader="B")
     assert told == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
 
@@ -217,9 +201,8 @@ def test_scale_down_takes_the_delay() -> None:
 
     Two members leave at different times. Each has its own delay.
     """
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
+    drill = four()
+    drill.leave("D").round(0)
     drill.leave("C")
     assert steady(drill.round(25_000))
     assert drill.timeout_ms == T1 - 25_000
@@ -231,7 +214,7 @@ def test_scale_down_takes_the_delay() -> None:
 
 def test_rolling_bounce_moves_nothing() -> None:
     """Design II, "Rolling bounce": "Effectively the same as above." No resource moves."""
-    drill = _four()
+    drill = four()
     now = 0
     for member in "ABCD":
         before = drill.owned()
@@ -261,24 +244,21 @@ def test_bounce_when_the_assignor_is_not_sticky_moves_nothing_either() -> None:
 
 def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_evened() -> None:
     """Partitions were added in the window. The member gets its own first, then its full share."""
-    drill = _four()
+    drill = four()
     drill.leave("D")
     drill.existing = {"T": range(1, 9)}
     drill.round(0)
     assert drill.owned() == {"A": [1, 5, 8], "B": [2, 6], "C": [3, 7]}
-    drill.join("D'")
-    told = drill.round(5_000)
+    told = drill.join("D'").round(5_000)
     assert told["D'"] == (_t(4), NOTHING)
     drill.round(5_001)
     assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
 
 
 def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
-    """The lost resource goes to its final owner. The others get a share of the rest."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
     drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
-    drill.leave("D")
-    drill.round(0)
+    drill.leave("D").round(0)
     for member in "vwx":
         drill.join(member)
     told = drill.round(10)
@@ -323,25 +303,24 @@ def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> N
 
 
 def test_offer_when_a_member_returns_names_it_as_owner_and_holds_the_rest_back() -> None:
-    """The assignor sees who returns with which resources, and does not see the waiting ones."""
-    drill = _four()
-    drill.leave("C", "D")
-    drill.round(0)
+    drill = four()
+    drill.leave("C", "D").round(0)
     assert drill.state is not None
     group = group_of(
         {"T": range(1, 5)}, claim("A", _t(1)), claim("B", _t(2)), claim("E", generation=-1)
     )
     context = RoundContext(leader_id="A", generation=2, now_ms=5, state=drill.state)
     offer = drill.policy.offer(group, context)
-    assert (offer.owner.tolist(), offer.held.tolist()) == (
+    assert (offer.owner.tolist(), offer.withheld_from_assignor.tolist()) == (
         [0, 1, 2, -1],
         [False, False, False, True],
     )
     target = StickyAssignor().assign(
-        group.view(owner=offer.owner, assignable=group.assignable & ~offer.held),
+        group.view(owner=offer.owner, assignable=group.assignable & ~offer.withheld_from_assignor),
         np.zeros(4, dtype=np.int64),
     )
-    staged = drill.policy.stage(group, target, context)
+    staged = drill.policy.stage(group, target, context, offer)
+    assert staged.state is not None
     assert staged.state.losses == (
         Loss(owner="C", instance_id=None, deadline_ms=T1, given_ms=5),
         Loss(owner="D", instance_id=None, deadline_ms=T1),

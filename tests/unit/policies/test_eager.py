@@ -4,13 +4,10 @@ import pytest
 
 from coopgroup.policies import EagerPolicy, Policy, create_policy, violations
 from tests.support.groups import claim, group_of, holder_of
+from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill
 
 NOTHING: dict[str, list[int]] = {}
-
-
-def _t(*indices: int) -> dict[str, list[int]]:
-    return {"T": list(indices)} if indices else {}
 
 
 def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
@@ -31,7 +28,6 @@ def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
 
 
 def test_round_when_a_member_left_waits_for_nobody() -> None:
-    """Resources that were never owned are reported as created."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1], B=[2], C=[3], D=[4])
     drill.leave("D")
@@ -44,8 +40,7 @@ def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
     """The leader skips only the safety rules that do not apply when every member has stopped."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D")
-    drill.round(0)
+    drill.join("D").round(0)
     assert drill.decided is not None
     group, plan = drill.decided.group, drill.decided.plan
     assert violations(group, plan) == (
@@ -59,7 +54,6 @@ def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
 def test_plan_when_the_world_stops_still_obeys_the_other_rules(
     held: dict[str, dict[str, list[int]]],
 ) -> None:
-    """Every holder subscribes, and no resource is dropped."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1])
     assert drill.decided is not None

@@ -9,16 +9,13 @@ from coopgroup.assignors import LagAwareAssignor, RangeAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.policies import IncrementalPolicy, Policy, create_policy
-from coopgroup.policies.moves import first_moves
-from coopgroup.policies.rounds import Ration
+from coopgroup.policies.waiting.moves import first_moves
+from coopgroup.policies.waiting.rounds import Ration
 from tests.support.groups import claim, group_of, holder_of
+from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill, steady
 
 NOTHING: dict[str, list[int]] = {}
-
-
-def _t(*indices: int) -> dict[str, list[int]]:
-    return {"T": list(indices)} if indices else {}
 
 
 def _twelve(**options: int) -> Drill:
@@ -38,8 +35,7 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
     The interval begins with the revoking round. The granting round sends the remaining time.
     """
     drill = _twelve()
-    drill.join("B")
-    told = drill.round(10)
+    told = drill.join("B").round(10)
     assert (_revoked(told), told["B"], drill.timeout_ms) == (2, (NOTHING, NOTHING), 0)
     assert drill.state is not None
     assert drill.state.next_round_ms == 1_010
@@ -58,14 +54,12 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
 def test_round_when_it_comes_early_takes_nothing_and_sends_what_remains() -> None:
     """An unrelated rebalance uses up the interval and never restarts it."""
     drill = _twelve()
-    drill.join("B")
-    drill.round(10)
+    drill.join("B").round(10)
     drill.round(20)
     assert (steady(drill.round(700)), drill.timeout_ms) == (True, 310)
 
 
 def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> None:
-    """Interval 0: the round that grants a batch also revokes the next one."""
     drill = _twelve(move_interval_ms=0)
     drill.join("B")
     counts = [_revoked(drill.round(now)) for now in range(5)]
@@ -74,13 +68,11 @@ def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> 
 
 
 def test_interval_when_a_last_batch_was_taken_still_counts_for_the_next_one() -> None:
-    """At most one revoking round per interval, also if it has a new reason."""
     drill = _twelve(max_moves_per_round=6)
     drill.join("B")
     assert _revoked(drill.round(0)) == 6
     drill.round(10)
-    drill.join("C")
-    told = drill.round(400)
+    told = drill.join("C").round(400)
     assert (_revoked(told), drill.timeout_ms) == (0, 600)
     assert _revoked(drill.round(1_000)) == 4
 
@@ -92,15 +84,13 @@ def test_lost_resources_when_the_delay_is_over_are_not_rationed() -> None:
         existing={"T": range(12)},
     )
     drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
-    drill.leave("C")
-    drill.round(0)
+    drill.leave("C").round(0)
     assert drill.timeout_ms == 500
     told = drill.round(500)
     assert (steady(told), [len(owned) for owned in drill.owned().values()]) == (True, [6, 6])
 
 
 def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
-    """A member that no longer subscribes stops everything in one round."""
     drill = _twelve()
     drill.join("B", topics=["T"])
     drill.actors["A"].topics = ("U",)
@@ -108,15 +98,11 @@ def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
 
 
 def test_loss_when_moves_are_under_way_does_not_stop_them() -> None:
-    """The moves go on at their pace. The next round is due at the earlier of the two times."""
     drill = _twelve(scheduled_rebalance_timeout_ms=1_500)
     drill.existing = {"T": range(18)}
-    drill.join("C", {"T": range(12, 18)})
-    drill.round(0)
-    drill.join("B")
-    drill.round(10)
-    drill.leave("C")
-    drill.round(20)
+    drill.join("C", {"T": range(12, 18)}).round(0)
+    drill.join("B").round(10)
+    drill.leave("C").round(20)
     assert (drill.timeout_ms, len(drill.listed("lost")["T"])) == (980, 6)
     assert _revoked(drill.round(1_010)) == 2
     drill.round(1_020)
@@ -126,10 +112,8 @@ def test_loss_when_moves_are_under_way_does_not_stop_them() -> None:
 
 
 def test_leader_when_new_to_the_group_waits_for_what_the_members_know() -> None:
-    """The rest of an interval survives a change of leader."""
     drill = _twelve()
-    drill.join("B")
-    drill.round(0)
+    drill.join("B").round(0)
     drill.round(100)
     told = drill.round(400, leader="B")
     assert (_revoked(told), drill.timeout_ms) == (0, 600)
@@ -149,8 +133,7 @@ def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> No
     drill.join("B", {"T": range(1, 12, 2)})
     assert _revoked(drill.round(0)) == 2
     drill.round(10)
-    drill.leave("A")
-    drill.round(500, leader="B")
+    drill.leave("A").round(500, leader="B")
     assert len(drill.listed("lost")["T"]) == 6
     drill.join("A", instance_id="a")
     now = 600
@@ -161,10 +144,8 @@ def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> No
 
 
 def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
-    """Free resources are granted, the next batch is revoked, and no member rejoins in a loop."""
     drill = _twelve(max_moves_per_round=3)
-    drill.join("B")
-    told = drill.round(0)
+    told = drill.join("B").round(0)
     assert told["A"][1] is not None
     stops = told["A"][1]["T"]
     drill.actors["A"].slow = ResourceSet({"T": stops[:1]})
@@ -182,8 +163,7 @@ def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
     assert [len(owned) for owned in drill.owned().values()] == [6, 6]
 
 
-def test_target_when_it_changes_on_the_way_is_reached_all_the_same() -> None:
-    """Members join and leave between the batches. No round exceeds the ration."""
+def test_target_is_reached_although_it_changes_on_the_way() -> None:
     drill = _twelve(scheduled_rebalance_timeout_ms=3_000)
     now = 0
     for change in ("+B", "+C", "-B", "+D", "", "", "", "", "", "", "", "", "", ""):
@@ -198,7 +178,6 @@ def test_target_when_it_changes_on_the_way_is_reached_all_the_same() -> None:
 
 
 def test_first_moves_when_receivers_lack_unequally_serve_the_emptiest_first() -> None:
-    """Largest excess first, spread over the giving and the receiving members."""
     existing = {"T": range(12)}
     group = group_of(
         existing,
@@ -234,56 +213,40 @@ def test_policy_when_made_by_name_has_these_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "wrong", "expected"),
     [
-        (
-            {"max_moves_per_round": 0},
-            (
-                "max_moves_per_round of policy incremental: got 0, "
-                "expected an integer from 1 to 2147483647"
-            ),
-        ),
+        ({"max_moves_per_round": 0}, "max_moves_per_round", "an integer from 1 to 2147483647"),
         (
             {"max_moves_per_round": 2, "move_interval_ms": -1},
-            (
-                "move_interval_ms of policy incremental: got -1, "
-                "expected an integer from 0 to 2147483647"
-            ),
+            "move_interval_ms",
+            "an integer from 0 to 2147483647",
         ),
         (
             {"move_interval_ms": 5},
-            (
-                "move_interval_ms of policy incremental: got 5, "
-                "expected max_moves_per_round beside it: an interval needs a ration"
-            ),
+            "move_interval_ms",
+            "max_moves_per_round beside it: an interval needs a ration",
         ),
         (
             {"scheduled_rebalance_timeout_ms": "5"},
-            (
-                "scheduled_rebalance_timeout_ms of policy incremental: got '5', "
-                "expected an integer from 0 to 2147483647"
-            ),
+            "scheduled_rebalance_timeout_ms",
+            "an integer from 0 to 2147483647",
         ),
-        (
-            {"initial_delay_ms": None},
-            (
-                "initial_delay_ms of policy incremental: got None, "
-                "expected an integer from 0 to 2147483647"
-            ),
-        ),
+        ({"initial_delay_ms": None}, "initial_delay_ms", "an integer from 0 to 2147483647"),
     ],
 )
-def test_option_when_wrong_is_named_in_one_line(options: dict[str, Any], message: str) -> None:
+def test_option_when_wrong_is_named_in_one_line(
+    options: dict[str, Any], wrong: str, expected: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         IncrementalPolicy(**options)
-    assert str(caught.value) == message
+    said = f"{wrong} of policy incremental: got {options[wrong]!r}, expected {expected}"
+    assert str(caught.value) == said
 
 
 def test_offer_when_claims_are_being_stopped_shows_them_free() -> None:
     """The assignor then does not choose other resources instead."""
     drill = _twelve()
-    drill.join("B")
-    told = drill.round(0)
+    told = drill.join("B").round(0)
     assert told["A"][1] is not None
     drill.actors["A"].slow = drill.actors["A"].owned | ResourceSet(told["A"][1])
     drill.actors["A"].owned = drill.actors["A"].slow
@@ -319,7 +282,6 @@ def _hot(**options: int) -> Drill:
 
 
 def test_lags_when_nobody_asked_to_balance_move_nothing() -> None:
-    """A round for another reason is no reason to balance lags."""
     drill = _hot()
     assert steady(drill.round(5_000))
     assert drill.owned() == BEFORE
@@ -339,7 +301,6 @@ def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
 
 
 def test_exchange_stays_one_whatever_the_lags_are_a_moment_later() -> None:
-    """Each partition goes to the member that it was revoked for, so the counts stay equal."""
     drill = _hot()
     told = drill.round(5_000, balance=True)
     partner = next(m for m, (_, revoked) in told.items() if m != "A" and revoked)
@@ -351,7 +312,6 @@ def test_exchange_stays_one_whatever_the_lags_are_a_moment_later() -> None:
 
 
 def test_balance_when_one_half_is_slow_to_stop_waits_for_that_half_only() -> None:
-    """The free half is granted. The slow half goes to its promised member when it is free."""
     drill = _hot()
     drill.actors["A"].slow = ResourceSet({"T": [0, 1]})
     told = drill.round(5_000, balance=True)
@@ -369,31 +329,26 @@ def test_balance_when_one_half_is_slow_to_stop_waits_for_that_half_only() -> Non
 def test_balance_when_a_loss_waits_moves_nothing() -> None:
     """The owner may return soon, and the lags with it."""
     drill = _hot(scheduled_rebalance_timeout_ms=5_000)
-    drill.leave("D")
-    drill.round(4_000)
+    drill.leave("D").round(4_000)
     told = drill.round(5_000, balance=True)
     assert (_revoked(told), drill.timeout_ms) == (0, 4_000)
 
 
 def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
-    """With several reasons, the round moves the newcomer's share first, at its pace."""
     drill = _hot()
-    drill.join("E")
-    told = drill.round(5_000, balance=True)
+    told = drill.join("E").round(5_000, balance=True)
     assert _revoked(told) == 1
     drill.round(5_010)
     assert len(drill.owned()["E"]) == 1
 
 
 def test_balance_when_nobody_knows_the_lags_moves_nothing() -> None:
-    """The lag look-up may fail in the round itself."""
     drill = _hot()
     drill.lags = None
     assert steady(drill.round(5_000, balance=True))
 
 
 def test_balance_when_the_last_moves_were_a_moment_ago_moves_nothing() -> None:
-    """One revoking round per interval, for any reason. Nothing is postponed because of it."""
     drill = _hot(move_interval_ms=60_000)
     drill.round(5_000, balance=True)
     drill.round(5_010)
@@ -411,7 +366,6 @@ def test_balance_when_the_policy_was_not_told_to_look_moves_nothing() -> None:
 
 
 def test_balance_when_the_lags_are_even_by_then_moves_nothing() -> None:
-    """The round checks the lags again."""
     drill = _hot()
     drill.lags = {"T": dict.fromkeys(range(8), 500)}
     assert steady(drill.round(5_000, balance=True))
@@ -428,7 +382,6 @@ def test_balance_when_the_leader_changes_before_the_second_round_still_ends() ->
 
 
 def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
-    """The calm ratio is halfway to 1, and the cool-down is ten intervals."""
     rule = IncrementalPolicy(lag_check_interval_ms=5_000).balance
     assert rule is not None
     assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (5_000, 1.5, 1.25)
@@ -481,10 +434,9 @@ RATIO = "expected a number from 1 to 1000000"
         ({"lag_cooldown_ms": -1}, "lag_cooldown_ms", f"got -1, {WHOLE.format(0)}"),
     ],
 )
-def test_balance_option_when_it_cannot_be_is_one_line(
+def test_balance_option_when_invalid_is_refused_in_one_line(
     options: dict[str, object], option: str, said: str
 ) -> None:
-    """The same check for code, JSON and scenario files."""
     with pytest.raises(ConfigurationError) as refusal:
         create_policy("incremental", options)
     assert str(refusal.value) == f"{option} of policy incremental: {said}"

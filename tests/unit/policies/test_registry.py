@@ -20,9 +20,7 @@ def test_create_when_name_is_unknown_lists_what_there_is() -> None:
 def test_create_when_option_is_unknown_names_it() -> None:
     with pytest.raises(ConfigurationError) as caught:
         create_policy("simple", {"delay_ms": 5})
-    assert str(caught.value) == (
-        "option of policy simple: got 'delay_ms', expected no options at all"
-    )
+    assert str(caught.value) == ("option of policy simple: got 'delay_ms', expected one of warmup")
 
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,6 @@ MOVING: dict[str, Indices] = {"A": {"T": [0, 1]}, "B": {"T": [2]}}
 
 
 def test_plan_when_safe_breaks_no_rule() -> None:
-    """Keeping everything is safe; so is revoking a resource that then waits."""
     group = _group()
     assert violations(group, _plan(group, STEADY, follow_up=False)) == ()
     assert violations(group, _plan(group, MOVING, waiting={"T": [3]})) == ()
@@ -181,7 +180,6 @@ def test_report_when_untrue_is_a_violation(
 
 
 def test_report_when_both_lost_and_waiting_is_a_violation() -> None:
-    """A lost resource has no present owner to wait for."""
     group = group_of({"T": [0]}, claim("A"))
     plan = _plan(group, {}, waiting={"T": [0]})
     plan = attrs.evolve(plan, lost=plan.waiting)
@@ -275,7 +273,8 @@ def test_stop_when_its_claimant_keeps_it_is_no_stop() -> None:
 def test_resource_when_held_back_is_explained_if_a_round_comes() -> None:
     """Rules (d) and (h): the first members of a group may wait, but not without end."""
     group = group_of({"T": [0, 1]}, claim("A"))
-    plan = attrs.evolve(_plan(group, {}, follow_up=False), held=_mask(group, {"T": [0, 1]}))
+    waiting = _mask(group, {"T": [0, 1]})
+    plan = attrs.evolve(_plan(group, {}, follow_up=False), waiting_for_members=waiting)
     assert violations(group, plan) == ("put off though no round comes: T-0 and 1 more",)
     assert violations(group, attrs.evolve(plan, scheduled_rebalance_timeout_ms=9)) == ()
     assert violations(group, attrs.evolve(plan, follow_up=True)) == ()
@@ -284,15 +283,22 @@ def test_resource_when_held_back_is_explained_if_a_round_comes() -> None:
 @pytest.mark.parametrize(
     ("held", "changes", "broken"),
     [
-        (STEADY, {"held": [0]}, "called held back though it is assigned: T-0"),
-        (MOVING, {"held": [3]}, "called held back though claimed: T-3"),
-        (MOVING, {"held": [3], "lost": [3]}, "called both lost and held back: T-3"),
+        (
+            STEADY,
+            {"waiting_for_members": [0]},
+            "called waiting for members though it is assigned: T-0",
+        ),
+        (MOVING, {"waiting_for_members": [3]}, "called waiting for members though claimed: T-3"),
+        (
+            MOVING,
+            {"waiting_for_members": [3], "lost": [3]},
+            "called both lost and waiting for members: T-3",
+        ),
     ],
 )
 def test_held_back_when_untrue_is_a_violation(
     held: dict[str, Indices], changes: dict[str, list[int]], broken: str
 ) -> None:
-    """Rule (d), for resources that are held back."""
     group = _group()
     plan = _plan(group, held, waiting={"T": [3]} if held is MOVING else None)
     masks = {field: _mask(group, {"T": places}) for field, places in changes.items()}
@@ -308,7 +314,8 @@ def test_lost_resource_when_no_round_comes_is_a_violation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "size", "right"), [("held", 4, 5), ("stopping", 5, 4), ("stopping", 0, 4)]
+    ("field", "size", "right"),
+    [("waiting_for_members", 4, 5), ("stopping", 5, 4), ("stopping", 0, 4)],
 )
 def test_masks_when_they_are_there_have_the_right_size(field: str, size: int, right: int) -> None:
     """Rule (a): one entry for each resource, or for each claim."""
@@ -325,7 +332,6 @@ def test_plan_when_group_is_empty_breaks_no_rule() -> None:
 
 
 def test_target_when_right_is_taken() -> None:
-    """Every assignable resource with a subscriber has a holder that subscribes."""
     group = _group()
     check_target(group, holder_of(group, {"A": {"T": [0, 1]}, "C": {"T": [2, 3]}}))
     check_target(group_of({}), np.empty(0, dtype=np.int32))

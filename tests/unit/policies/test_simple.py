@@ -19,13 +19,10 @@ from coopgroup.policies import (
     violations,
 )
 from tests.support.groups import Indices, Told, claim, group_of, no_lags, told, unreadable
+from tests.support.groups import indices_of_t as _t
 
 T4 = {"T": range(1, 5)}
 NOTHING: dict[str, list[int]] = {}
-
-
-def _t(*indices: int) -> dict[str, list[int]]:
-    return {"T": list(indices)} if indices else {}
 
 
 def _stage(
@@ -35,9 +32,10 @@ def _stage(
     context = RoundContext(leader_id="A", generation=generation, now_ms=0, state=state)
     target = StickyAssignor().assign(group, no_lags(group))
     check_target(group, target)
-    staged = SimplePolicy().stage(group, target, context)
+    staged = SimplePolicy().stage(group, target, context, SimplePolicy().offer(group, context))
     assert violations(group, staged.plan) == ()
     assert staged.plan.scheduled_rebalance_timeout_ms == 0
+    assert staged.state is not None
     return staged.plan, staged.state
 
 
@@ -147,7 +145,6 @@ def test_leader_when_exiting_leaves_stickiness_to_a_new_one() -> None:
 
 
 def test_group_when_it_starts_is_granted_everything_at_once() -> None:
-    """There are no claims to wait for. All resources are created."""
     group = group_of(T4, claim("A"), claim("B"))
     plan, state = _stage(group)
     assert told(group, plan) == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
@@ -168,7 +165,6 @@ def test_group_when_nothing_changes_is_told_to_go_on() -> None:
 
 
 def test_partitions_when_added_are_granted_at_once_as_created() -> None:
-    """New partitions of a topic were never owned, so nothing moves."""
     group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)))
     state = PolicyState(generation=0, members=("A", "B"), known=ResourceSet(_t(1, 2)))
     plan, _ = _stage(group, state)
@@ -185,13 +181,11 @@ def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> Non
 
 
 def test_rightful_owner_when_another_claim_is_stale_keeps_its_resource() -> None:
-    """Only the stale claimant is told to stop. The rightful owner never pauses."""
     only, _ = _round(T4, claim("A", _t(1, 2), generation=5), claim("B", _t(2, 3, 4), generation=3))
     assert only == {"A": (_t(1, 2), NOTHING), "B": (_t(3, 4), _t(2))}
 
 
 def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_owner() -> None:
-    """A is the rightful owner, B has a stale claim and is the target: both stop first."""
     first, state = _round(
         {"T": range(1, 4)},
         claim("A", _t(1, 2, 3), generation=5),
@@ -203,7 +197,6 @@ def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_ow
 
 
 def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> None:
-    """The claim of a member that no longer subscribes still counts as ownership."""
     group = group_of({"T": [1]}, claim("A", _t(1), topics=["U"]), claim("B"))
     plan, state = _stage(group)
     assert told(group, plan) == {"A": (NOTHING, _t(1)), "B": (NOTHING, NOTHING)}
@@ -213,7 +206,6 @@ def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> No
 
 
 def test_resource_when_deleted_is_revoked_from_its_owner() -> None:
-    """A resource missing in the metadata is stopped and not granted again."""
     only, state = _round({"T": [1]}, claim("A", {"T": [1], "gone": [0]}))
     assert only == {"A": (_t(1), {"gone": [0]})}
     assert (state.known.to_dict(), state.released) == (_t(1), EMPTY)
@@ -242,7 +234,6 @@ def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_g
 
 
 def test_unreadable_member_when_everything_is_claimed_changes_nothing() -> None:
-    """The claims of the readable members are rightful, so there is nothing to wait for."""
     only, _ = _round({"T": [1, 2]}, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
     assert only == {"A": (_t(1), None), "B": (_t(2), None), "X": (NOTHING, None)}
 
@@ -260,4 +251,7 @@ def test_policy_when_asked_offers_everything_as_it_is() -> None:
     group = group_of(T4, claim("A", _t(1)))
     offer = policy.offer(group, RoundContext(leader_id="A", generation=1, now_ms=0, state=None))
     assert (isinstance(policy, Policy), policy.name) == (True, "simple")
-    assert (offer.owner.tolist(), offer.held.tolist()) == (group.owner.tolist(), [False] * 4)
+    assert (offer.owner.tolist(), offer.withheld_from_assignor.tolist()) == (
+        group.owner.tolist(),
+        [False] * 4,
+    )

@@ -5,7 +5,7 @@ import pytest
 from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import (
     NO_LAGS,
-    DecidedRound,
+    RoundDecision,
     TopicMetadata,
     decide_round,
     member_assignments,
@@ -32,7 +32,7 @@ def _context(generation: int, state: PolicyState | None) -> RoundContext:
 
 def _decide(
     policy: Policy, generation: int, state: PolicyState | None, *claims: MemberClaim
-) -> DecidedRound:
+) -> RoundDecision:
     decided = decide_round(
         claims,
         TopicMetadata(resources=EXISTING),
@@ -45,7 +45,7 @@ def _decide(
     return decided
 
 
-def _told(decided: DecidedRound) -> list[tuple[list[int], list[int] | None]]:
+def _told(decided: RoundDecision) -> list[tuple[list[int], list[int] | None]]:
     return [
         (
             answer.assigned.indices("T").tolist(),
@@ -59,7 +59,7 @@ def _of(member_id: str, generation: int, *indices: int) -> MemberClaim:
     return claim(member_id, {"T": indices}, generation=generation)
 
 
-def _stale(policy: Policy) -> DecidedRound:
+def _stale(policy: Policy) -> RoundDecision:
     """B claims a resource of A, and is told to stop it."""
     decided = _decide(policy, 5, None, _of("A", 5, 0, 1), _of("B", 4, 1, 2))
     assert _told(decided) == [([0, 1], []), ([2], [1])]
@@ -71,7 +71,6 @@ def _stale(policy: Policy) -> DecidedRound:
 def test_owner_when_a_stale_claimant_is_slow_to_stop_works_on(
     policy: Policy, generation: int
 ) -> None:
-    """The claims are equal, or the stale one is newer. Only the stale claimant is told again."""
     state = _stale(policy).state
     for number in (6, 7):
         decided = _decide(policy, number, state, _of("A", generation, 0, 1), _of("B", 6, 1, 2))

@@ -8,31 +8,26 @@ import numpy as np
 import pytest
 
 from coopgroup.policies.balance import LAG_STEPS
-from coopgroup.policies.initial import INITIAL_ACTIONS
-from coopgroup.policies.losses import LOSS_ACTIONS
-from coopgroup.policies.moves import MOVE_MODES, RATION_ACTIONS, MoveMode
-from coopgroup.policies.staging import RESOURCE_ACTIONS, ResourceAction
 from coopgroup.policies.table import DecisionTable
+from coopgroup.policies.waiting.losses import LOSS_ACTIONS
+from coopgroup.policies.waiting.moves import MOVE_MODES, MoveMode
+from coopgroup.policies.waiting.staging import RESOURCE_ACTIONS, ResourceAction
 
 TABLES: dict[str, DecisionTable[Any]] = {
-    "initial": INITIAL_ACTIONS,
     "lags": LAG_STEPS,
     "losses": LOSS_ACTIONS,
     "moves": MOVE_MODES,
-    "ration": RATION_ACTIONS,
     "resources": RESOURCE_ACTIONS,
 }
 
 
 def _actions(table: DecisionTable[Any]) -> list[Enum]:
-    """Return all actions that a table could decide."""
     kind: type[Enum] = type(table.rows[0].action)
     return list(kind)
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
-    """No gap, no overlap, and no row that never matches."""
     table = TABLES[name]
     used: set[str] = set()
     for facts in itertools.product((False, True), repeat=len(table.columns)):
@@ -44,7 +39,6 @@ def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_rows_when_looked_at_have_a_label_and_a_cell_per_column(name: str) -> None:
-    """Labels are distinct, and some row decides each action."""
     table = TABLES[name]
     labels = [row.label for row in table.rows]
     assert sorted(set(labels)) == labels

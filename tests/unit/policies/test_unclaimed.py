@@ -64,7 +64,6 @@ def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:
 
 
 def test_topic_when_the_state_knows_it_is_lost() -> None:
-    """A topic absent from all claims is new, unless the state knows that it was owned."""
     group = group_of({"T": [0, 1]}, claim("A"))
     state = _state("A", "B", known=ResourceSet({"T": [0]}))
     assert _kinds(group, state) == {"created": {"T": [1]}, "lost": {"T": [0]}}
@@ -77,7 +76,7 @@ def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
     assert _kinds(group, state) == {"created": {"T": [1]}}
 
 
-def test_grants_when_somebody_departed_are_lost() -> None:
+def test_grants_are_lost_when_a_member_departed() -> None:
     """The departed member may have started them."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
@@ -86,7 +85,6 @@ def test_grants_when_somebody_departed_are_lost() -> None:
 
 
 def test_departed_when_there_is_no_state_is_nobody() -> None:
-    """A leader that did not lead the last round does not know its members."""
     group = group_of({"T": [0]}, claim("A"))
     assert departed_members(group, _context(None)) == ()
 
@@ -100,7 +98,6 @@ def test_resources_when_revoked_in_the_last_round_are_released() -> None:
 
 
 def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> None:
-    """Only resources that could be placed now are classified."""
     group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 7]}, topics=["T"]))
     known = ResourceSet({"T": [0, 7], "U": [0], "W": [0]})
     assert _kinds(group, _state("A", known=known)) == {}
@@ -119,13 +116,11 @@ def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> 
 def test_unclaimed_when_a_member_is_unreadable_is_withheld_until_it_was_told(
     state: PolicyState | None, withheld: dict[str, list[int]] | None
 ) -> None:
-    """A member with unreadable claims may own it, until it was told to hold nothing."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), unreadable("X"))
     assert _kinds(group, state).get("withheld") == withheld
 
 
 def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
-    """For all inputs, an unclaimed resource has one kind and a claimed one has none."""
     resources = ResourceSet({"T": [0, 1]})
     one = ResourceSet({"T": [1]})
     for released, granted, known, departed, claimed, with_state in itertools.product(
@@ -145,7 +140,6 @@ def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
 
 
 def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
-    """Owned and lost resources become known; first grants and released ones are kept apart."""
     group = group_of(
         {"T": range(4), "U": [0, 1]},
         claim("A", {"T": [0, 1], "gone": [0]}, topics=["T", "U"]),
@@ -177,7 +171,6 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
 
 
 def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> None:
-    """It is not a loss while no member has it. Once granted, it is forgotten."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     known, free = ResourceSet({"T": [0, 1]}), ResourceSet({"T": [1]})
     context = _context(_state("A", known=known, released=free))
@@ -189,7 +182,6 @@ def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> 
 
 
 def test_memory_when_a_topic_is_deleted_forgets_it() -> None:
-    """A topic that comes back under its old name is a new one."""
     group = group_of({"T": [0]}, claim("A", {"T": [0], "U": [0]}, topics=["T", "U"]))
     context = _context(_state("A", known=ResourceSet({"T": [0], "U": [0], "W": [0]})))
     assigned = holder_of(group, {"A": {"T": [0]}})

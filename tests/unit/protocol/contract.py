@@ -32,7 +32,6 @@ class CodecContract:
 
     @property
     def vectors(self) -> list[Vector]:
-        """Return the golden vectors of the kind."""
         vectors = [vector for vector in load_vectors() if vector.kind == self.kind]
         assert vectors
         return vectors
@@ -52,7 +51,6 @@ class CodecContract:
 
     @final
     def test_vectors_when_encoded_give_their_bytes(self) -> None:
-        """The codec writes exactly the vector's bytes."""
         canonical = [vector for vector in self.ours if vector.canonical]
         assert {
             vector.name: encode(value_of(self.kind, vector.value or {}), vector.version).hex()
@@ -61,7 +59,6 @@ class CodecContract:
 
     @final
     def test_schema_when_followed_gives_the_vectors(self) -> None:
-        """The schema in `protocol/` describes the bytes that the codec writes."""
         canonical = [vector for vector in self.ours if vector.canonical]
         assert [reference_encode(self.kind, vector.value or {}) for vector in canonical] == [
             vector.content for vector in canonical
@@ -72,7 +69,6 @@ class CodecContract:
 
     @final
     def test_vectors_when_cut_anywhere_are_refused(self) -> None:
-        """No truncated message is accepted. The error's offset is inside the rest of the bytes."""
         accepted, misplaced = [], []
         for vector in self.ours:
             for cut in range(len(MAGIC.get(self.kind, b"")), len(vector.content)):
@@ -90,7 +86,6 @@ class CodecContract:
 
     @final
     def test_lengths_when_impossible_are_refused_where_they_stand(self) -> None:
-        """For each length and count: too large, negative, and null where null is invalid."""
         wrong = []
         for vector in self.ours:
             lengths: list[Length] = []
@@ -107,7 +102,6 @@ class CodecContract:
 
     @final
     def test_malformed_vectors_when_decoded_are_refused_by_name_and_offset(self) -> None:
-        """Each malformed vector has one right error, with one right offset."""
         malformed = [vector for vector in load_malformed() if vector.kind == self.kind]
         assert {
             vector.name: (type(error), error.offset)
@@ -117,7 +111,6 @@ class CodecContract:
 
     @final
     def test_malformed_vectors_when_decoded_take_no_memory(self) -> None:
-        """A huge count is refused before anything of that size is allocated."""
         malformed = [vector for vector in load_malformed() if vector.kind == self.kind]
         peaks = {}
         tracemalloc.start()
@@ -141,8 +134,15 @@ def _readable_cuts(vector: Vector) -> list[int]:
     """Return the lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
     cuts = list(range(used, len(vector.content)))  # fields of later versions
-    if "loss_timeout_ms" in (vector.value or {}):
-        cuts.append(used - 4)  # it is optional
+    value = vector.value or {}
+    if "warmups" in value:  # they are optional
+        (size,) = struct.unpack_from(">I", vector.content, used - 8)
+        used -= 8 + size
+        cuts.append(used)
+        if value["scheduled_rebalance_timeout_ms"] and "loss_timeout_ms" not in value:
+            cuts.append(used + 4)  # the deadline for readers that do not know them
+    if "loss_timeout_ms" in value:
+        cuts.insert(0, used - 4)  # it is optional
     if vector.kind == "subscription" and vector.version == 1:
         start_of_owned = used - _owned_bytes(vector)
         cuts += [start_of_owned] * (vector.name != "v1-ends-after-user-data")

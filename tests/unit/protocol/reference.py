@@ -31,7 +31,6 @@ class Vector:
         kind: key of SCHEMAS.
         name: unique within its kind.
         value: decoded content of the bytes; None for foreign user data.
-        content: the bytes.
         canonical: whether our encoder writes exactly these bytes for that value.
     """
 
@@ -43,12 +42,10 @@ class Vector:
 
     @property
     def version(self) -> int:
-        """Return the version of the bytes."""
         assert self.value is not None
         return int(self.value["version"])
 
     def __str__(self) -> str:
-        """Return the test id."""
         return f"{self.kind}-{self.name}"
 
 
@@ -72,18 +69,15 @@ class Malformed:
     offset: int
 
     def __str__(self) -> str:
-        """Return the test id."""
         return f"{self.kind}-{self.name}"
 
 
 def load_schema(kind: str) -> Row:
-    """Return the schema of one kind of message."""
     schema: Row = json.loads((FOLDER / f"{SCHEMAS[kind]}.json").read_text())
     return schema
 
 
 def load_vectors(pattern: str = "*.json") -> list[Vector]:
-    """Return the vectors of all matching files, without the malformed ones."""
     return [
         Vector(
             row["kind"],
@@ -99,7 +93,6 @@ def load_vectors(pattern: str = "*.json") -> list[Vector]:
 
 
 def load_malformed() -> list[Malformed]:
-    """Return bytes that have to be refused."""
     rows = json.loads((FOLDER / "vectors" / "malformed.json").read_text())["vectors"]
     return [
         Malformed(row["kind"], row["name"], bytes.fromhex(row["hex"]), row["error"], row["offset"])
@@ -112,7 +105,11 @@ def reference_encode(kind: str, row: Row) -> bytes:
     version = row["version"]
     parts = [MAGIC.get(kind, b""), struct.pack(">h", version)]
     for field in load_schema(kind)["fields"]:
-        if _in(field["versions"], version) and not _left_out(field, row):
+        if _left_out(field, row):
+            continue
+        if "endMagic" in field:
+            parts += [_at_end(field, row)]
+        elif _in(field["versions"], version):
             parts += [_encoded(field, row[_row_name(field)], version)]
     return b"".join(parts)
 
@@ -135,9 +132,16 @@ def reference_decode(
     (version,) = struct.unpack_from(">h", content, offset)
     offset += 2
     row: Row = {"version": version}
+    whole, content = content, content[: _body_size(kind, content)]
     for field in load_schema(kind)["fields"]:
         # without owned partitions, as in version 0
         ends_early = (kind, version, offset) == ("subscription", 1, len(content))
+        if "endMagic" in field:
+            if len(whole) > len(content):
+                start = offset + _older_deadline_size(row)
+                row[_row_name(field)], _ = _decoded(field, whole, start, met)
+                offset = len(whole)
+            continue
         after = field.get("optionalAfter")
         if after and (offset == len(content) or not row[_row_name({**field, "name": after})]):
             continue
@@ -153,7 +157,31 @@ def reference_decode(
 
 def _left_out(field: Row, row: Row) -> bool:
     """Return whether an optional last field is absent."""
-    return "optionalAfter" in field and row.get(_row_name(field)) is None
+    optional = "optionalAfter" in field or "endMagic" in field
+    return optional and row.get(_row_name(field)) is None
+
+
+def _at_end(field: Row, row: Row) -> bytes:
+    part = _encoded(field, row[_row_name(field)], row["version"])
+    if _older_deadline_size(row):
+        timeout_ms = row["scheduled_rebalance_timeout_ms"]
+        part = struct.pack(">i", -1 if timeout_ms == 2**31 - 1 else timeout_ms + 1) + part
+    return part + struct.pack(">I", len(part)) + bytes.fromhex(field["endMagic"])
+
+
+def _older_deadline_size(row: Row) -> int:
+    """Return the size of the deadline for readers that do not know the field at the end."""
+    alone = row["scheduled_rebalance_timeout_ms"] and row.get("loss_timeout_ms") is None
+    return 4 if alone else 0
+
+
+def _body_size(kind: str, content: bytes) -> int:
+    """Return where a field at the end begins, or the size without one."""
+    for field in load_schema(kind)["fields"]:
+        if "endMagic" in field and content.endswith(bytes.fromhex(field["endMagic"])):
+            (size,) = struct.unpack_from(">I", content, len(content) - 8)
+            return len(content) - 8 - int(size)
+    return len(content)
 
 
 def _row_name(field: Row) -> str:

@@ -31,7 +31,6 @@ DECODERS: Mapping[str, Callable[[bytes], Value | None]] = {
 
 
 def value_of(kind: str, row: Row) -> Value:
-    """Return the value that a row describes."""
     match kind:
         case "subscription":
             return Subscription(
@@ -48,6 +47,7 @@ def value_of(kind: str, row: Row) -> Value:
                 revoked=None if row["revoked"] is None else ResourceSet(row["revoked"]),
                 scheduled_rebalance_timeout_ms=row["scheduled_rebalance_timeout_ms"] or 0,
                 loss_timeout_ms=row.get("loss_timeout_ms"),
+                warmups=ResourceSet(row["warmups"]) if "warmups" in row else None,
                 version=row["version"],
             )
         case "kafka_assignment":
@@ -76,7 +76,7 @@ def encode(value: Value, version: int) -> bytes:
 def ascending(row: Row) -> Row:
     """Return the row with all resources sorted, as our encoder writes them."""
     sorted_row: dict[str, Any] = dict(row)
-    for name in ("owned", "assigned", "revoked"):
+    for name in ("owned", "assigned", "revoked", "warm", "warmups"):
         if isinstance(row.get(name), dict):
             sorted_row[name] = {key: sorted(row[name][key]) for key in sorted(row[name])}
     if "topics" in row:
@@ -94,6 +94,7 @@ def _user_data(row: Row) -> UserData:
         remaining_loss_ms=loss_ms,
         consumption_rate_per_s=None if units == -1 else units / 1_000,
         catalogue_version=None if catalogue == -1 else catalogue,
+        warm=None if row.get("warm") is None else ResourceSet(row["warm"]),
     )
 
 

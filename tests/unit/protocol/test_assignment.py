@@ -18,8 +18,6 @@ HELD = ResourceSet({"orders": [0, 2], "payments": [1]})
 
 
 class TestAssignment(CodecContract):
-    """The contract, for our assignments."""
-
     kind = "assignment"
 
 
@@ -64,7 +62,6 @@ def test_timeout_when_it_cannot_be_told_is_refused(
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 901, 2**31 - 1])
 def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
-    """Four bytes at the very end. Without it, the bytes are those of earlier releases."""
     plain = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=900)
     paced = attrs.evolve(plain, loss_timeout_ms=loss_ms)
     content = encode_assignment(paced)
@@ -86,7 +83,6 @@ def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
 def test_loss_timeout_when_it_cannot_be_told_is_refused(
     version: int, timeout_ms: int, loss_ms: int, message: str
 ) -> None:
-    """The field is present only if the two timeouts differ."""
     assignment = Assignment(
         assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
     )
@@ -100,7 +96,6 @@ def test_loss_timeout_when_it_cannot_be_told_is_refused(
 def test_kafkas_reader_when_given_ours_finds_the_assigned(
     version: int, revoked: ResourceSet | None
 ) -> None:
-    """Kafka's tools read our `revoked` as user data, and `assigned` correctly."""
     content = encode_assignment(Assignment(assigned=HELD, revoked=revoked), version)
     seen = decode_kafka_assignment(content)
     assert seen == KafkaAssignment(assigned=HELD, user_data=seen.user_data, version=version)
@@ -108,7 +103,6 @@ def test_kafkas_reader_when_given_ours_finds_the_assigned(
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
 def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> None:
-    """As it skips the timeout before it."""
     assignment = Assignment(
         assigned=HELD, scheduled_rebalance_timeout_ms=900, loss_timeout_ms=loss_ms
     )
@@ -116,7 +110,6 @@ def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> Non
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:
-    """A connector itself has index -1. Groups that share connectors allow it on both sides."""
     assignment = Assignment(assigned=ResourceSet({"c": [-1, 0]}), revoked=ResourceSet({"d": [-1]}))
     content = encode_assignment(assignment, index_min=-1)
     assert decode_assignment(content, index_min=-1) == assignment

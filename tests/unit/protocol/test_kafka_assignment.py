@@ -9,20 +9,16 @@ from tests.unit.protocol.contract import CodecContract
 
 
 class TestKafkaAssignment(CodecContract):
-    """The contract, for Kafka's assignments."""
-
     kind = "kafka_assignment"
 
 
 @pytest.mark.parametrize("version", [-1, 4])
 def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
-    """Only versions that Kafka's clients know are written."""
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
         encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [0]})), version)
 
 
 def test_encode_when_version_is_not_given_writes_the_newest() -> None:
-    """Version 3, as in Kafka's current clients."""
     assert encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [1]}))).hex() == (
         "0003000000010001610000000100000001ffffffff"
     )

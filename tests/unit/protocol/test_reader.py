@@ -48,7 +48,6 @@ READS: dict[str, Read] = {
 def test_read_when_bytes_suffice_gives_value_and_moves(
     kind: str, content: str, value: object, used: int
 ) -> None:
-    """The reader moves behind the field."""
     reader = ByteReader(bytes.fromhex(content))
     assert (READS[kind](reader), reader.offset) == (value, used)
 
@@ -56,62 +55,55 @@ def test_read_when_bytes_suffice_gives_value_and_moves(
 @pytest.mark.parametrize(
     ("kind", "content", "error", "message"),
     [
-        ("int16", "01", BufferUnderflowError, "field: 2 bytes needed, 1 left at offset 0"),
-        ("int32", "010203", BufferUnderflowError, "field: 4 bytes needed, 3 left at offset 0"),
-        ("string", "ffff", InvalidCountError, "field: length -1 is negative at offset 0"),
+        ("int16", "01", BufferUnderflowError, "2 bytes needed, 1 left at offset 0"),
+        ("int32", "010203", BufferUnderflowError, "4 bytes needed, 3 left at offset 0"),
+        ("string", "ffff", InvalidCountError, "length -1 is negative at offset 0"),
         (
             "string",
             "000361",
             InvalidCountError,
-            "field: length 3 with no more than 1 bytes left at offset 0",
+            "length 3 with no more than 1 bytes left at offset 0",
         ),
-        ("string", "0003 61ff61", InvalidStringError, "field: not UTF-8 at offset 3"),
+        ("string", "0003 61ff61", InvalidStringError, "not UTF-8 at offset 3"),
         (
             "strings",
             "00000002 0000",
             InvalidCountError,
-            "field: length 2 with no more than 2 bytes left at offset 0",
+            "length 2 with no more than 2 bytes left at offset 0",
         ),
         (
             "strings",
             "00000002 0003 616161 00",
             BufferUnderflowError,
-            "field: 2 bytes needed, 1 left at offset 9",
+            "2 bytes needed, 1 left at offset 9",
         ),
         (
             "strings",
             "00000002 0001 61 fffe",
             InvalidCountError,
-            "field: length -2 is negative at offset 7",
+            "length -2 is negative at offset 7",
         ),
-        ("strings", "00000002 0001 61 0001 80", InvalidStringError, "field: not UTF-8 at offset 9"),
-        ("nullable string", "fffe", InvalidCountError, "field: length -2 is negative at offset 0"),
-        (
-            "nullable bytes",
-            "fffffffe",
-            InvalidCountError,
-            "field: length -2 is negative at offset 0",
-        ),
+        ("strings", "00000002 0001 61 0001 80", InvalidStringError, "not UTF-8 at offset 9"),
+        ("nullable string", "fffe", InvalidCountError, "length -2 is negative at offset 0"),
+        ("nullable bytes", "fffffffe", InvalidCountError, "length -2 is negative at offset 0"),
         (
             "count",
             "00000003 0000000000",
             InvalidCountError,
-            "field: length 3 with no more than 5 bytes left at offset 0",
+            "length 3 with no more than 5 bytes left at offset 0",
         ),
-        ("count", "ffffffff", InvalidCountError, "field: length -1 is negative at offset 0"),
+        ("count", "ffffffff", InvalidCountError, "length -1 is negative at offset 0"),
     ],
 )
 def test_read_when_bytes_are_wrong_names_field_and_offset(
     kind: str, content: str, error: type[DecodeError], message: str
 ) -> None:
-    """One line with the field, the error and the offset."""
     with pytest.raises(error) as refused:
         READS[kind](ByteReader(bytes.fromhex(content)))
-    assert (type(refused.value), str(refused.value)) == (error, message)
+    assert (type(refused.value), str(refused.value)) == (error, f"field: {message}")
 
 
 def test_require_end_when_bytes_are_left_counts_them() -> None:
-    """Bytes after a known message are an error."""
     reader = ByteReader(b"\x00\x01\x02\x03")
     reader.read_int16("field")
     with pytest.raises(TrailingBytesError, match=r"^2 bytes after the message at offset 2$"):

@@ -8,7 +8,6 @@ def test_find_when_nothing_was_kept_knows_nothing() -> None:
 
 
 def test_find_when_something_was_kept_gives_the_very_value() -> None:
-    """Bytes are compared by content."""
     recent = RecentlyRead[list[int]](10)
     value = [1]
     recent.keep(b"ab", value, 2)
@@ -17,7 +16,6 @@ def test_find_when_something_was_kept_gives_the_very_value() -> None:
 
 
 def test_keep_when_there_is_no_room_forgets_what_was_not_used() -> None:
-    """A value that was found again meanwhile stays."""
     recent = RecentlyRead[int](10)
     for value, content in enumerate((b"a", b"b", b"c", b"d", b"e")):
         recent.keep(content, value, 1)
@@ -29,7 +27,6 @@ def test_keep_when_there_is_no_room_forgets_what_was_not_used() -> None:
 
 
 def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
-    """One giant message does not drive out the other values."""
     recent = RecentlyRead[int](10)
     recent.keep(b"a", 0, 1)
     recent.keep(b"huge", 1, 6)
@@ -37,7 +34,6 @@ def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
 
 
 def test_keep_when_told_again_counts_it_once() -> None:
-    """The newest value counts, and no others are driven out."""
     recent = RecentlyRead[int](10)
     recent.keep(b"a", 0, 1)
     for value in range(20):

@@ -41,7 +41,6 @@ def wire(entries: Entries) -> bytes:
     ],
 )
 def test_read_when_order_is_foreign_gives_the_same_set(entries: Entries) -> None:
-    """The order does not matter, and a name without indices is not in the set."""
     reader = ByteReader(wire(entries) + b"rest")
     assert read_resources(reader, "field", index_min=0) == ResourceSet(dict(entries))
     assert reader.left == len(b"rest")
@@ -62,14 +61,12 @@ def test_read_when_order_is_foreign_gives_the_same_set(entries: Entries) -> None
 def test_read_when_something_is_twice_or_negative_points_at_it(
     entries: Entries, message: str
 ) -> None:
-    """The error names the resource and its offset."""
     with pytest.raises(InvalidValueError) as refused:
         read_resources(ByteReader(wire(entries)), "field", index_min=0)
     assert str(refused.value) == message
 
 
 def test_read_when_connectors_are_allowed_takes_minus_one_and_no_less() -> None:
-    """A connector itself has index -1."""
     entries = [("b", [-1, 0]), ("a", [-1])]
     assert read_resources(ByteReader(wire(entries)), "field", index_min=-1) == ResourceSet(
         dict(entries)
@@ -80,12 +77,10 @@ def test_read_when_connectors_are_allowed_takes_minus_one_and_no_less() -> None:
 
 @pytest.mark.parametrize("resources", [None, EMPTY, ResourceSet({"a": [0, 3], "b": [1]})])
 def test_nullable_when_written_reads_back(resources: ResourceSet | None) -> None:
-    """Null, empty and full are three different arrays."""
     content = packed_nullable_resources(resources, "field", index_min=0)
     assert read_nullable_resources(ByteReader(content), "field", index_min=0) == resources
 
 
 def test_pack_when_sorted_is_the_array_in_order() -> None:
-    """Names and indices ascend on the wire."""
     resources = ResourceSet({"b": [2, 1], "a": [0]})
     assert packed_resources(resources, "field", index_min=0) == wire([("a", [0]), ("b", [1, 2])])

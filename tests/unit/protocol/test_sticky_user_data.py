@@ -15,8 +15,8 @@ from coopgroup.protocol import (
     decode_sticky_user_data,
     encode_cooperative_generation,
     encode_sticky_user_data,
-    has_mark,
-    with_mark,
+    has_signature,
+    with_signature,
 )
 
 _VECTORS = Path(__file__).parents[3] / "protocol" / "vectors" / "java_user_data.json"
@@ -30,14 +30,12 @@ def java(name: str) -> bytes:
 
 
 def test_decode_when_java_wrote_it_finds_what_was_held() -> None:
-    """Kafka's own bytes: the previous assignment, then the generation."""
     assert decode_sticky_user_data(java("java-sticky")) == StickyUserData(
         previous=HELD, generation=42
     )
 
 
 def test_encode_then_decode_is_the_same() -> None:
-    """Our leaders read the user data of our members."""
     told = StickyUserData(previous=HELD, generation=42)
     assert decode_sticky_user_data(encode_sticky_user_data(told)) == told
 
@@ -71,8 +69,8 @@ def test_decode_never_raises(content: bytes) -> None:
         # bytes that librdkafka and franz-go write for cooperative-sticky
         (java("java-sticky"), 42),
         (encode_sticky_user_data(StickyUserData(generation=7)), 7),
-        (with_mark(encode_cooperative_generation(7)), 7),
-        (with_mark(b""), -1),
+        (with_signature(encode_cooperative_generation(7)), 7),
+        (with_signature(b""), -1),
         (None, -1),
         (b"", -1),
         (b"\x80\x00\x00\x00", -1),
@@ -86,22 +84,19 @@ def test_cooperative_generation_is_found_in_each_form(
 
 
 def test_cooperative_generation_is_written_as_java_does() -> None:
-    """Four bytes."""
     assert encode_cooperative_generation(42) == java("java-cooperative-sticky")
     assert encode_cooperative_generation(-1) == java("java-cooperative-sticky-new")
 
 
 def test_encode_when_generation_does_not_fit_is_refused() -> None:
-    """The number must not be truncated silently."""
     with pytest.raises(EncodeError, match="generation"):
         encode_sticky_user_data(StickyUserData(previous=EMPTY, generation=2**31))
 
 
 def test_mark_is_passed_over_by_whoever_reads_what_stands_before_it() -> None:
-    """It only tells that a member of ours wrote the data."""
     told = StickyUserData(previous=HELD, generation=42)
-    marked = with_mark(encode_sticky_user_data(told))
+    marked = with_signature(encode_sticky_user_data(told))
     assert decode_sticky_user_data(marked) == told
-    assert has_mark(marked)
-    assert with_mark(b"").hex() == "637775640001ffffffff"
-    assert not any(map(has_mark, (None, b"", encode_sticky_user_data(told))))
+    assert has_signature(marked)
+    assert with_signature(b"").hex() == "637775640001ffffffff"
+    assert not any(map(has_signature, (None, b"", encode_sticky_user_data(told))))

@@ -23,8 +23,6 @@ FULL = Subscription(
 
 
 class TestSubscription(CodecContract):
-    """The contract, for subscriptions."""
-
     kind = "subscription"
 
 
@@ -55,7 +53,6 @@ def test_encode_when_version_lacks_fields_leaves_them_out(
 
 @pytest.mark.parametrize("version", [-1, 4, 2**15])
 def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
-    """Only versions that all readers know are written."""
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
         encode_subscription(FULL, version)
 
@@ -74,19 +71,16 @@ def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
 def test_encode_when_value_has_no_wire_form_is_refused(
     subscription: Subscription, message: str
 ) -> None:
-    """A value that cannot be read back is not written."""
     with pytest.raises(EncodeError) as refused:
         encode_subscription(subscription)
     assert message in str(refused.value)
 
 
 def test_topics_when_unsorted_and_repeated_are_sorted_once() -> None:
-    """The value has one form, in any order of the user."""
     assert Subscription(topics=("b", "a", "b")).topics == ("a", "b")
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:
-    """A connector itself has index -1. Groups that share connectors allow it on both sides."""
     owned = ResourceSet({"connector": [-1, 0]})
     content = encode_subscription(Subscription(topics=(), owned=owned), index_min=-1)
     assert decode_subscription(content, index_min=-1).owned == owned
@@ -107,7 +101,6 @@ def test_v1_when_user_data_ends_it_owns_nothing() -> None:
 
 @pytest.mark.parametrize("per_topic", [1, 7, 1_000, 100_000])
 def test_decode_when_100_000_are_owned_reads_what_the_schema_says(per_topic: int) -> None:
-    """The fast paths agree with the slow reference at full size, with few names or many."""
     owned = {
         f"topic-{number:06d}": list(range(number, number + per_topic))
         for number in range(100_000 // per_topic)
@@ -127,7 +120,6 @@ def test_decode_when_100_000_are_owned_reads_what_the_schema_says(per_topic: int
 
 
 def test_decode_when_a_million_repeats_are_sent_points_at_the_first() -> None:
-    """The search for the error takes bounded time."""
     count = 1_000_000
     content = (
         bytes.fromhex("0001 00000000 ffffffff 00000001 000161")
@@ -156,7 +148,6 @@ def _read(content: bytes, index_min: int = 0) -> tuple[Subscription, bytes | Non
 
 
 def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
-    """Ten thousand members with the same topics share one list, and take one look-up each."""
     content = encode_subscription(FULL)
     later = encode_subscription(attrs.evolve(FULL, user_data=None, generation=8, rack=None))
     (first, wire), (second, wire_later) = _read(content), _read(later)
@@ -200,7 +191,6 @@ def test_read_when_a_connector_was_read_lately_still_refuses_it_among_partitions
 
 
 def test_decode_when_cut_short_after_it_was_read_still_fails() -> None:
-    """A cached value must not replace missing bytes."""
     content = encode_subscription(FULL)
     decode_subscription(content)
     for end in range(len(content)):
@@ -209,7 +199,6 @@ def test_decode_when_cut_short_after_it_was_read_still_fails() -> None:
 
 
 def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
-    """More lists than the cache keeps, in turns."""
     lists = [("a" * 80, f"b{number}") for number in range(20)]
     for topics in lists * 2:
         assert (
@@ -218,7 +207,6 @@ def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
 
 
 def test_decode_when_its_end_says_anything_reads_what_is_there() -> None:
-    """With any length in the last bytes, the guess stays inside the message."""
     for last in range(70):
         subscription = attrs.evolve(FULL, topics=("a",), user_data=None, rack=chr(last) * 3)
         content = encode_subscription(subscription)

@@ -1,74 +1,53 @@
 """User data: ours is versioned, foreign data is ignored."""
 
 import math
+from typing import Any
 
 import pytest
 
-from coopgroup.errors import EncodeError
-from coopgroup.model import NO_LOSS
+from coopgroup.errors import EncodeError, InvalidValueError
+from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import UserData, decode_user_data, encode_user_data
 from coopgroup.protocol.user_data import MAGIC
 from tests.unit.protocol.contract import CodecContract
 
 
 class TestUserData(CodecContract):
-    """The contract, for user data."""
-
     kind = "user_data"
 
 
 def test_decode_when_absent_is_none() -> None:
-    """A subscription without user data knows of no delay."""
     assert decode_user_data(None) is None
 
 
 @pytest.mark.parametrize("cut", range(len(MAGIC)))
 def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
-    """Bytes with only the begin of the magic are foreign."""
     assert decode_user_data(MAGIC[:cut]) is None
 
 
 @pytest.mark.parametrize(
-    ("user_data", "message"),
+    ("field", "value", "message"),
     [
-        (UserData(remaining_delay_ms=-1), "remaining_delay_ms: -1 is negative"),
-        (
-            UserData(remaining_delay_ms=2**31),
-            "remaining_delay_ms: 2147483648 does not fit into 4 bytes",
-        ),
-        (UserData(remaining_loss_ms=-2), "remaining_loss_ms: -2 is negative"),
-        (
-            UserData(remaining_loss_ms=2**31),
-            "remaining_loss_ms: 2147483648 does not fit into 4 bytes",
-        ),
-        (
-            UserData(consumption_rate_per_s=-0.001),
-            "consumption_rate_per_s: -0.001 is no rate",
-        ),
-        (
-            UserData(consumption_rate_per_s=math.nan),
-            "consumption_rate_per_s: nan is no rate",
-        ),
-        (
-            UserData(consumption_rate_per_s=math.inf),
-            "consumption_rate_per_s: inf is no rate",
-        ),
-        (
-            UserData(consumption_rate_per_s=1e16),
-            "consumption_rate_per_s: 10000000000000000000 does not fit into 8 bytes",
-        ),
-        (UserData(catalogue_version=-1), "catalogue_version: -1 is negative"),
-        (
-            UserData(catalogue_version=2**63),
-            "catalogue_version: 9223372036854775808 does not fit into 8 bytes",
-        ),
+        ("remaining_delay_ms", -1, "-1 is negative"),
+        ("remaining_delay_ms", 2**31, "2147483648 does not fit into 4 bytes"),
+        ("remaining_loss_ms", -2, "-2 is negative"),
+        ("remaining_loss_ms", 2**31, "2147483648 does not fit into 4 bytes"),
+        ("consumption_rate_per_s", -0.001, "-0.001 is no rate"),
+        ("consumption_rate_per_s", math.nan, "nan is no rate"),
+        ("consumption_rate_per_s", math.inf, "inf is no rate"),
+        ("consumption_rate_per_s", 1e16, "10000000000000000000 does not fit into 8 bytes"),
+        ("catalogue_version", -1, "-1 is negative"),
+        ("catalogue_version", 2**63, "9223372036854775808 does not fit into 8 bytes"),
     ],
 )
-def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, message: str) -> None:
-    """A delay of -1 means none on the wire, so a value must not contain it."""
+def test_encode_when_a_field_has_no_wire_form_is_refused(
+    field: str,
+    value: Any,  # noqa: ANN401  (a number)
+    message: str,
+) -> None:
     with pytest.raises(EncodeError) as refused:
-        encode_user_data(user_data)
-    assert str(refused.value) == message
+        encode_user_data(UserData(**{field: value}))
+    assert str(refused.value) == f"{field}: {message}"
 
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
@@ -100,3 +79,27 @@ def test_version_3_when_it_reads_what_version_4_says_finds_all_before_it() -> No
     newer = encode_user_data(UserData(consumption_rate_per_s=2.5, catalogue_version=7))
     older = encode_user_data(UserData(consumption_rate_per_s=2.5))
     assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
+
+
+def test_version_4_when_it_reads_what_version_5_says_finds_all_before_it() -> None:
+    """A leader that knows no warm-ups skips the warm resources."""
+    newer = encode_user_data(UserData(catalogue_version=7, warm=ResourceSet({"orders": [1]})))
+    older = encode_user_data(UserData(catalogue_version=7))
+    assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
+
+
+@pytest.mark.parametrize("warm", [EMPTY, ResourceSet({"c": [0, 2]})])
+def test_warm_resources_when_told_are_read_back(warm: ResourceSet) -> None:
+    """A member that is warm for nothing still says that it can warm up."""
+    told = UserData(remaining_delay_ms=5, warm=warm)
+    assert decode_user_data(encode_user_data(told)) == told
+
+
+def test_warm_connector_is_allowed_where_the_group_has_connectors() -> None:
+    told = UserData(warm=ResourceSet({"c": [-1]}))
+    content = encode_user_data(told, index_min=-1)
+    assert decode_user_data(content, index_min=-1) == told
+    with pytest.raises(EncodeError, match=r"^warm: index -1 is less than 0$"):
+        encode_user_data(told)
+    with pytest.raises(InvalidValueError):
+        decode_user_data(content)

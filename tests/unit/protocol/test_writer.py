@@ -29,13 +29,11 @@ from coopgroup.protocol.writer import (
     ],
 )
 def test_pack_when_value_fits_is_big_endian(written: bytes, expected: str) -> None:
-    """Kafka's classic types, byte by byte."""
     assert written.hex() == expected
 
 
 @pytest.mark.parametrize("value", [2**15, -(2**15) - 1])
 def test_pack_int16_when_too_large_names_the_field(value: int) -> None:
-    """The error names the field."""
     with pytest.raises(EncodeError, match=f"^field: {value} does not fit into 2 bytes$"):
         packed_int16(value, "field")
 

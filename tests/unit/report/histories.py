@@ -14,7 +14,7 @@ from coopgroup.telemetry import (
     Record,
     ResourcesStarted,
     ResourcesStopped,
-    RoundLed,
+    RoundDecided,
     StopReason,
 )
 
@@ -64,7 +64,7 @@ class Story:
         self.generation += 1
         ids = tuple(sorted(f"{member}-id" for member in members))
         given = {"policy": "deferred", "assignor": "sticky", **decided}
-        self.write(at_ms, members[0], RoundLed(members=ids, **given))  # type: ignore[arg-type]
+        self.write(at_ms, members[0], RoundDecided(members=ids, **given))  # type: ignore[arg-type]
 
 
 def share(partitions: int, members: int, number: int) -> ResourceSet:

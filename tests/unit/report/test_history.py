@@ -17,7 +17,6 @@ def test_history_is_the_same_in_whatever_order_records_come() -> None:
 
 
 def test_only_who_worked_is_a_client() -> None:
-    """A member without work needs no colour."""
     story = Story()
     story.start(0, "idle")
     story.work(1, "b", ResourceSet({"orders": [0]}))
@@ -42,7 +41,6 @@ def test_history_ends_with_the_last_sample_of_lag() -> None:
 
 
 def test_facts_count_gaps_and_rounds() -> None:
-    """Two restarts stop three partitions for 3.03 s each."""
     facts = facts_of(history_of(rolling_bounce(6, 2)))
     started, bounced, moved = 6 * 0.04, 2 * 3 * 3.03, 2 * 0.15
     assert facts == Facts(

@@ -33,7 +33,6 @@ def test_time_that_never_came_is_said_so() -> None:
 
 
 def test_comparison_has_median_and_range_of_each_policy() -> None:
-    """A range appears only if runs differ. Runs without a value are counted."""
     rows = comparison_rows(
         {
             "a": [Measured(moved=moved) for moved in (9, 1, 2)],

@@ -1,71 +1,82 @@
-"""HTML around the figures."""
+"""The templates of pages, and the values that they get."""
 
+from pathlib import Path
+from typing import Any
+
+from coopgroup.report.history.rounds import RoundRow
 from coopgroup.report.measures import Cell, ComparisonRow
 from coopgroup.report.page import (
+    Figures,
     Objection,
-    cards,
-    comparison_table,
-    html_page,
-    legend,
-    objections_section,
-    rounds_section,
+    bars_of,
+    legend_of,
+    templates,
+    write_page,
 )
 from coopgroup.report.palette import paints
-from coopgroup.report.rounds import RoundRow
 
 EVIL = "</script><script>alert('x')</script>&"
-SAFE = "&lt;/script&gt;&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&amp;"
+SAFE = "&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;"
 
 
-def test_what_comes_from_records_is_escaped() -> None:
+def part(name: str, *values: Any, **named: Any) -> str:  # noqa: ANN401 - whatever the part takes
+    """Return a part of a page as its template writes it."""
+    return str(getattr(templates().get_template("parts.html").module, name)(*values, **named))
+
+
+def legend(names: list[str], *, buttons: bool) -> str:
+    return part("legend", legend_of(names, paints(len(names))), buttons=buttons)
+
+
+def test_what_comes_from_records_is_escaped(tmp_path: Path) -> None:
     row = RoundRow(at_ms=5, generation=1, leader=EVIL, sentences=(EVIL,))
     cell = Cell(median=1, low=1, high=1, text=EVIL, span=EVIL)
+    write_page(tmp_path / "page.html", "base.html", Figures(), title=EVIL, under=EVIL)
     pieces = [
-        html_page(EVIL, EVIL, [], []),
-        cards([(EVIL, EVIL)]),
-        legend([EVIL], paints(1), buttons=True),
-        legend([EVIL], paints(1), buttons=False),
-        objections_section([Objection(source=EVIL, at_ms=0, message=EVIL)]),
-        rounds_section([row], 0),
-        comparison_table([EVIL], [ComparisonRow(label=EVIL, cells=(cell,))]),
+        (tmp_path / "page.html").read_text(),
+        part("cards", [(EVIL, EVIL)]),
+        part("notes", [EVIL]),
+        legend([EVIL], buttons=True),
+        legend([EVIL], buttons=False),
+        part("objections", [Objection(source=EVIL, at_ms=0, message=EVIL)]),
+        part("rounds", [row], 0),
+        part("comparison", [EVIL], bars_of([ComparisonRow(label=EVIL, cells=(cell,))])),
     ]
-    assert [piece.count(SAFE) for piece in pieces] == [3, 2, 1, 1, 2, 3, 4]
+    assert [piece.count(SAFE) for piece in pieces] == [3, 2, 1, 1, 1, 2, 3, 4]
     assert [piece for piece in pieces if EVIL in piece] == []
 
 
 def test_objections_stand_in_order_of_time_and_the_rest_is_counted() -> None:
     many = [Objection(source="c", at_ms=at_ms, message=f"m{at_ms}") for at_ms in range(60, 0, -1)]
-    text = objections_section(many)
+    text = part("objections", many)
     assert "<h2>60 violations</h2>" in text
     assert text.count("<tr>") == 50
     assert text.index(">m1<") < text.index(">m2<") < text.index("and 10 more")
-    assert objections_section([]) == ""
+    assert part("objections", []) == ""
 
 
 def test_legend_is_in_the_order_of_people_and_ends_somewhere() -> None:
     names = [f"c-{number}" for number in range(45, 0, -1)]
-    text = legend(names, paints(45), buttons=True)
+    text = legend(names, buttons=True)
     assert text.index('data-owner="44"') < text.index('data-owner="43"') < text.index("and 5 more")
     assert text.count("<button") == 40
 
 
 def test_rounds_are_timed_from_the_begin() -> None:
     row = RoundRow(at_ms=1_730_000_012_500, generation=3, leader="a", refused=True)
-    text = rounds_section([row], 1_730_000_000_000)
+    text = part("rounds", [row], 1_730_000_000_000)
     assert '<button data-at="12.5">12.5 s</button>' in text
     assert '<tr class="refused">' in text
 
 
 def test_rounds_that_nobody_wrote_down_are_no_empty_table() -> None:
     """Files of members that never led are useful, too."""
-    text = rounds_section([], 0)
+    text = part("rounds", [], 0)
     assert "<table" not in text
     assert "No leader wrote down a round" in text
 
 
 def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
-    """A policy has no bar if its runs have no value."""
-
     def cell(median: float) -> Cell:
         return Cell(median=median, low=median, high=8, text=f"{median}", span="s")
 
@@ -73,7 +84,7 @@ def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
         ComparisonRow(label="x", cells=(cell(4), cell(2), None)),
         ComparisonRow(label="y", cells=(cell(4), cell(4), None)),
     ]
-    text = comparison_table(["a", "b", "c"], rows)
+    text = part("comparison", ["a", "b", "c"], bars_of(rows))
     assert text.count("best") == 1
     assert '<td class="bar best">2<span class="range"><b style="width: 25.0%"></b>' in text
     assert '<u style="left: 25.0%; width: 75.0%"></u>' in text

@@ -55,7 +55,6 @@ def lab(colour: str, sight: str) -> Triple:
 
 
 def nearest(colours: tuple[str, ...], sight: str) -> float:
-    """Return the smallest distance between two colours."""
     return min(
         float(np.linalg.norm(lab(one, sight) - lab(other, sight)))
         for one, other in combinations(colours, 2)
@@ -64,14 +63,12 @@ def nearest(colours: tuple[str, ...], sight: str) -> float:
 
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_colours_keep_their_distance_in_every_sight(sight: str) -> None:
-    """The distances hold for the first eight owners, for all twenty, and to the colour of a gap."""
     assert nearest(COLOURS[:8], sight) >= 15
     assert nearest(COLOURS, sight) >= 8
     assert min(nearest((colour, GAP), sight) for colour in COLOURS) >= 35
 
 
 def test_paints_beyond_the_colours_have_a_pattern() -> None:
-    """The twenty-first owner has the first colour with stripes. All of 180 paints differ."""
     made = paints(180)
     assert made[0] == Paint(COLOURS[0], PLAIN)
     assert made[20] == Paint(COLOURS[0], PATTERNS[1])
@@ -84,5 +81,4 @@ def test_ranks_count_numbers_within_names() -> None:
 
 
 def test_ranks_when_names_are_equal_keep_their_order() -> None:
-    """Names may differ only by leading zeros, or be equal."""
     assert ranks(["a-01", "a-1", "a-1"]) == (0, 1, 2)

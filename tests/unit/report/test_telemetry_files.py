@@ -35,7 +35,6 @@ def member(name: str, *times_ms: int, group: str = "billing") -> Story:
 
 
 def test_files_are_merged_by_time(tmp_path: Path) -> None:
-    """Records of the same time stay in the order of files and lines."""
     first, second = member("a", 1, 5, 5), member("b", 0, 5)
     paths = [
         written(tmp_path / "a", *lines(first)),

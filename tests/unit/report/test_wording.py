@@ -27,7 +27,6 @@ def test_listed_joins_neighbours_to_ranges() -> None:
 
 
 def test_listed_when_there_are_many_says_how_many_follow() -> None:
-    """The remainder counts resources, not ranges."""
     resources = ResourceSet({"a": [0, 2, 4, 5, 6], "b": [1]})
     assert listed(resources, ranges_max=2) == "a 0, 2 and 4 more"
 

@@ -54,7 +54,6 @@ def seen(text: str) -> str:
 
 
 def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    """An element that loads something would fail without a network."""
     write_history_page(rolling_bounce(6, 2), tmp_path / "page.html", title="billing")
     text = (tmp_path / "page.html").read_text()
     bare = re.sub(r"<script\b[^>]*>.*?</script>", "<script>", text, flags=re.DOTALL)
@@ -75,7 +74,6 @@ def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
 
 
 def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
-    """The clock of real consumers counts from 1970."""
     story = Story()
     story.work(1_730_000_000_000, "a", ResourceSet({"orders": [0]}))
     story.work(1_730_000_001_000, "a", ResourceSet({"orders": [1]}))
@@ -84,7 +82,6 @@ def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
 
 
 def test_two_owners_at_once_are_found_where_no_checker_looked(tmp_path: Path) -> None:
-    """The page lists only the checker's findings if a checker ran."""
     story = Story()
     story.work(1_000, "a", ResourceSet({"orders": [3]}))
     story.work(2_500, "b", ResourceSet({"orders": [3]}))
@@ -182,7 +179,6 @@ def test_missing_bokeh_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bokeh_has_nothing_to_complain_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Bokeh logs models that do not fit together."""
     logging.getLogger("bokeh").propagate = True
     with caplog.at_level(logging.WARNING):
         write_run_page(run(), tmp_path / "run.html")

@@ -19,10 +19,10 @@ from coopgroup.policies import IncrementalPolicy, Loss, Policy, SimplePolicy
 from coopgroup.policies.base import RoundContext
 from coopgroup.session import (
     CheckLags,
+    DecideRound,
     LagsChecked,
     LagWatch,
-    LeadRound,
-    RoundLed,
+    RoundDecided,
     Session,
     SessionEffect,
     check_lags,
@@ -73,7 +73,6 @@ TWO_HOT = watched(A=[0, 1], B=[2, 3], C=[4, 5])
 
 
 def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
-    """The imbalance has to last."""
     checked = look(TWO_HOT, 500, 500, 10, 10, 10, 10)
     assert (checked.number, checked.looks, checked.request) == (7, (("A", 1),), None)
     assert checked.lags is not None
@@ -81,7 +80,6 @@ def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
 
 
 def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
-    """The reason gives each member's lag and the expected moves."""
     watch = attrs.evolve(TWO_HOT, looks=(("A", 1),))
     checked = look(watch, 500, 500, 10, 20, 30, 30)
     assert checked.looks == (("A", 2),)
@@ -119,7 +117,6 @@ def test_look_when_what_lags_did_not_lag_before_asks_for_nothing() -> None:
 
 
 def test_look_when_no_lags_are_known_counts_for_nothing() -> None:
-    """The counts neither rise nor fall."""
     watch = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6))
     checked = check_lags(CheckLags(number=3, watch=watch), None, assignor=ASSIGNOR)
     assert (checked.number, checked.looks, checked.request) == (3, (("A", 1),), None)
@@ -133,7 +130,6 @@ class Broken:
     needs_lags = True
 
     def __init__(self, answer: Int32Array | None) -> None:
-        """Keep the answer, None for an exception."""
         self.answer = answer
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -154,7 +150,6 @@ def test_look_when_the_assignor_fails_asks_for_nothing(answer: Int32Array | None
 
 
 def test_look_when_members_tell_their_speed_goes_by_time() -> None:
-    """A and B have the same lag, and B is half as fast: B is overloaded."""
     watch = watched(A=[0, 1], B=[2, 3])
     group = watch.group
     fast, slow = (
@@ -167,7 +162,6 @@ def test_look_when_members_tell_their_speed_goes_by_time() -> None:
 
 
 def test_resources_whose_lags_are_wanted_are_those_that_exist() -> None:
-    """A claimed resource that no longer exists has no lag."""
     assert RULE is not None
     group = group_of({"T": [0]}, claim("A", {"T": [0, 1]}))
     duty = CheckLags(number=1, watch=LagWatch(rule=RULE, group=group, asked=False, moved=False))
@@ -191,7 +185,6 @@ def test_watch_when_a_round_moved_nothing_goes_on() -> None:
 
 
 def test_watch_when_something_moved_begins_anew() -> None:
-    """Earlier lags say nothing about the new owners. A running cool-down continues."""
     moved = attrs.evolve(TWO_HOT, moved=True)
     before = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6), due_ms=10_300, number=4)
     after = next_watch(before, moved, NOW_MS)
@@ -211,7 +204,6 @@ def test_watch_when_the_round_was_asked_for_pauses() -> None:
 
 
 def test_watch_when_the_policy_does_not_look_is_none() -> None:
-    """The earlier watch is dropped."""
     assert next_watch(TWO_HOT, None, NOW_MS) is None
 
 
@@ -224,7 +216,6 @@ class Leader:
     def __init__(
         self, policy: Policy = POLICY, assignor: Assignor = ASSIGNOR, *, now_ms: int = NOW_MS
     ) -> None:
-        """Join, lead, sync: the group is at rest."""
         self.policy, self.assignor, self.now_ms = policy, assignor, now_ms
         driven = joining()
         request = driven.request(RequestKind.JOIN_GROUP).request
@@ -242,16 +233,15 @@ class Leader:
         self.now_ms += duration_ms
         return self.give(Woken())
 
-    def answer_join(self, generation: int) -> LeadRound:
-        """Answer the join; the member is now the leader."""
+    def answer_join(self, generation: int) -> DecideRound:
         me = JoinedMember(member_id="m", group_instance_id=None, metadata=self.metadata)
         answer = attrs.evolve(joined(generation, leads=True), members=(me,))
         sent = self.session.member.outstanding[RequestKind.JOIN_GROUP]
         self.give(Answered(request_id=sent.request_id, answer=answer))
-        (duty,) = (one for one in self.effects if isinstance(one, LeadRound))
+        (duty,) = (one for one in self.effects if isinstance(one, DecideRound))
         return duty
 
-    def led(self, duty: LeadRound) -> RoundLed:
+    def led(self, duty: DecideRound) -> RoundDecided:
         return lead_round(
             duty,
             read_members(duty.members),
@@ -280,7 +270,6 @@ class Leader:
 
 
 def test_leader_looks_once_an_interval() -> None:
-    """The deadline wakes the host; one request per interval."""
     leader = Leader()
     assert leader.session.member.state is MemberState.STABLE
     assert session_deadline_ms(leader.session) == NOW_MS + INTERVAL_MS
@@ -301,14 +290,12 @@ def test_leader_looks_once_an_interval() -> None:
     ids=["the assignor reads no lags", "off by default", "a policy that does not know it"],
 )
 def test_leader_when_it_is_not_to_look_never_does(policy: Policy, assignor: Assignor) -> None:
-    """The session keeps no watch."""
     leader = Leader(policy, assignor)
     assert leader.session.watch is None
     assert leader.wait(60_000).looks() == []
 
 
 def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -> None:
-    """The member rejoins and writes the reason. Only the next round's context has it."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
@@ -324,7 +311,6 @@ def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -
 
 
 def test_leader_when_nothing_is_wanted_remembers_what_was_seen() -> None:
-    """The next check continues the count."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 1),)))
@@ -394,14 +380,12 @@ def test_leader_when_something_waits_does_not_look_and_begins_anew() -> None:
 
 
 def test_leader_when_it_fails_looks_no_more() -> None:
-    """The leader is out of the group."""
     leader = Leader()
     leader.session, _ = fail(leader.session, "a bug", now_ms=NOW_MS)
     assert leader.session.watch is None
 
 
 def test_member_that_follows_has_nothing_to_look_at() -> None:
-    """The outcome from the host is ignored."""
     driven: DrivenMember = joining().join(1).sync(THREE)
     session = Session(member=driven.member)
     checked = LagsChecked(number=1, looks=(("m", 9),), request=REQUEST)

@@ -12,7 +12,6 @@ from tests.support.members import stable
 
 
 def test_rate_when_measured_is_told_by_the_next_join() -> None:
-    """The newest rate counts, and stays until the next measurement."""
     driven = stable()
     session = with_rate(with_rate(Session(member=driven.member), 7.5), 1_234.5)
     again = RejoinRequested(reason="a test")
@@ -25,12 +24,11 @@ def test_rate_when_measured_is_told_by_the_next_join() -> None:
     told = decode_user_data(decode_subscription(request.protocols[0][1]).user_data)
     assert told is not None
     assert told.consumption_rate_per_s == 1_234.5
-    assert after.member.consumption_rate_per_s == 1_234.5
+    assert after.member.next_join.consumption_rate_per_s == 1_234.5
     assert RequestKind.JOIN_GROUP in after.member.outstanding
 
 
 def test_rate_when_it_is_the_same_changes_nothing() -> None:
-    """Hosts report the rate before each step."""
     session = Session(member=stable().member)
     assert with_rate(session, None) is session
     told = with_rate(session, 3.0)

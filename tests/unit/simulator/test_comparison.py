@@ -36,7 +36,6 @@ def seen(run: Run) -> tuple[object, ...]:
 
 
 def test_policies_are_compared_seed_by_seed() -> None:
-    """Results are in the requested order. A delay longer than the restart avoids all moves."""
     runs_by_policy = compare(SCENARIO, POLICIES, (3, 4))
     assert {label: [run.seed for run in runs] for label, runs in runs_by_policy.items()} == {
         "simple": [3, 4],
@@ -51,7 +50,6 @@ def test_policies_are_compared_seed_by_seed() -> None:
 
 
 def test_a_run_is_the_same_after_a_journey() -> None:
-    """Jobs and runs are pickled to other processes and back."""
     job = Job(scenario=SCENARIO, seed=3, keeps_history=True)
     here = play(job)
     assert seen(pickle.loads(pickle.dumps(play(pickle.loads(pickle.dumps(job)))))) == seen(here)  # noqa: S301 - our own values
@@ -59,7 +57,6 @@ def test_a_run_is_the_same_after_a_journey() -> None:
 
 
 def test_only_the_first_run_keeps_its_history_if_asked_for() -> None:
-    """The history of the other runs is dropped after the measurement."""
     runs = compare(SCENARIO, {"simple": Choice(name="simple")}, (1, 2), keeps_first=True)["simple"]
     assert [bool(run.telemetry) for run in runs] == [True, False]
     assert [len(run.lag.times_ms) > 0 for run in runs] == [True, False]
@@ -105,7 +102,6 @@ def test_spread_is_median_and_range() -> None:
 
 
 def test_measures_are_all_that_are_numbers() -> None:
-    """The worst resource is a name, not a number."""
     assert "worst_resource" not in MEASURES
     assert len(MEASURES) == 9
 
@@ -130,7 +126,6 @@ def measured(name: str, policy: str) -> Measures:
     ["process_death", "rolling_bounce", "flapping_pod", "coordinator_lost", "hot_partition"],
 )
 def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> None:
-    """Without a delay some partitions move and return. The eager policy moves the most."""
     assert measured(name, "deferred").moved == 0
     moved = measured(name, "simple").moved
     assert 0 < moved <= measured(name, "eager").moved
@@ -138,7 +133,6 @@ def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> 
 
 @pytest.mark.parametrize("name", ["process_death", "rolling_bounce"])
 def test_a_delay_is_paid_for_with_waiting(name: str) -> None:
-    """The partitions are unavailable while the process is away."""
     deferred, simple = measured(name, "deferred"), measured(name, "simple")
     assert deferred.worst_outage_ms > simple.worst_outage_ms
     assert deferred.rounds < simple.rounds
@@ -159,7 +153,6 @@ def test_a_delay_survives_its_leader() -> None:
 
 @pytest.mark.parametrize("name", ["scale_up", "heavy_and_light", "slow_revoke"])
 def test_only_the_eager_stop_everything(name: str) -> None:
-    """Cooperative policies stop only the moving partitions, incremental ones a part at a time."""
     incremental, simple, eager = (
         measured(name, policy) for policy in ("incremental", "simple", "eager")
     )
@@ -172,7 +165,6 @@ def test_only_the_eager_stop_everything(name: str) -> None:
 
 
 def test_what_is_slow_to_stop_holds_back_nothing_else() -> None:
-    """Fourteen partitions move while two keep working for 30 s until they stop."""
     for policy in ("simple", "incremental"):
         found = measured("slow_revoke", policy)
         assert (found.moved, found.moved_twice) == (16, 0)

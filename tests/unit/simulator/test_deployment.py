@@ -36,7 +36,7 @@ from coopgroup.telemetry import (
     ProcessPaused,
     ProcessResumed,
     ProcessStarted,
-    RoundLed,
+    RoundDecided,
 )
 
 SCENARIO = Scenario(
@@ -54,14 +54,12 @@ SCENARIO = Scenario(
 
 
 def played(*events: Event, scenario: Scenario = SCENARIO) -> Run:
-    """Play a run that must have no violations."""
     run = simulate(attrs.evolve(scenario, events=events))
     assert run.violations == ()
     return run
 
 
 def lives(run: Run) -> Iterator[tuple[int, str, str]]:
-    """Return starts and ends after the begin."""
     for one in run.telemetry:
         match one.record:
             case ProcessStarted() if one.at_ms:
@@ -77,7 +75,6 @@ def lives(run: Run) -> Iterator[tuple[int, str, str]]:
 
 
 def faults(run: Run) -> list[tuple[int, str]]:
-    """Return the records of environment changes."""
     return [
         (one.at_ms, one.record.description)
         for one in run.telemetry
@@ -86,7 +83,6 @@ def faults(run: Run) -> list[tuple[int, str]]:
 
 
 def test_processes_start_when_the_scenario_says() -> None:
-    """A set starts its processes in order. A set without a count is one process of its name."""
     scenario = attrs.evolve(
         SCENARIO,
         members=(
@@ -100,22 +96,19 @@ def test_processes_start_when_the_scenario_says() -> None:
 
 
 def test_crash_and_return() -> None:
-    """The same name, a new life."""
     run = played(Crash(at_ms=5_000, member="w-2", back_after_ms=3_000))
     assert list(lives(run)) == [(5_000, "w-2", "crashed"), (8_000, "w-2", "starts")]
 
 
 def test_crash_of_the_leader_without_return() -> None:
-    """The event hits the leader of that moment."""
     run = played(Crash(at_ms=5_000, member=LEADER))
-    leaders = [one.client for one in run.telemetry if isinstance(one.record, RoundLed)]
+    leaders = [one.client for one in run.telemetry if isinstance(one.record, RoundDecided)]
     ((at_ms, client, what),) = lives(run)
     assert (at_ms, what) == (5_000, "crashed")
     assert client == leaders[0] != leaders[-1]
 
 
 def test_close_and_return_counts_from_the_end() -> None:
-    """A close takes time."""
     run = played(Close(at_ms=5_000, member="w-1", back_after_ms=1_000))
     (ended, started) = lives(run)
     assert ended[1:] == ("w-1", "closed")
@@ -124,13 +117,11 @@ def test_close_and_return_counts_from_the_end() -> None:
 
 
 def test_pause() -> None:
-    """SIGSTOP and SIGCONT."""
     run = played(Pause(at_ms=5_000, member="w-1", for_ms=700))
     assert list(lives(run)) == [(5_000, "w-1", "pauses"), (5_700, "w-1", "resumes")]
 
 
 def test_rolling_restart_takes_the_processes_in_turn() -> None:
-    """One batch at a time. Each process returns after its own time."""
     scenario = attrs.evolve(SCENARIO, members=(MemberSet(name="w", count=3, topics=("T",)),))
     event = RollingRestart(
         at_ms=4_000, members=("w",), down_ms=1_000, every_ms=6_000, batch=2, how=How.CRASH
@@ -147,7 +138,6 @@ def test_rolling_restart_takes_the_processes_in_turn() -> None:
 
 
 def test_scale_up_and_down() -> None:
-    """New processes get the next numbers. The highest numbers leave, and do not come back."""
     run = played(
         Scale(at_ms=4_000, members="w", to=4, every_ms=500),
         Crash(at_ms=12_000, member="w-4", back_after_ms=5_000),
@@ -162,7 +152,6 @@ def test_scale_up_and_down() -> None:
 
 
 def test_flap() -> None:
-    """It stops and starts the given number of times."""
     event = Flap(at_ms=4_000, member="w-1", up_ms=3_000, down_ms=1_000, times=3)
     run = played(event)
     assert [at_ms for at_ms, _, what in lives(run) if what == "crashed"] == [4_000, 8_000, 12_000]
@@ -190,12 +179,10 @@ def test_flap() -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_surroundings_change(event: Event, words: str) -> None:
-    """Each event is recorded, and the group is at rest at the end."""
     assert faults(played(event)) == [(9_000, words)]
 
 
 def test_rate_and_capacity_show_in_the_lag() -> None:
-    """The rate exceeds the capacity of the processes."""
     run = played(
         Rate(at_ms=5_000, topic="T", partitions=(0,), rate_per_s=500.0),
         Rate(at_ms=15_000, topic="T", rate_per_s=0.0),
@@ -215,7 +202,6 @@ def test_clocks_differ_by_process_and_seed() -> None:
 
 
 def test_events_that_strike_nobody_are_passed_over() -> None:
-    """A stopped process cannot crash."""
     run = played(
         Crash(at_ms=5_000, member="w-1", back_after_ms=10_000),
         Crash(at_ms=6_000, member="w-1"),

@@ -26,7 +26,6 @@ def test_garbage_of_a_run_is_found_at_its_end() -> None:
 
 
 def test_search_when_a_run_fails_goes_on_afterwards() -> None:
-    """A failed run must not leave the collector disabled."""
     with pytest.raises(ZeroDivisionError), searched_afterwards():
         1 / 0  # noqa: B018 -- it is to fail
     assert gc.isenabled()

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coopgroup.model import ResourceSet
-from coopgroup.model.resource_set import Int64Array, Resource
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.measures import Measures, find_outages, measure
 from coopgroup.simulator.scenario import (
     Crash,
@@ -17,9 +17,16 @@ from coopgroup.simulator.scenario import (
     Scenario,
     Topic,
 )
-from coopgroup.simulator.scenario_times import Lifetimes
-from coopgroup.telemetry import Envelope, Ownership, Record, StopReason
-from coopgroup.telemetry.records import ProcessStarted, ResourcesStarted, ResourcesStopped, RoundLed
+from coopgroup.simulator.scenario.times import Lifetimes
+from coopgroup.simulator.world.load import LagHistory
+from coopgroup.telemetry import Envelope, Record, StopReason
+from coopgroup.telemetry.records import (
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundDecided,
+)
+from tests.support.ownerships import Interval, ownership_of
 
 SCENARIO = Scenario(
     duration_ms=900,
@@ -30,15 +37,10 @@ SCENARIO = Scenario(
 )
 
 
-@frozen
-class Samples:
-    """Lags at some moments."""
-
-    times_ms: Int64Array
-    lags: Int64Array
-
-
-NO_LAG = Samples(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
+PARTITIONS = ResourceSet({"t": [0, 1]})
+NO_LAG = LagHistory(
+    times_ms=np.zeros(0, np.int64), lags=np.zeros((0, 2), np.int64), resources=PARTITIONS
+)
 
 
 def wrote(at_ms: int, client: str, record: Record) -> Envelope:
@@ -64,8 +66,7 @@ def measured(*steps: tuple[int, str, str, list[int]], scenario: Scenario = SCENA
     return measure(scenario, history(*steps), NO_LAG)
 
 
-def test_nothing_happens_costs_nothing() -> None:
-    """The begin is neither an outage nor a move."""
+def test_history_without_events_costs_nothing() -> None:
     assert measured((10, "a", "+", [0]), (50, "b", "+", [1])) == Measures(
         unavailable_partition_s=0.0,
         unavailable_peak=0,
@@ -81,7 +82,6 @@ def test_nothing_happens_costs_nothing() -> None:
 
 
 def test_outages_are_summed_and_the_longest_is_named() -> None:
-    """Outages of the same partition count separately."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0, 1]),
@@ -96,7 +96,6 @@ def test_outages_are_summed_and_the_longest_is_named() -> None:
 
 
 def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
-    """The peak counts the resources that are unavailable at the same moment."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0]),
@@ -108,7 +107,6 @@ def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
 
 
 def test_time_before_the_first_event_does_not_count() -> None:
-    """Outages, moves, rounds and lag of the begin do not count."""
     steps = (
         (0, "a", "+", [0, 1]),
         (40, "a", "-", [1]),
@@ -116,16 +114,19 @@ def test_time_before_the_first_event_does_not_count() -> None:
         (100, "a", "-", [0]),
         (130, "b", "+", [0]),
     )
-    led = RoundLed(policy="simple", assignor="sticky", members=("a",))
+    led = RoundDecided(policy="simple", assignor="sticky", members=("a",))
     envelopes = [*history(*steps), wrote(50, "a", led), wrote(120, "b", led)]
-    samples = Samples(np.array([50, 100, 999]), np.array([[90, 0], [30, 5], [1, 2]]))
+    samples = LagHistory(
+        times_ms=np.array([50, 100, 999]),
+        lags=np.array([[90, 0], [30, 5], [1, 2]]),
+        resources=PARTITIONS,
+    )
     found = measure(SCENARIO, envelopes, samples)
     assert (found.unavailable_partition_s, found.moved, found.rounds) == (0.03, 1, 1)
     assert (found.lag_peak, found.lag_final) == (35, 3)
 
 
 def test_window_of_a_late_group_begins_when_everything_had_an_owner() -> None:
-    """Also if events happened before."""
     found = measured((0, "a", "+", [0]), (300, "a", "+", [1]), (400, "a", "-", [1]))
     assert found.unavailable_partition_s == pytest.approx(0.6)
     nothing = evolve(SCENARIO, events=())
@@ -140,7 +141,6 @@ def test_a_group_that_never_gets_going_is_measured_from_the_first_event() -> Non
 
 
 def test_moves_are_changes_of_the_owner() -> None:
-    """A process that comes back under its name is the same owner."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0, 1]),
@@ -164,13 +164,11 @@ def test_convergence_is_the_last_change_after_the_last_event() -> None:
 
 
 def test_without_an_owner_at_the_end_the_group_never_converges() -> None:
-    """The outage counts until the end."""
     found = measured((0, "a", "+", [0, 1]), (700, "a", "-", [1]))
     assert (found.converge_ms, found.unavailable_partition_s) == (None, 0.3)
 
 
 def test_a_topic_is_unavailable_only_while_it_exists() -> None:
-    """From its creation to its deletion."""
     topic = Topic(name="u", partitions=1, rate_per_s=(0.0,))
     events = (CreateTopic(at_ms=200, topic=topic), DeleteTopic(at_ms=500, topic="u"))
     found = measured((0, "a", "+", [0, 1]), scenario=evolve(SCENARIO, events=events))
@@ -198,23 +196,11 @@ LIVES = st.lists(
 
 @given(INTERVALS, LIVES, st.integers(0, UNTIL_MS))
 def test_outages_when_cut_into_moments_are_what_nobody_works_on(
-    intervals: list[tuple[int, int, int, int]], lives: list[tuple[int, int]], begin_ms: int
+    intervals: list[Interval], lives: list[tuple[int, int]], begin_ms: int
 ) -> None:
-    """Intervals may overlap. Only the lifetime of the resource counts."""
-    resources = ResourceSet({"t": range(3)})
-    columns = np.array(sorted(intervals, key=lambda one: (one[0], one[2])), np.int64).reshape(-1, 4)
-    ownership = Ownership(
-        resources=resources,
-        clients=("a", "b", "c"),
-        resource=columns[:, 0].astype(np.int32),
-        owner=columns[:, 1].astype(np.int32),
-        start_ms=columns[:, 2],
-        end_ms=columns[:, 3],
-        begin_ms=0,
-        until_ms=UNTIL_MS,
-    )
+    ownership = ownership_of(intervals, until_ms=UNTIL_MS)
     lifetimes = Lifetimes(
-        resources=resources,
+        resources=ownership.resources,
         begin_ms=np.array([begin for begin, _ in lives]),
         end_ms=np.array([end for _, end in lives]),
     )

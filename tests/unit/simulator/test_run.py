@@ -25,7 +25,7 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
-from coopgroup.telemetry import Envelope, ProcessEnded, RoundLed, to_json
+from coopgroup.telemetry import Envelope, ProcessEnded, RoundDecided, to_json
 
 SCENARIO = Scenario(
     duration_ms=20_000,
@@ -58,7 +58,6 @@ def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> No
 
 
 def test_simulate_writes_a_transcript_only_when_asked() -> None:
-    """The transcript takes time and must change no result."""
     silent, loud = simulate(SCENARIO), simulate(SCENARIO, transcript=True)
     assert silent.transcript == ()
     assert loud.transcript
@@ -66,7 +65,6 @@ def test_simulate_writes_a_transcript_only_when_asked() -> None:
 
 
 def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> None:
-    """A crashed process that returns within the delay gets its partitions back."""
     simple, deferred = simulate(SCENARIO), simulate(SCENARIO, policy="deferred")
     assert (simple.policy, deferred.policy) == ("simple", "deferred")
     options = deferred.scenario.group.policy.options
@@ -76,7 +74,6 @@ def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> N
 
 
 def test_simulate_with_an_assignor() -> None:
-    """By name or with options."""
     run = simulate(SCENARIO, assignor="lag-aware")
     assert run.assignor == "lag-aware"
     again = simulate(SCENARIO, assignor=Choice(name="lag-aware"))
@@ -87,13 +84,11 @@ def test_simulate_with_an_assignor() -> None:
 def test_simulate_when_a_name_is_unknown_is_refused(
     policy: str | None, assignor: str | None
 ) -> None:
-    """The error is one line."""
     with pytest.raises(ConfigurationError, match="expected one of"):
         simulate(SCENARIO, policy=policy, assignor=assignor)
 
 
 def test_simulate_when_settings_contradict_each_other_is_refused() -> None:
-    """As in a consumer."""
     group = attrs.evolve(SCENARIO.group, rebalance_timeout_ms=1_000)
     with pytest.raises(ConfigurationError):
         simulate(attrs.evolve(SCENARIO, group=group))
@@ -188,7 +183,7 @@ def test_leader_when_it_dies_between_paced_moves_is_waited_for() -> None:
     rounds = [
         (envelope.at_ms, envelope.record)
         for envelope in run.telemetry
-        if isinstance(envelope.record, RoundLed) and envelope.at_ms > died_ms
+        if isinstance(envelope.record, RoundDecided) and envelope.at_ms > died_ms
     ]
     found_ms, first = rounds[0]
     assert len(first.lost) >= 6

@@ -11,7 +11,6 @@ SCENARIO = Scenario(
 
 
 def test_choice_reads_as_the_command_line_takes_it() -> None:
-    """Options in order of their names, constants as JSON writes them."""
     assert str(Choice(name="simple")) == "simple"
     options = {"z": 1, "b": True, "a": None, "text": "topic"}
     assert str(Choice(name="own", options=options)) == "own:a=null,b=true,text=topic,z=1"
@@ -20,7 +19,6 @@ def test_choice_reads_as_the_command_line_takes_it() -> None:
 
 
 def test_policy_named_has_the_options_that_the_scenario_gives_it() -> None:
-    """The group's policy, one of the table of policies, or none."""
     own, other = Choice(name="own", options={"a": 1}), Choice(name="other", options={"b": 2})
     scenario = Scenario(
         duration_ms=1,
@@ -38,7 +36,6 @@ def test_run_ends_when_the_group_has_settled() -> None:
 
 
 def test_processes_are_numbered_where_there_is_a_count() -> None:
-    """Numbers begin at 1. A set with a count of 1 is numbered, a set without a count is not."""
     assert MemberSet(name="m", topics=("t",)).processes == ("m",)
     assert MemberSet(name="m", count=1, topics=("t",)).processes == ("m-1",)
     assert MemberSet(name="m", count=0, topics=("t",)).processes == ()

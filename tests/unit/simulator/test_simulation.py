@@ -7,16 +7,16 @@ from coopgroup.assignors import WeightedAssignor
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatRequest
 from coopgroup.policies import create_policy
-from coopgroup.simulator.network import Mishap, Upset
-from coopgroup.simulator.process import Habits
+from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Identity, Span
-from coopgroup.simulator.swarm_play import CONFIG, settle, small_group
+from coopgroup.simulator.world.network import Mishap, Upset
 from coopgroup.telemetry import OffsetsCommitted
 from tests.support.simulated import quiet_group
+from tests.swarm.play import CONFIG, small_group
+from tests.swarm.rest import settle
 
 
 def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
-    """It gives up after the given time."""
     group = quiet_group()
     group.start("a", ("T",))
     group.network.request_loss = 1.0
@@ -26,7 +26,6 @@ def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
 
 
 def test_bounce_starts_the_process_again_as_it_was() -> None:
-    """With its instance id, its topics and its capacity."""
     group = quiet_group()
     before = group.start("a", ("T",), identity=Identity.STATIC, capacity_per_s=33)
     assert group.run_until_rest(5_000, 200)
@@ -54,7 +53,6 @@ def test_static_member_that_is_fenced_starts_again() -> None:
 
 
 def test_member_that_fails_is_a_violation() -> None:
-    """The simulator itself never causes a fatal error."""
     group = quiet_group()
     group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -67,7 +65,6 @@ def test_member_that_fails_is_a_violation() -> None:
 
 
 def test_commits_are_written_down_and_count() -> None:
-    """Commits are recorded when the group coordinator accepts them."""
     group = quiet_group(partitions=1)
     group.start("a", ("T",))
     group.run(2_000)
@@ -82,7 +79,6 @@ def test_commits_are_written_down_and_count() -> None:
 
 
 def test_topic_that_vanishes_is_worked_on_no_more() -> None:
-    """And a topic that appears has its owner."""
     group = quiet_group()
     process = group.start("a", ("T", "U"))
     assert group.run_until_rest(5_000, 200)
@@ -93,7 +89,6 @@ def test_topic_that_vanishes_is_worked_on_no_more() -> None:
 
 
 def test_heal_ends_all_faults() -> None:
-    """No request is lost, and no process is cut off or paused."""
     group = quiet_group()
     process = group.start("a", ("T",))
     group.network.request_loss = group.network.answer_loss = 0.5
@@ -107,14 +102,12 @@ def test_heal_ends_all_faults() -> None:
 
 @pytest.mark.parametrize("policy", ["simple", "deferred", "incremental"])
 def test_connectors_with_weights_are_run_once_whatever_happens(policy: str) -> None:
-    """The same session code, with connectors (index -1) and tasks, and lags as weights."""
     group = small_group(
         seed=11,
-        habits=Habits(
+        run_settings=RunSettings(
             assignor=WeightedAssignor(),
             policy=create_policy(policy),
             lead_ms=Span(1, 10),
-            retry_ms=200,
             jitter_ms=10,
         ),
         config=attrs.evolve(CONFIG, index_min=-1),
@@ -131,7 +124,7 @@ def test_connectors_with_weights_are_run_once_whatever_happens(policy: str) -> N
     group.start("d", ("heavy", "light", "more"))
     group.run(2_000)
     assert settle(group) == ()
-    held = [set(process.application.held) for process in group.alive]
+    held = [set(process.application.owned) for process in group.alive]
     assert sorted(one for some in held for one in some) == sorted(group.brokers.existing())
     connectors = [sum(index == -1 for _, index in some) for some in held]
     assert max(connectors) - min(connectors) <= 1

@@ -5,7 +5,6 @@ from coopgroup.telemetry import Envelope, FaultInjected
 
 
 def test_actions_run_in_order_of_time_and_then_of_their_coming() -> None:
-    """Also actions that other actions put into the queue."""
     world, seen = World(), list[str]()
     world.later(5, seen.append, "late")
     world.later(1, lambda: world.later(0, seen.append, "second"))
@@ -17,7 +16,6 @@ def test_actions_run_in_order_of_time_and_then_of_their_coming() -> None:
 
 
 def test_run_leaves_what_is_not_due() -> None:
-    """The time stops at the requested end."""
     world, seen = World(), list[str]()
     world.later(10, seen.append, "later")
     world.run(9)
@@ -27,7 +25,6 @@ def test_run_leaves_what_is_not_due() -> None:
 
 
 def test_dice_depend_on_seed_and_purpose_only() -> None:
-    """A draw for one purpose does not change the numbers of another."""
     one, other = World(seed=7), World(seed=7)
     one.dice("network").random()
     assert one.dice("costs").random() == other.dice("costs").random()
@@ -35,7 +32,6 @@ def test_dice_depend_on_seed_and_purpose_only() -> None:
 
 
 def test_what_is_written_has_its_time() -> None:
-    """In virtual milliseconds."""
     world = World(group_id="g")
     world.run(42)
     world.fault("it rains")

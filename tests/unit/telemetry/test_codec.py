@@ -25,7 +25,7 @@ from coopgroup.telemetry import (
     RequestRefused,
     ResourcesStarted,
     ResourcesStopped,
-    RoundLed,
+    RoundDecided,
     RoundRefused,
     StateChanged,
     StopReason,
@@ -44,7 +44,7 @@ RECORDS: tuple[Record, ...] = (
     MembershipLost(resources=SOME, cause="lease expired"),
     RequestRefused(request="JoinGroup", error="NO_ANSWER", action="seek coordinator"),
     CommitFailed(resources=SOME, error="ILLEGAL_GENERATION"),
-    RoundLed(policy="simple", assignor="sticky", members=("a", "b"), granted=SOME),
+    RoundDecided(policy="simple", assignor="sticky", members=("a", "b"), granted=SOME),
     RoundRefused(violations=("granted while another member still claims it: orders-1",)),
     BalanceRequested(overloaded=("a", "b"), lags=(900, 700), mean_lag=400, resources=SOME),
     SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
@@ -82,7 +82,6 @@ def envelope(record: Record) -> Envelope:
 
 
 def test_every_kind_of_record_is_tested() -> None:
-    """A new kind needs an example here."""
     assert {type(record) for record in RECORDS} == set(get_args(Record))
 
 
@@ -93,14 +92,12 @@ def test_record_survives_json(record: Record) -> None:
 
 
 def test_row_has_the_documented_form() -> None:
-    """Keys have a fixed order; sets are sorted lists by name."""
     row = to_json(envelope(RECORDS[3]))
     assert row == ROW
     assert list(row) == list(ROW)
 
 
 def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
-    """Added fields do not need a new schema."""
     row = {**ROW, "colour": "green"}
     del row["duration_ms"], row["client"]
     read = from_json(row)
@@ -126,14 +123,12 @@ def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
     ],
 )
 def test_row_when_a_value_is_wrong_is_refused(changes: dict[str, object], field: str) -> None:
-    """The error names the field."""
     with pytest.raises(ConfigurationError) as caught:
         from_json({**ROW, **changes})
     assert caught.value.field == field
 
 
 def test_row_when_a_needed_field_is_missing_is_refused() -> None:
-    """A field without a default is required."""
     row = {name: value for name, value in ROW.items() if name != "resources"}
     with pytest.raises(ConfigurationError, match="resources: got None, expected a value"):
         from_json(row)

@@ -13,7 +13,7 @@ from coopgroup.telemetry.records import (
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
-    RoundLed,
+    RoundDecided,
     StateChanged,
 )
 
@@ -62,7 +62,6 @@ def test_nothing_written_is_nothing_owned() -> None:
 
 
 def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
-    """Each resource has its own intervals; the arrays have the documented types."""
     ownership = read_ownership(
         [started(10, "a", 0, 1), stopped(20, "a", 1), started(25, "b", 1), wrote(40, "b", STATE)]
     )
@@ -73,14 +72,12 @@ def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
 
 
 def test_order_of_lines_does_not_matter_but_within_a_moment() -> None:
-    """Files of several members may be concatenated. Records of the same moment keep their order."""
     envelopes = [started(25, "b", 1), stopped(20, "a", 1), started(20, "a", 1), started(10, "a", 1)]
     ownership = read_ownership([*envelopes, stopped(30, "b", 1)])
     assert rows(ownership) == [(1, "a", 10, 20), (1, "a", 20, 25), (1, "b", 25, 30)]
 
 
 def test_repeated_starts_and_stops_change_nothing() -> None:
-    """Reports may overlap."""
     ownership = read_ownership(
         [
             stopped(5, "a", 0),
@@ -102,7 +99,6 @@ def test_work_of_no_time_is_no_work() -> None:
 
 
 def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
-    """A dead process reports no stop. Its successor of the same name owns nothing yet."""
     ownership = read_ownership(
         [
             wrote(0, "a", ProcessStarted()),
@@ -124,7 +120,6 @@ def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
 
 
 def test_a_process_that_stands_still_works_on_nothing() -> None:
-    """After the pause it works on the same resources, unless it stops them in the same moment."""
     ownership = read_ownership(
         [
             started(0, "a", 0, 1),
@@ -160,7 +155,6 @@ def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> Non
 
 
 def test_a_live_owner_beside_another_one_is_seen() -> None:
-    """Two owners are shown if the old one writes later records, or its process is known."""
     heard = [started(0, "a", 0), started(40, "b", 0), wrote(60, "a", STATE)]
     assert rows(read_ownership(heard)) == [(0, "a", 0, 60), (0, "b", 40, 60)]
     known = [wrote(0, "a", ProcessStarted()), started(0, "a", 0), started(40, "b", 0)]
@@ -174,7 +168,6 @@ def test_history_ends_when_asked_for() -> None:
 
 
 def test_member_id_stands_for_a_process_without_name() -> None:
-    """A nameless writer without member id cannot own anything."""
     record = ResourcesStarted(resources=ResourceSet({"t": [0]}))
     ownership = read_ownership(
         [wrote(0, "", record, "m-1"), wrote(5, "", record), wrote(9, "x", STATE, "m-2")]
@@ -184,8 +177,7 @@ def test_member_id_stands_for_a_process_without_name() -> None:
 
 
 def test_resources_include_those_that_only_a_leader_knows() -> None:
-    """A waiting resource that was never worked on belongs to the picture."""
-    led = RoundLed(
+    led = RoundDecided(
         policy="deferred", assignor="sticky", members=("m",), lost=ResourceSet({"u": [3]})
     )
     ownership = read_ownership([started(0, "a", 0), wrote(5, "a", led)])
@@ -257,7 +249,6 @@ def played(
 def test_intervals_when_cut_into_moments_are_what_was_played(
     moments: list[tuple[int, str, str, set[int]]],
 ) -> None:
-    """Records may come in any order; both clients are believed."""
     begun = [(0, "a", "begin", {0}), (0, "b", "begin", {0}), *moments]
     ownership = read_ownership([envelope_of(moment) for moment in begun], until_ms=12)
     cut = [

@@ -22,7 +22,6 @@ def runtime(tmp_path: Path) -> KafkaRuntime:
 
 
 def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> None:
-    """An empty archive file marks a failed training."""
     path = archive_path(runtime)
 
     assert archive_options(runtime) == ()
@@ -46,7 +45,6 @@ def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
 def test_failed_training_is_remembered_and_leaves_nothing(
     runtime: KafkaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty file marks the failure, so the next start does not try again."""
     folders: list[Path] = []
 
     def folder_of_test(parent: Path | None, broker_count: int) -> Path:
@@ -66,8 +64,6 @@ def test_failed_training_is_remembered_and_leaves_nothing(
 def test_cache_that_cannot_be_written_is_no_error(
     runtime: KafkaRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers then start without an archive."""
-
     def refuse(folder: Path) -> None:
         raise PermissionError(13, "read-only", str(folder))
 

@@ -124,7 +124,6 @@ def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:
 
 
 def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
-    """The message is one line; the end of the log is in the notes."""
     started = started_cluster(tmp_path, os.getpid())
     broker = started.brokers[1]
     broker.log_path.write_text("INFO a\njava.lang.Exception: first\nERROR the reason\n at b\n")
@@ -137,7 +136,6 @@ def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
 
 
 def test_start_error_says_so_when_there_is_no_log(tmp_path: Path) -> None:
-    """The broker ended before it could log."""
     started = started_cluster(tmp_path, os.getpid())
     error = start_error(started.brokers[2], "was not ready")
     started.remove()

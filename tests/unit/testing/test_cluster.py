@@ -35,7 +35,6 @@ def test_bad_settings_are_refused_before_anything_starts() -> None:
 
 
 def test_calls_are_refused_when_the_cluster_is_not_started() -> None:
-    """All methods give the same line; `stop` is allowed."""
     cluster = KafkaCluster(2)
     cluster.stop()
 
@@ -62,7 +61,6 @@ def test_unknown_broker_is_refused() -> None:
 def test_start_leaves_nothing_when_java_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    """A later start may succeed."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     cluster = KafkaCluster()
@@ -73,7 +71,6 @@ def test_start_leaves_nothing_when_java_is_missing(
 
 
 def test_package_does_not_import_pytest() -> None:
-    """Applications may use the cluster without pytest."""
     code = "import sys, coopgroup.testing; sys.exit('pytest' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -53,7 +53,6 @@ def maven_runs(tmp_path: Path) -> int:
 
 
 def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) -> None:
-    """The cache holds only the jars and the checkpoint."""
     runtime = fetch_kafka()
 
     assert runtime == KafkaRuntime(java=str(programs / "java"), folder=kafka_runtime_path())
@@ -80,7 +79,6 @@ def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: P
 
 
 def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Path) -> None:
-    """The second call waits for the lock, then finds the jars of the first one."""
     runtimes: list[KafkaRuntime] = []
     threads = [threading.Thread(target=lambda: runtimes.append(fetch_kafka())) for _ in range(4)]
     for thread in threads:
@@ -93,7 +91,6 @@ def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Pa
 
 
 def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
-    """An incomplete folder of an earlier build does not count as a cache."""
     final = kafka_runtime_path()
     stale = final.with_name(f"{final.name}.building-x")
     (stale / "jars").mkdir(parents=True)
@@ -103,7 +100,6 @@ def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
 
 
 def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -> None:
-    """The error is Maven's own, in one line. The next call tries again."""
     broken = '#!/bin/sh\necho "[INFO] begin"\necho "[ERROR] no route to host"\nexit 1\n'
     write_program(programs, "mvn", broken)
 
@@ -165,7 +161,6 @@ def test_java_of_java_home_goes_first_when_it_is_there(
 def test_cache_folder_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, own: str, shared: str, expected: str
 ) -> None:
-    """Our own variable comes first, then an absolute XDG_CACHE_HOME, then the home folder."""
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", own)
     monkeypatch.setenv("XDG_CACHE_HOME", shared)
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -174,7 +169,6 @@ def test_cache_folder_follows_the_environment(
 
 
 def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An edited pom gets its own folder."""
     before = kafka_runtime_path()
     edited = pom_bytes() + b"\n"
     monkeypatch.setattr("coopgroup.testing.maven.pom_bytes", lambda: edited)
@@ -193,5 +187,4 @@ def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_telling_line_prefers_errors(output: str, line: str) -> None:
-    """The first error of an output, else the last line."""
     assert telling_line(output).startswith(line)

@@ -31,7 +31,6 @@ def reaper(tmp_path: Path) -> Iterator[Reaper]:
 
 
 def start(reaper: Reaper, folder: Path, script: str = "exec sleep 60") -> BrokerProcess:
-    """Start a process that the reaper watches."""
     return BrokerProcess(["/bin/sh", "-c", script], folder / "broker.log", reaper)
 
 
@@ -46,7 +45,6 @@ def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None
 
 
 def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
-    """The file has both outputs of both starts."""
     for word in ("one", "two"):
         process = start(reaper, tmp_path, f"echo {word}; echo {word} >&2; exec sleep 60")
         while word not in "".join(log_tail(tmp_path / "broker.log")[-1:]):
@@ -66,7 +64,6 @@ def test_process_is_paused_and_resumed(reaper: Reaper, tmp_path: Path) -> None:
 
 
 def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path) -> None:
-    """SIGTERM reaches a frozen process because it is resumed first."""
     process = start(reaper, tmp_path)
     process.pause()
 
@@ -75,7 +72,6 @@ def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path)
 
 
 def test_process_goes_on_when_it_ignores_the_request_to_end(reaper: Reaper, tmp_path: Path) -> None:
-    """The caller learns of it; no SIGKILL follows."""
     process = start(reaper, tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     while log_tail(tmp_path / "broker.log") != ["ready"]:
         assert process.is_running
@@ -95,7 +91,6 @@ def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path)
 
 
 def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
-    """The kernel closes the pipe of a dead owner."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Reaper(folder)
@@ -111,7 +106,6 @@ def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
-    """A child that was forked while the cluster ran does not hold the pipe open."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Reaper(folder)
@@ -150,7 +144,6 @@ def test_folder_is_made_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
-    """One line names the argument."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(

@@ -65,7 +65,6 @@ def test_second_of_two_brokers_is_no_controller() -> None:
 
 
 def test_three_brokers_are_all_controllers() -> None:
-    """Any one of the three may die."""
     assert voters(ADDRESSES) == ADDRESSES
     assert settings_of(3, 3)["controller.quorum.voters"] == (
         "1@127.0.0.1:301,2@127.0.0.1:302,3@127.0.0.1:303"
@@ -101,7 +100,6 @@ def test_three_brokers_are_all_controllers() -> None:
     ],
 )
 def test_security_sets_what_its_listener_needs(security: Security | None, keys: list[str]) -> None:
-    """Keys of TLS and SASL are set only where they are used."""
     settings = settings_of(1, 1, security)
 
     assert sorted(key for key in settings if key.startswith(("ssl.", "sasl."))) == keys
@@ -109,7 +107,6 @@ def test_security_sets_what_its_listener_needs(security: Security | None, keys: 
 
 
 def test_user_properties_win_over_defaults_but_not_over_the_cluster() -> None:
-    """A default can be changed. Settings of the cluster are refused earlier."""
     settings = settings_of(1, 1, None, {"group.initial.rebalance.delay.ms": "300"})
 
     assert settings["group.initial.rebalance.delay.ms"] == "300"
@@ -141,5 +138,4 @@ def test_unknown_security_is_refused() -> None:
 
 
 def test_render_sorts_keys_and_doubles_backslashes() -> None:
-    """Java reads the same values."""
     assert render_properties({"b": "x\\y", "a": "1"}) == "a=1\nb=x\\\\y\n"

@@ -13,7 +13,6 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def test_reap_kills_the_watched_and_spares_the_forgotten(tmp_path: Path) -> None:
-    """When the input ends, the reaper kills the processes that were added and not removed."""
     folder = tmp_path / "cluster"
     (folder / "broker-1").mkdir(parents=True)
     with sleeper() as watched, sleeper() as forgotten:
@@ -37,7 +36,6 @@ def test_reap_ignores_a_torn_last_line(tmp_path: Path) -> None:
 
 
 def test_script_reaps_when_its_input_ends(tmp_path: Path) -> None:
-    """The owner starts the script like this; it reads its standard input."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     with sleeper() as watched:

@@ -13,12 +13,10 @@ from coopgroup.testing.tools import tool_class, tool_class_of, with_bootstrap
 
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
 def test_tool_is_found_by_the_name_of_its_script(name: str) -> None:
-    """With and without the suffix."""
     assert tool_class(name) == "org.apache.kafka.tools.TopicCommand"
 
 
 def test_java_class_stands_for_itself() -> None:
-    """Tools without a script can be run this way."""
     assert tool_class("kafka.tools.StorageTool") == "kafka.tools.StorageTool"
 
 
@@ -47,7 +45,6 @@ def test_unknown_tool_is_refused() -> None:
 def test_bootstrap_is_added_when_it_is_wanted_and_missing(
     name: str, arguments: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    """The user's own server wins; tools that read files get none."""
     assert with_bootstrap(name, arguments, "here:1") == expected
 
 

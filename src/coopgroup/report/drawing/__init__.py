@@ -20,11 +20,12 @@ from coopgroup.report.drawing.curves import lag_figure, unowned_figure
 from coopgroup.report.drawing.rows import rows_figure
 from coopgroup.report.drawing.strip import strip_figure
 from coopgroup.report.history import History
-from coopgroup.report.lag_lines import LagLines
+from coopgroup.report.history.lag_lines import LagLines
+from coopgroup.report.history.timeline import Timeline, timeline_of
+from coopgroup.report.page import Figures
 from coopgroup.report.palette import Paint
-from coopgroup.report.timeline import Timeline, timeline_of
 
-__all__ = ["Drawing", "draw_history", "draw_small", "library", "script_and_divs", "time_axis"]
+__all__ = ["Drawing", "draw_history", "draw_small", "embedded", "time_axis"]
 
 _SMALL_BARS_MAX = 5_000
 
@@ -34,7 +35,6 @@ class Drawing:
     """Figures of one history, from top to bottom.
 
     Attributes:
-        figures: the figures.
         timelines: content of the timeline in each order of its rows.
     """
 
@@ -42,25 +42,17 @@ class Drawing:
     timelines: tuple[Timeline, ...]
 
 
-def library() -> str:
-    """Return Bokeh's script for embedding; the page needs no other script file."""
-    return Resources(mode="inline", components=["bokeh"]).render()
-
-
-def script_and_divs(figures: Sequence[figure]) -> tuple[str, tuple[str, ...]]:
-    """Return the script that draws the figures, and the elements that contain them."""
+def embedded(figures: Sequence[figure]) -> Figures:
+    """Return figures as markup; the page needs no other script file."""
+    if not figures:
+        return Figures()
     script, divs = components(tuple(figures))
-    return script, tuple(divs)
+    library = Resources(mode="inline", components=["bokeh"]).render()
+    return Figures(divs=tuple(divs), scripts=(library, script))
 
 
 def draw_history(history: History, paint: Sequence[Paint], lag: LagLines | None) -> Drawing:
-    """Draw one history at full size.
-
-    Args:
-        history: the history.
-        paint: paint of each client.
-        lag: lines of lag, or None.
-    """
+    """Draw one history at full size."""
     scene = Scene.of(history, paint, time_axis([history]))
     timelines = tuple(
         timeline_of(history.ownership, history.known_ms, by_owner=by_owner)
@@ -79,15 +71,7 @@ def draw_history(history: History, paint: Sequence[Paint], lag: LagLines | None)
 def draw_small(
     history: History, paint: Sequence[Paint], time: Range1d, *, prefix: str, gaps_max: int
 ) -> Drawing:
-    """Draw one history beside others.
-
-    Args:
-        history: the history.
-        paint: paint of each client.
-        time: time axis that all histories share.
-        prefix: prefix of its models' names.
-        gaps_max: upper end of the axis of unowned partitions, the same for all histories.
-    """
+    """Draw one history beside others."""
     scene = Scene.of(history, paint, time, prefix)
     timeline = timeline_of(
         history.ownership, history.known_ms, by_owner=True, bars_max=_SMALL_BARS_MAX

@@ -20,7 +20,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from coopgroup.report.history import History
-from coopgroup.report.marks import Mark, MarkKind, clustered
+from coopgroup.report.history.timeline_events import TimelineEvent, TimelineEventKind, clustered
 from coopgroup.report.palette import Paint
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "framed",
     "hover",
     "rule_off",
+    "styled",
     "time_axis",
 ]
 
@@ -42,13 +43,13 @@ FAINT: Final = "#7b8490"
 FAULT: Final = "#c2001f"
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 PLOT_PIXELS: Final = 1_000
-"""Width of a plot in a window of usual size; labels are laid out for it."""
+"""Width of a plot in a window of normal size; labels are laid out for it."""
 
 _GRID: Final = "#e6e9ed"
 _LEFT: Final = 112  # room for labels; equal in all figures, so that their time axes are aligned
 _RIGHT: Final = 18
 _PADDING: Final = 0.008  # share of the time span; keeps symbols at both ends whole
-_LINES_MAX: Final = 200  # more lines would hide the marks
+_LINES_MAX: Final = 200  # more lines would hide the symbols
 _LINES_BOLD_MAX: Final = 12
 
 
@@ -57,24 +58,24 @@ class Scene:
     """The common input of all figures of a history.
 
     Attributes:
-        history: the history.
-        paint: paint of each client.
         time: time axis, in seconds since the start.
-        faults: marks of faults; marks that are too close to distinguish are joined.
+        faults: events of faults; events that are too close to distinguish are joined.
         prefix: prefix of model names; it differs between histories on one page.
     """
 
     history: History
     paint: Sequence[Paint]
     time: Range1d
-    faults: tuple[Mark, ...]
+    faults: tuple[TimelineEvent, ...]
     prefix: str = ""
 
     @classmethod
     def of(cls, history: History, paint: Sequence[Paint], time: Range1d, prefix: str = "") -> Scene:
         """Build the scene of a history."""
         near_ms = (history.ownership.until_ms - history.ownership.begin_ms) / PLOT_PIXELS
-        faults = (mark for mark in history.marks if mark.kind is MarkKind.FAULT)
+        faults = (
+            event for event in history.timeline_events if event.kind is TimelineEventKind.FAULT
+        )
         return cls(
             history=history,
             paint=paint,
@@ -106,30 +107,42 @@ def time_axis(histories: Sequence[History]) -> Range1d:
     return Range1d(start=low_s, end=high_s, bounds=(low_s, high_s), min_interval=0.005, name="time")
 
 
-def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
-    """Return an empty figure on the time axis of its scene.
-
-    Args:
-        scene: scene of the figure.
-        height: in pixels, including axes.
-        y_range: vertical axis.
-        label: label of the vertical axis.
-        more: further properties of the figure.
-    """
+def styled(**properties: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
+    """Return an empty figure in the page's style, without tools."""
     plot = figure(
-        height=height,
         sizing_mode="stretch_width",
-        x_range=scene.time,
-        y_range=y_range,
-        min_border_left=_LEFT,
         min_border_right=_RIGHT,
-        min_border_top=6,
-        min_border_bottom=4,
         toolbar_location=None,
         tools=[],
         outline_line_color=None,
         background_fill_color=None,
         border_fill_color=None,
+        **properties,
+    )
+    plot.grid.grid_line_color = _GRID
+    for axis in plot.axis:
+        axis.axis_line_color = None
+        axis.minor_tick_line_color = None
+        axis.major_tick_line_color = _GRID
+        axis.major_label_text_font = FONT
+        axis.major_label_text_font_size = "11px"
+        axis.major_label_text_color = INK
+        axis.axis_label_text_font = FONT
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = "11px"
+        axis.axis_label_text_color = FAINT
+    return plot
+
+
+def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
+    """Return an empty figure on the time axis of its scene."""
+    plot = styled(
+        height=height,
+        x_range=scene.time,
+        y_range=y_range,
+        min_border_left=_LEFT,
+        min_border_top=6,
+        min_border_bottom=4,
         **more,
     )
     pan = PanTool(dimensions="width")
@@ -143,19 +156,7 @@ def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: A
     )
     plot.toolbar.active_drag = pan
     plot.toolbar.active_scroll = wheel
-    plot.grid.grid_line_color = _GRID
     plot.ygrid.grid_line_color = None
-    for axis in plot.axis:
-        axis.axis_line_color = None
-        axis.minor_tick_line_color = None
-        axis.major_tick_line_color = _GRID
-        axis.major_label_text_font = FONT
-        axis.major_label_text_font_size = "11px"
-        axis.major_label_text_color = INK
-        axis.axis_label_text_font = FONT
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font_size = "11px"
-        axis.axis_label_text_color = FAINT
     plot.yaxis.axis_label = label
     return plot
 
@@ -166,13 +167,7 @@ def hover(renderer: Any, tooltips: str, **more: Any) -> HoverTool:  # noqa: ANN4
 
 
 def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
-    """Draw vertical lines for rounds and faults; many lines are drawn fainter.
-
-    Args:
-        plot: the figure.
-        scene: its scene.
-        faults: whether to draw lines for faults.
-    """
+    """Draw vertical lines for rounds and faults; many lines are drawn fainter."""
     rounds = scene.history.rounds
     if len(rounds) <= _LINES_MAX:
         plot.vspan(
@@ -184,7 +179,7 @@ def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
         )
     if not faults or len(scene.faults) > _LINES_MAX:
         return
-    source = ColumnDataSource({"x": scene.seconds([mark.at_ms for mark in scene.faults])})
+    source = ColumnDataSource({"x": scene.seconds([event.at_ms for event in scene.faults])})
     alpha = faded(1, len(scene.faults))
     # A white edge separates the line from any owner's colour.
     plot.vspan(x="x", source=source, line_color="white", line_alpha=0.85 * alpha, line_width=3.5)

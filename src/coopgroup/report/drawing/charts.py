@@ -16,12 +16,11 @@ from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
 from coopgroup.report.charts import Chart, Curve, Heat
-from coopgroup.report.drawing.axes import FAINT, FAULT, FONT, INK, hover
+from coopgroup.report.drawing.axes import FAULT, FONT, INK, hover, styled
 from coopgroup.report.palette import COLOURS
 
 __all__ = ["chart_figure", "heat_figure"]
 
-_GRID: Final = "#e6e9ed"
 _CHART_PIXELS: Final = 280
 _LEGEND_ROW_PIXELS: Final = 22
 _ROW_PIXELS: Final = 26
@@ -46,7 +45,7 @@ def chart_figure(chart: Chart) -> figure:
     else:
         ends = [x for one in chart.curves for x in one.x] + [one.x for one in chart.marks]
         axis = Range1d(start=min(ends, default=0), end=max(ends, default=1) or 1)
-    plot = _plain(
+    plot = _titled(
         chart.title,
         height=_CHART_PIXELS + _LEGEND_ROW_PIXELS * len(chart.curves),
         x_range=axis,
@@ -73,7 +72,7 @@ def chart_figure(chart: Chart) -> figure:
 def heat_figure(heat: Heat) -> figure:
     """Draw a heat map."""
     left = min(_LEFT_PIXELS_MAX, max(80, round(_LABEL_PIXELS * max(map(len, heat.rows)) + 24)))
-    plot = _plain(
+    plot = _titled(
         heat.title,
         height=_ROW_PIXELS * len(heat.rows) + _HEAT_MARGIN_PIXELS,
         x_range=Range1d(start=-0.5, end=len(heat.columns) - 0.5),
@@ -127,28 +126,12 @@ def heat_figure(heat: Heat) -> figure:
     return plot
 
 
-def _plain(title: str, **properties: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
-    """Return an empty figure in the page's style."""
-    plot = figure(
+def _titled(title: str, **properties: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
+    plot = styled(
         title=Title(text=title, text_font=FONT, text_font_size="13px", text_color=INK),
-        sizing_mode="stretch_width",
-        toolbar_location=None,
-        tools=[],
-        outline_line_color=None,
-        background_fill_color=None,
-        border_fill_color=None,
-        min_border_right=18,
         **properties,
     )
-    plot.grid.grid_line_color = _GRID
     plot.xgrid.grid_line_color = None
-    for axis in plot.axis:
-        axis.axis_line_color = axis.minor_tick_line_color = None
-        axis.major_tick_line_color = _GRID
-        axis.major_label_text_font = axis.axis_label_text_font = FONT
-        axis.major_label_text_font_size = axis.axis_label_text_font_size = "11px"
-        axis.major_label_text_color, axis.axis_label_text_color = INK, FAINT
-        axis.axis_label_text_font_style = "normal"
     plot.yaxis.ticker = BasicTicker(desired_num_ticks=5)
     return plot
 

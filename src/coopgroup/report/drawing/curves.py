@@ -9,9 +9,9 @@ from bokeh.models import BasicTicker, ColumnDataSource, NumeralTickFormatter, Ra
 from bokeh.plotting import figure
 
 from coopgroup.report.drawing.axes import FAINT, Scene, framed, hover, rule_off
-from coopgroup.report.lag_lines import LagLines
+from coopgroup.report.history.lag_lines import LagLines
+from coopgroup.report.history.timeline import unowned_counts
 from coopgroup.report.palette import GAP
-from coopgroup.report.timeline import unowned_counts
 
 __all__ = ["lag_figure", "unowned_figure"]
 

@@ -19,8 +19,8 @@ from bokeh.plotting import figure
 
 from coopgroup.model import ResourceSet
 from coopgroup.report.drawing.axes import Scene, framed, hover, rule_off
+from coopgroup.report.history.timeline import NOBODY, Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
-from coopgroup.report.timeline import NOBODY, Bars, Timeline
 from coopgroup.report.wording import counted, listed
 
 __all__ = ["ORDERS", "rows_figure"]
@@ -28,7 +28,7 @@ __all__ = ["ORDERS", "rows_figure"]
 Columns: TypeAlias = dict[str, Any]
 
 ORDERS: Final = ("by_owner", "by_name")
-"""Names of the orders of the rows, as the page's script knows them."""
+"""Names of the row orders in the page's script."""
 
 _ROWS_LABELLED_MAX: Final = 40
 _PARTED_ROW_PIXELS: Final = 7  # minimum height of a row that has room for a separating line
@@ -174,7 +174,6 @@ def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
 
 
 def _names(resources: ResourceSet, timeline: Timeline, bars: Bars) -> list[str]:
-    """Return the text of each bar's resources."""
     singles = [f"{name} {index}" for name, index in resources]
     picked = np.zeros(len(resources), dtype=np.bool_)
     named = []

@@ -19,7 +19,7 @@ from coopgroup.report.drawing.axes import (
     hover,
     rule_off,
 )
-from coopgroup.report.marks import HOVER_ONLY, MarkKind, clustered, lanes
+from coopgroup.report.history.timeline_events import HOVER_ONLY, TimelineEventKind, clustered, lanes
 from coopgroup.report.wording import counted
 
 __all__ = ["strip_figure"]
@@ -35,8 +35,8 @@ _BOTTOM: Final = -0.6
 # rows of the strip, from the bottom; lanes of faults follow above
 _ROUNDS, _PROCESSES, _FAULTS = 0, 1, 2
 _LOOK: Final = {
-    MarkKind.STARTED: ("triangle", "#228833"),
-    MarkKind.ENDED: ("inverted_triangle", "#7b8490"),
+    TimelineEventKind.STARTED: ("triangle", "#228833"),
+    TimelineEventKind.ENDED: ("inverted_triangle", "#7b8490"),
 }
 
 
@@ -67,23 +67,23 @@ def strip_figure(scene: Scene) -> figure:
 
 
 def _flags(scene: Scene) -> dict[str, list[Any]]:
-    """Place the labels of faults right of their mark, or left of it near the right edge."""
+    """Place the labels of faults right of their symbol, or left of it near the right edge."""
     pixel_ms = max(1, scene.span_ms) / PLOT_PIXELS
     end_ms = scene.history.ownership.until_ms
-    labels = [_short(mark.label) for mark in scene.faults]
+    labels = [_short(event.label) for event in scene.faults]
     flags: dict[str, list[Any]] = {"label": labels, "align": [], "offset": [], "lane": []}
     spans = []
-    for mark, label in zip(scene.faults, labels, strict=True):
+    for event, label in zip(scene.faults, labels, strict=True):
         width_ms = (len(label) * _LETTER_PIXELS + _MARGIN_PIXELS) * pixel_ms
-        leaves = mark.at_ms + width_ms > end_ms
+        leaves = event.at_ms + width_ms > end_ms
         flags["align"].append("right" if leaves else "left")
         flags["offset"].append(-_OFFSET_PIXELS if leaves else _OFFSET_PIXELS)
-        spans.append((mark.at_ms - width_ms * leaves, mark.at_ms + width_ms * (not leaves)))
+        spans.append((event.at_ms - width_ms * leaves, event.at_ms + width_ms * (not leaves)))
     chosen = lanes(spans, _LANES_MAX)
     flags["label"] = [
         "" if lane == HOVER_ONLY else label for label, lane in zip(labels, chosen, strict=True)
     ]
-    # Marks without a label get their own lane at the bottom. Otherwise they would cover labels.
+    # Events without a label get their own lane at the bottom. Otherwise they would cover labels.
     lowest = int(HOVER_ONLY in chosen)
     flags["lane"] = [0 if lane == HOVER_ONLY else lowest + lane for lane in chosen]
     return flags
@@ -92,12 +92,12 @@ def _flags(scene: Scene) -> dict[str, list[Any]]:
 def _add_flags(plot: figure, scene: Scene, flags: dict[str, list[Any]]) -> None:
     source = ColumnDataSource(
         {
-            "x": scene.seconds([mark.at_ms for mark in scene.faults]),
+            "x": scene.seconds([event.at_ms for event in scene.faults]),
             "y": [_FAULTS + lane for lane in flags["lane"]],
             "label": flags["label"],
             "align": flags["align"],
             "offset": flags["offset"],
-            "story": [mark.story for mark in scene.faults],
+            "story": [event.story for event in scene.faults],
         },
         name=scene.named("faults"),
     )
@@ -147,7 +147,7 @@ def _add_rounds(plot: figure, scene: Scene) -> None:
         },
         name=scene.named("rounds"),
     )
-    marks = plot.scatter(
+    symbols = plot.scatter(
         x="x",
         y="y",
         source=source,
@@ -157,18 +157,20 @@ def _add_rounds(plot: figure, scene: Scene) -> None:
         line_color="white",
     )
     tip = "<b>@title</b><br>@moves<br>@members<br>at @x{0,0.000} s"
-    plot.add_tools(hover(marks, tip))
+    plot.add_tools(hover(symbols, tip))
 
 
 def _add_processes(plot: figure, scene: Scene) -> None:
     near_ms = max(1, scene.span_ms) / PLOT_PIXELS * _SYMBOL_PIXELS
     for kind, (marker, colour) in _LOOK.items():
-        marks = clustered((mark for mark in scene.history.marks if mark.kind is kind), near_ms)
+        events = clustered(
+            (event for event in scene.history.timeline_events if event.kind is kind), near_ms
+        )
         source = ColumnDataSource(
             {
-                "x": scene.seconds([mark.at_ms for mark in marks]),
-                "y": [_PROCESSES] * len(marks),
-                "story": [mark.story for mark in marks],
+                "x": scene.seconds([event.at_ms for event in events]),
+                "y": [_PROCESSES] * len(events),
+                "story": [event.story for event in events],
             },
             name=scene.named(kind.value),
         )

@@ -6,24 +6,21 @@ cannot hide its error from them. The host itself reports violations that no reco
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
+from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers.balance import check_balance
 from coopgroup.simulator.checkers.commits import check_commits
+from coopgroup.simulator.checkers.heard_delays import check_heard_delays
 from coopgroup.simulator.checkers.holdings import check_pairs, check_single_owner
-from coopgroup.simulator.checkers.losses import Waits, check_heard_delays, check_losses
+from coopgroup.simulator.checkers.losses import Waits, check_losses
 from coopgroup.simulator.checkers.members import check_members
 from coopgroup.simulator.checkers.rest import check_rest
 from coopgroup.simulator.checkers.rounds import check_delays, check_ration, check_retained
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.model import ResourceSet
-    from coopgroup.simulator.world import Violation
-    from coopgroup.telemetry import Envelope
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import Envelope
 
 __all__ = [
     "Expectations",
@@ -52,15 +49,10 @@ class Expectations:
         owned: resources that exist at the end and have a living subscriber.
         calm_from_ms: start of the last period without faults.
         quiet_from_ms: time by which the group must be at rest.
-        end_ms: end of the run.
         slack_ms: longest time for a round to begin and end.
         stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
-        delay_ms: `scheduled_rebalance_timeout_ms` of the policy, or None.
         with_losses: whether the telemetry shows how leaders treat losses. It does if all members
             claim their owned partitions.
-        max_moves_per_round: of the policy, or None.
-        move_interval_ms: of the policy, 0 without an interval.
-        is_eager: whether members revoke all partitions in each round.
         balance_cooldown_ms: of a policy that balances lags, otherwise None.
     """
 
@@ -81,13 +73,7 @@ class Expectations:
 def check_instants(
     telemetry: Sequence[Envelope], *, stop_max_ms: int, is_eager: bool = False
 ) -> Iterator[Violation]:
-    """Yield violations of the invariants that hold at every instant, also in the middle of a run.
-
-    Args:
-        telemetry: of the run.
-        stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
-        is_eager: whether members revoke all partitions in each round.
-    """
+    """Yield violations of the invariants that hold at every instant of a run."""
     yield from check_single_owner(telemetry)
     yield from check_commits(telemetry)
     yield from check_members(telemetry, is_eager=is_eager)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import BalanceRequested, RoundLed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.telemetry import Envelope
+from coopgroup.telemetry import BalanceRequested, Envelope, RoundDecided
 
 __all__ = ["check_balance"]
 
@@ -23,16 +19,11 @@ def check_balance(
     """Yield balancing requests that no leader of a group at rest may make.
 
     A request must come from the leader, need few moves, and respect the cool-down.
-
-    Args:
-        telemetry: of the run.
-        cooldown_ms: of the policy: time from a requested round to the next check of the lags.
-        moves_max: how many resources one round may take from their owners.
     """
     led: dict[str, Envelope] = {}
     asked_ms: dict[str, int] = {}
     for envelope in telemetry:
-        if isinstance(envelope.record, RoundLed):
+        if isinstance(envelope.record, RoundDecided):
             led[envelope.member] = envelope
         if not isinstance(envelope.record, BalanceRequested):
             continue
@@ -55,7 +46,7 @@ def _complaints(
     last = led.get(asked.member)
     if last is None or last.generation != asked.generation:
         yield f"in generation {asked.generation}, which it did not lead"
-    elif isinstance(last.record, RoundLed) and (last.record.lost or last.record.follow_up):
+    elif isinstance(last.record, RoundDecided) and (last.record.lost or last.record.follow_up):
         yield f"while generation {asked.generation} waits for something"
     if not 0 < len(record.resources) <= moves_max:
         yield f"by {len(record.resources)} moves"

@@ -5,16 +5,11 @@ The only exception is a late commit from the former life of a member that kept i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation, late_commit_of
-from coopgroup.telemetry import FaultInjected, OffsetsCommitted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
+from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 
 __all__ = ["check_commits"]
 

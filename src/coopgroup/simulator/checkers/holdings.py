@@ -11,14 +11,17 @@ same millisecond does not count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from attrs import define, field
 
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
+    Envelope,
     MembershipLost,
     ProcessEnded,
     ProcessPaused,
@@ -28,12 +31,6 @@ from coopgroup.telemetry import (
     ResourcesStopped,
     StopReason,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
 
 __all__ = ["Holding", "check_pairs", "check_single_owner", "holdings"]
 
@@ -68,9 +65,6 @@ class _Hands:
     """The resources that a process holds, with the start of each period.
 
     Attributes:
-        client: name of the process.
-        found: periods that have ended.
-        since: start of each open period.
         kept: resources that the process held when it was paused.
     """
 
@@ -100,7 +94,6 @@ class _Hands:
                 pass
 
     def end(self, resources: Iterable[Resource], at_ms: int) -> None:
-        """End the open periods of the resources."""
         for resource in resources:
             start_ms = self.since.pop(resource, at_ms)
             if start_ms < at_ms:
@@ -126,19 +119,10 @@ def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 @define
 class _Life:
-    """The assignments and actions in one life of a process.
-
-    Attributes:
-        stop_max_ms: time after which a resource that has not stopped is lost.
-        held: assigned resources that the process has not given up.
-        working: resources that the process consumes.
-        told: resources that the member must revoke.
-        lost: resources that the process lost with its membership.
-        objections: errors in the last record.
-    """
+    """The assignments and actions in one life of a process."""
 
     stop_max_ms: int
-    held: ResourceSet = EMPTY
+    owned: ResourceSet = EMPTY
     working: ResourceSet = EMPTY
     told: ResourceSet = EMPTY
     lost: ResourceSet = EMPTY
@@ -155,7 +139,7 @@ class _Life:
             case MembershipLost():
                 self.lost |= record.resources
             case ResourcesStarted():
-                self._must_be_empty(record.resources - self.held, "works on what it does not hold")
+                self._must_be_empty(record.resources - self.owned, "works on what it does not hold")
                 if self.working:
                     twice = record.resources & self.working
                     self._must_be_empty(twice, "begins twice to work on")
@@ -166,16 +150,16 @@ class _Life:
                 pass
 
     def _gain(self, gained: ResourceSet) -> None:
-        if self.held:
-            self._must_be_empty(gained & self.held, "is given what it holds")
-        self.held |= gained
+        if self.owned:
+            self._must_be_empty(gained & self.owned, "is given what it holds")
+        self.owned |= gained
         if self.lost:
             self.lost -= gained
         if self.told:
             self.told -= gained
 
     def _stop(self, record: ResourcesStopped) -> None:
-        self._must_be_empty(record.resources - self.held, "stops what it does not hold")
+        self._must_be_empty(record.resources - self.owned, "stops what it does not hold")
         if record.reason is StopReason.REVOKED:
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
         if record.reason is StopReason.LOST:
@@ -183,7 +167,7 @@ class _Life:
             if record.duration_ms >= self.stop_max_ms:
                 lost = lost | self.told  # a resource that takes too long to stop is lost, too
             self._must_be_empty(record.resources - lost, "loses, and has not lost,")
-        self.held -= record.resources
+        self.owned -= record.resources
         self.working -= record.resources
         if self.told:
             self.told -= record.resources
@@ -196,13 +180,9 @@ class _Life:
 def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[Violation]:
     """Yield violations of the order: assigned, consumed, then revoked, lost or closed, each once.
 
-    A member never stops a resource that it was not told to revoke and did not lose. This proves
+    A member never stops a resource that it need not revoke and did not lose. This proves
     that retained resources are never paused. A member that must revoke a resource stops it and
     commits its offsets. It may report the resource as lost only after the rebalance timeout.
-
-    Args:
-        telemetry: of the run.
-        stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:

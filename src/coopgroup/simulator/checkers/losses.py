@@ -1,36 +1,34 @@
 """Check how a leader treats lost resources from round to round.
 
-Two rounds are compared only if the same process led both and could read all members. Such a leader
-knew everything that the telemetry shows, so an error is the fault of its policy. If the leader
-changes, `check_heard_delays` compares the new leader with the delays that members had heard.
+Two rounds are compared if the same process led both and could read all members. Such a leader knew
+everything that the telemetry shows, so an error is the fault of its policy. A new leader knows only
+the claims: if every member brought some, it must let the rest wait. `heard_delays` compares a new
+leader with the delays that members had heard.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final
 
 from attrs import define, field, frozen
 
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
-    ProcessEnded,
+    Envelope,
     ProcessStarted,
-    RoundLed,
+    RoundDecided,
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
-
-__all__ = ["Waits", "check_heard_delays", "check_losses"]
+__all__ = ["Waits", "check_losses"]
 
 _UNKNOWN: Final = "?"
 _UNSOUND: Final = (RoundRefused, SubscriptionUnreadable)
@@ -58,36 +56,32 @@ class _Round:
     Attributes:
         at_ms: time of the decision; the record follows a little later.
         client: process of the leader, and the number of its membership.
-        generation: of the round.
-        led: the decision.
-        held: resources after the round by member id, for members that reported them.
-        kept: the part of `held` that the member had claimed in the round.
+        owned: resources after the round by member id, for members that reported them.
+        kept: the part of `owned` that the member had claimed in the round.
         sound: whether the leader could read all members, and decided the round.
-        leader_heard: whether the leader received its own decision.
     """
 
     at_ms: int
     client: str
     generation: int
-    led: RoundLed
+    led: RoundDecided
     sound: bool
-    held: dict[str, ResourceSet] = field(factory=dict)
+    owned: dict[str, ResourceSet] = field(factory=dict)
     kept: dict[str, ResourceSet] = field(factory=dict)
     leader_heard: bool = False
 
 
 def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
-    """Yield losses that wait too short, too long, or for the wrong member.
-
-    Args:
-        telemetry: of the run.
-        waits: of the policy.
-    """
+    """Yield losses that wait too short, too long, or for the wrong member."""
     identities, topics = _identities(telemetry)
     since: dict[Resource, tuple[int, str]] = {}
     moved_ms: int | None = None
     before: _Round | None = None
-    for after in _rounds(telemetry):
+    calm, leaders = False, set[str]()
+    rounds = list(_rounds(telemetry))
+    for message, at_ms in _given_by_new_leaders(rounds, waits):
+        yield Violation(checker="losses", at_ms=at_ms, message=message)
+    for after in rounds:
         follows = before is not None and _follows(before, after)
         if before is not None and follows and before.sound and after.sound:
             step = _Step(
@@ -97,11 +91,15 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
                 topics=topics,
                 since=since,
                 waits=waits,
+                calm=calm,
             )
             for message in step.objections():
                 yield Violation(checker="losses", at_ms=after.at_ms, message=message)
             since = step.since_now()
+            calm = calm and not step.departed and not after.led.lost
         else:
+            only_new = not after.led.lost and not after.led.granted - after.led.created
+            calm = after.sound and only_new and after.client not in leaders
             lost = after.led.lost if after.sound else EMPTY
             since = dict.fromkeys(lost, (after.at_ms, _UNKNOWN))
         # An unreadable member hides losses, but no moves. A resource that the last round revoked
@@ -113,112 +111,8 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
             for message in _hasty(after, moved_ms, waits):
                 yield Violation(checker="losses", at_ms=after.at_ms, message=message)
             moved_ms = after.at_ms
+        leaders.add(after.client)
         before = after
-
-
-def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
-    """Yield waits that a new leader extends beyond the end that members had been told.
-
-    A new leader only knows the delays that members report when they join. The wait may therefore
-    grow each time by the time from the join to the decision. The last join before the decision
-    counts, because members may join the next round while the leader decides.
-
-    A leader that revokes resources cannot announce a delay. It keeps the deadline that its members
-    reported. The rounds that it leads right after may therefore extend the wait by the same time.
-    """
-    ears: dict[str, _Ear] = {}
-    client_of: dict[str, str] = {}
-    took: dict[str, _Taken] = {}
-    last, leader = EMPTY, ""
-    for envelope in telemetry:
-        record = envelope.record
-        ear = ears.get(envelope.client)
-        if ear is None:
-            ear = ears[envelope.client] = _Ear()
-        ear.take(envelope, last, leader)
-        if isinstance(record, AssignmentReceived):
-            client_of[envelope.member] = envelope.client
-        if not isinstance(record, RoundLed):
-            continue
-        last, leader = EMPTY if _may_be_a_pause(record, waits) else record.lost, envelope.client
-        before = took.pop(envelope.client, None)
-        if not record.lost:
-            continue
-        follows = before is not None and before.generation == envelope.generation - 1
-        late = dict(before.late_ms) if before is not None and follows else {}
-        until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
-        for name in sorted({client_of.get(member, "") for member in record.members}):
-            told = ears.get(name)
-            if told is None or told.ends_ms is None or not record.lost & told.lost:
-                continue
-            if told.leader == envelope.client:
-                continue  # the leader knows of each loss more than its members
-            late[name] = max(late.get(name, 0), ear.decided_ms - told.joined_by(ear.decided_ms))
-            on_top_ms = late[name] + waits.tolerance_ms + waits.delay_ms // 20
-            if record.scheduled_rebalance_timeout_ms and until_ms > told.ends_ms + on_top_ms:
-                message = f"{name} had been told that the wait ends at {told.ends_ms}"
-                yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
-        took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late)
-
-
-def _may_be_a_pause(record: RoundLed, waits: Waits) -> bool:
-    """Return whether the announced delay may be the pause between moves."""
-    return waits.interval_ms > 0 and bool(record.waiting)
-
-
-@frozen(kw_only=True)
-class _Taken:
-    """The delays that a leader learned from its members in a round with lost resources.
-
-    Attributes:
-        generation: of the round.
-        late_ms: time from the join of each process to the decision.
-    """
-
-    generation: int
-    late_ms: dict[str, int]
-
-
-@define
-class _Ear:
-    """The delays that a process was told.
-
-    Attributes:
-        ends_ms: end of the current delay, or None.
-        lost: resources lost in the round that announced the delay.
-        leader: process that led this round.
-        joins_ms: times of its joins, ascending.
-        decided_ms: time of the last round that this process decided.
-    """
-
-    ends_ms: int | None = None
-    lost: ResourceSet = EMPTY
-    leader: str = ""
-    joins_ms: list[int] = field(factory=list)
-    decided_ms: int = 0
-
-    def joined_by(self, at_ms: int) -> int:
-        """Return the time of the last join up to `at_ms`, or 0."""
-        joins = bisect_right(self.joins_ms, at_ms)
-        return self.joins_ms[joins - 1] if joins else 0
-
-    def take(self, envelope: Envelope, lost: ResourceSet, leader: str) -> None:
-        """Apply a record of the process; `lost` and `leader` belong to the last round."""
-        record, at_ms = envelope.record, envelope.at_ms
-        match record:
-            case ProcessStarted() | ProcessEnded() | StateChanged(after="losing"):
-                self.ends_ms = None
-            case StateChanged(after="joining"):
-                self.joins_ms.append(at_ms)
-            case StateChanged(after="leading"):
-                self.decided_ms = at_ms
-            case AssignmentReceived() if record.scheduled_rebalance_timeout_ms:
-                self.ends_ms = at_ms + record.scheduled_rebalance_timeout_ms
-                self.lost, self.leader = lost, leader
-            case AssignmentReceived() if not record.follow_up:
-                self.ends_ms = None
-            case _:
-                pass
 
 
 def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
@@ -238,7 +132,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                 membership[one.client] = membership.get(one.client, 0) + 1
             case StateChanged(after="leading"):
                 decided_ms[one.client] = one.at_ms
-            case RoundLed():
+            case RoundDecided():
                 yield _round(
                     one,
                     decided_ms.get(one.client, one.at_ms),
@@ -253,20 +147,20 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
 def _round(
     led: Envelope, at_ms: int, client: str, received: list[Envelope], *, sound: bool
 ) -> _Round:
-    held, kept, leader_heard = {}, {}, False
+    owned, kept, leader_heard = {}, {}, False
     for one in received:
         if isinstance(one.record, AssignmentReceived):
-            held[one.member] = one.record.gained | one.record.kept
+            owned[one.member] = one.record.gained | one.record.kept
             kept[one.member] = one.record.kept
             leader_heard |= one.record.leader and one.client == led.client
-    assert isinstance(led.record, RoundLed)
+    assert isinstance(led.record, RoundDecided)
     return _Round(
         at_ms=at_ms,
         client=client,
         generation=led.generation,
         led=led.record,
         sound=sound,
-        held=held,
+        owned=owned,
         kept=kept,
         leader_heard=leader_heard,
     )
@@ -291,27 +185,27 @@ class _Step:
     topics: dict[str, set[str]]
     since: dict[Resource, tuple[int, str]]
     waits: Waits
+    calm: bool = False
+    """Whether nothing was lost while this leader led, up to the last round."""
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Members of this round that were not in the last round."""
         known = set(self.before.led.members)
         return tuple(member for member in self.after.led.members if member not in known)
 
     @property
     def departed(self) -> tuple[str, ...]:
-        """Members of the last round that are not in this round."""
         there = set(self.after.led.members)
         return tuple(member for member in self.before.led.members if member not in there)
 
     @property
     def _bereft(self) -> set[str]:
-        """Departed members that may have held resources: all that did not report an empty set.
+        """Departed members that may have owned resources: all that did not report an empty set.
 
         If two such members departed, a newcomer gets the share of one. The second share waits.
         """
-        held = self.before.held
-        return {member for member in self.departed if held.get(member) != EMPTY}
+        owned = self.before.owned
+        return {member for member in self.departed if owned.get(member) != EMPTY}
 
     def since_now(self) -> dict[Resource, tuple[int, str]]:
         """Return the time of loss and the former owner of each resource that is lost now."""
@@ -322,16 +216,12 @@ class _Step:
         }
 
     def objections(self) -> Iterator[str]:
-        """Yield everything that is wrong with this step."""
         before, after, now_ms = self.before.led, self.after.led, self.after.at_ms
         if not self.departed and (new := after.lost - before.lost):
             yield f"{new.to_dict()} is called lost though nobody departed"
         if given_up := before.revoked & after.lost:
             yield f"{given_up.to_dict()} was given up and is called lost"
-        if after.lost and not self.fresh and not before.revoked and after.policy == "deferred":
-            moves = (after.revoked & after.waiting) - after.contested
-            if moves:
-                yield f"moves {moves.to_dict()} while {after.lost.to_dict()} waits"
+        yield from self._moves_while_lost()
         if _only_told_again(before, after):
             yield f"only {after.revoked.to_dict()} is still being stopped, and all have to rejoin"
         until_ms = now_ms + after.scheduled_rebalance_timeout_ms
@@ -343,6 +233,18 @@ class _Step:
                 yield f"{resource} is kept from {owner}, which is back"
         yield from self._given_early()
         yield from self._kept_from_newcomers()
+
+    def _moves_while_lost(self) -> Iterator[str]:
+        """Yield moves while a lost resource waits, except moves that the last round had put off."""
+        before, after = self.before.led, self.after.led
+        if not after.lost or self.fresh:
+            return
+        moves = (after.revoked & after.waiting) - after.contested
+        begun = moves - before.waiting - before.revoked
+        if after.policy == "deferred" and not before.revoked:
+            begun = moves
+        if begun:
+            yield f"moves {begun.to_dict()} while {after.lost.to_dict()} waits"
 
     def _is_back(self, owner: str) -> bool:
         instance = self.identities.get(owner, "")
@@ -385,11 +287,47 @@ class _Step:
             yield f"{list(given.values())} are given away before their time"
 
     def _had(self, member: str) -> ResourceSet:
-        """Return the resources that a departed member had claimed and was not told to revoke."""
-        return self.before.kept.get(member, EMPTY) - self.before.led.revoked
+        """Return the resources that a departed member had, and that must therefore wait.
+
+        It had claimed them, and need not revoke them. A resource from the last round counts
+        if it cannot have been lost before: its first deadline would still hold. It also counts if
+        the member kept it for as long as a loss may wait.
+        """
+        passed_ms = self.after.at_ms - self.before.at_ms
+        for_long = passed_ms > self.waits.delay_ms * 21 // 20 + self.waits.tolerance_ms
+        had = self.before.owned if self.calm or for_long else self.before.kept
+        return had.get(member, EMPTY) - self.before.led.revoked
 
 
-def _only_told_again(before: RoundLed, after: RoundLed) -> bool:
+def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tuple[str, int]]:
+    """Yield resources that a new leader gave away though they had to wait, and the time.
+
+    Every member brought resources of its own and had heard of no delay, so no member could pass for
+    a departed one, and no wait could be nearly over. A topic that no member claims is new to such a
+    leader.
+    """
+    generations = Counter(one.generation for one in rounds)
+    for before, after in pairwise(rounds):
+        if (
+            waits.delay_ms
+            and after.client != before.client
+            and after.generation == before.generation + 1
+            and generations[before.generation] == generations[after.generation] == 1
+            and before.sound
+            and after.sound
+            and not before.led.follow_up
+            and not before.led.scheduled_rebalance_timeout_ms
+            and all(one in before.owned and after.kept.get(one) for one in after.led.members)
+        ):
+            claimed = {one.name for member in after.led.members for one in after.kept[member]}
+            for member in set(before.led.members).difference(after.led.members):
+                had = before.owned.get(member, EMPTY) - before.led.revoked
+                if early := (had & after.led.granted).restrict_names(claimed):
+                    message = f"{early.to_dict()} of {member} does not wait under a new leader"
+                    yield message, after.at_ms
+
+
+def _only_told_again(before: RoundDecided, after: RoundDecided) -> bool:
     return bool(
         after.follow_up
         and after.revoked
@@ -401,13 +339,12 @@ def _only_told_again(before: RoundLed, after: RoundLed) -> bool:
     )
 
 
-def _moves(before: RoundLed | None, after: RoundLed) -> bool:
+def _moves(before: RoundDecided | None, after: RoundDecided) -> bool:
     asked = EMPTY if before is None else before.revoked
     return bool((after.revoked & after.waiting) - after.contested - asked)
 
 
 def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
-    """Yield a complaint if resources move before the interval is over."""
     if not waits.interval_ms or moved_ms is None:
         return
     passed_ms = after.at_ms - moved_ms
@@ -416,7 +353,11 @@ def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
 
 
 def _identities(telemetry: Sequence[Envelope]) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Return the static id of each static member, and the topics of each member, by member id."""
+    """Return the static id of each static member, and the topics of each member, by member id.
+
+    A process can crash before it learns its member id. A coordinator begins the member id of a
+    static member with its static id, so the id shows which process joined.
+    """
     process: dict[str, ProcessStarted] = {}
     identities: dict[str, str] = {}
     topics: dict[str, set[str]] = {}
@@ -427,4 +368,8 @@ def _identities(telemetry: Sequence[Envelope]) -> tuple[dict[str, str], dict[str
             topics[one.member] = set(process[one.client].topics)
             if process[one.client].instance_id:
                 identities[one.member] = process[one.client].instance_id
+    instances = set(identities.values())
+    led = [one.record.members for one in telemetry if isinstance(one.record, RoundDecided)]
+    for member in set(chain.from_iterable(led)) - topics.keys():
+        identities.update((member, one) for one in instances if member.startswith(f"{one}-"))
     return identities, topics

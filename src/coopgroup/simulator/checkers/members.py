@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
+    Envelope,
     MembershipLost,
-    RoundLed,
+    RoundDecided,
     StateChanged,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.telemetry import Envelope
 
 __all__ = ["check_members"]
 
@@ -25,12 +21,7 @@ _FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FEN
 
 
 def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
-    """Yield members that miss an announcement, do not rejoin, or lose resources without a reason.
-
-    Args:
-        telemetry: of the run.
-        is_eager: whether members revoke all partitions in each round, and rejoin only then.
-    """
+    """Yield members that miss announcements, do not rejoin, or lose resources without cause."""
     yield from _check_announcements(telemetry)
     lost_ms: dict[str, int] = {}
     for number, envelope in enumerate(telemetry):
@@ -61,7 +52,6 @@ def _keeps_claims(request: str, error: str) -> bool:
 
 
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
-    """Return the state that the member enters with the assignment, or ""."""
     client, at_ms = telemetry[number].client, telemetry[number].at_ms
     for later in range(number + 1, len(telemetry)):
         envelope = telemetry[later]  # no slice: each assignment would copy it
@@ -79,10 +69,10 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     """
     said: dict[int, set[tuple[bool, int]]] = {}
     for one in telemetry:
-        if isinstance(one.record, RoundLed):
+        if isinstance(one.record, RoundDecided):
             delay_ms = one.record.scheduled_rebalance_timeout_ms
             announced = {(one.record.follow_up, delay_ms)}
-            if one.record.revoked:  # members that are still stopping resources are told again
+            if one.record.revoked:  # members that still stop resources get the revocation again
                 announced.add((True, delay_ms))
             said.setdefault(one.generation, set()).update(announced)
     for one in telemetry:

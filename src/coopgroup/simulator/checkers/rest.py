@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from coopgroup.model import ResourceSet
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
+    Envelope,
     ProcessEnded,
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
     StateChanged,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
 
 __all__ = ["check_rest"]
 
@@ -36,13 +32,6 @@ def check_rest(
     """Yield resources that are not consumed at the end, and rounds that never cease.
 
     Lags may become uneven at any time, so the check is skipped after a late balancing request.
-
-    Args:
-        telemetry: of the run.
-        expected: resources that exist at the end and have a living subscriber.
-        quiet_from_ms: time by which all rounds must have begun.
-        end_ms: end of the run.
-        slack_ms: time that a round may take.
     """
     if any(
         isinstance(one.record, BalanceRequested) and one.at_ms >= quiet_from_ms - slack_ms
@@ -75,7 +64,6 @@ def _objections(
 def _at_the_end(
     telemetry: Sequence[Envelope],
 ) -> tuple[dict[str, str], dict[str, set[Resource]]]:
-    """Return the state of every living process, and the resources that each consumes."""
     states: dict[str, str] = {}
     working: dict[str, set[Resource]] = {}
     for envelope in telemetry:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from coopgroup.model import EMPTY
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
+    Envelope,
     ResourcesStarted,
-    RoundLed,
+    RoundDecided,
     SubscriptionUnreadable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
 
 __all__ = ["check_delays", "check_ration", "check_retained"]
 
@@ -34,14 +30,14 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
         for one in telemetry
         if isinstance(one.record, SubscriptionUnreadable)
     }
-    rounds = [one for one in telemetry if isinstance(one.record, RoundLed)]
+    rounds = [one for one in telemetry if isinstance(one.record, RoundDecided)]
     counts: dict[int, int] = {}
     for one in rounds:
         counts[one.generation] = counts.get(one.generation, 0) + 1
     revoked = {
         one.generation: one.record.revoked
         for one in rounds
-        if isinstance(one.record, RoundLed) and counts[one.generation] == 1
+        if isinstance(one.record, RoundDecided) and counts[one.generation] == 1
     }
     for envelope in telemetry:
         record = envelope.record
@@ -61,15 +57,11 @@ def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Ite
     A resource moves if the leader reports it as waiting for its present owner. Deleted resources
     and contested claims are not moves. Resources that the last round already revoked do not count
     again: their owner did not receive that assignment, or is still stopping them.
-
-    Args:
-        telemetry: of the run.
-        max_moves_per_round: upper limit of moves.
     """
     asked = EMPTY
     for envelope in telemetry:
         record = envelope.record
-        if not isinstance(record, RoundLed):
+        if not isinstance(record, RoundDecided):
             continue
         moves = (record.revoked & record.waiting) - record.contested - asked
         asked = record.revoked
@@ -85,21 +77,13 @@ def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Ite
 def check_delays(
     telemetry: Sequence[Envelope], delay_ms: int, slack_ms: int, calm_from_ms: int, end_ms: int
 ) -> Iterator[Violation]:
-    """Yield lost resources that wait longer than the delay plus `slack_ms`.
-
-    Args:
-        telemetry: of the run.
-        delay_ms: `scheduled_rebalance_timeout_ms` of the policy.
-        slack_ms: time for a round to begin.
-        calm_from_ms: start of the last period without faults.
-        end_ms: end of the run.
-    """
+    """Yield lost resources that wait longer than the delay plus `slack_ms`."""
     since: dict[Resource, int] = {}
     ended: list[tuple[Resource, int, int]] = []
     for envelope in telemetry:
         record = envelope.record
         over: Iterable[Resource] = ()
-        if isinstance(record, RoundLed):
+        if isinstance(record, RoundDecided):
             waiting = set(record.lost)
             over = [resource for resource in since if resource not in waiting]
             for resource in record.lost:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import (
     Answer,
+    Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
     GroupRequest,
@@ -21,11 +21,9 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
 
-if TYPE_CHECKING:
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
-
-__all__ = ["join_refusal", "joined", "refusal", "sync_refusal"]
+__all__ = ["find_coordinator", "join_refusal", "joined", "refusal", "sync_refusal"]
 
 
 def refusal(request: GroupRequest, code: int) -> Answer:
@@ -85,3 +83,13 @@ def joined(group: ClassicGroup, seat: Seat, *, skip_assignment: bool = False) ->
         members=members,
         skip_assignment=skip_assignment,
     )
+
+
+def find_coordinator(node_id: int, *, is_up: bool) -> FindCoordinatorAnswer:
+    """Answer FindCoordinator, as any broker does; as v6 for one group."""
+    if not is_up:
+        return FindCoordinatorAnswer(
+            error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE), error_message="", coordinator=None
+        )
+    coordinator = Coordinator(node_id=node_id, host=f"broker-{node_id}", port=9092)
+    return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=coordinator)

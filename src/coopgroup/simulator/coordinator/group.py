@@ -6,7 +6,7 @@ later. Nothing else connects a request with its sender.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from attrs import define, field
 
@@ -20,19 +20,19 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.simulator.coordinator.find_coordinator import find_coordinator
+from coopgroup.simulator.coordinator.answers import find_coordinator
 from coopgroup.simulator.coordinator.heartbeat import heartbeat
 from coopgroup.simulator.coordinator.join_group import join_group
 from coopgroup.simulator.coordinator.leave_group import leave_group
 from coopgroup.simulator.coordinator.offset_commit import offset_commit
 from coopgroup.simulator.coordinator.rounds import drop_unsynced, end_round_in_time, expire
-from coopgroup.simulator.coordinator.state import ClassicGroup, CoordinatorSettings, GroupState
+from coopgroup.simulator.coordinator.state import (
+    ClassicGroup,
+    CoordinatorSettings,
+    GroupState,
+    Token,
+)
 from coopgroup.simulator.coordinator.sync_group import sync_group
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coopgroup.simulator.coordinator.state import Token
 
 __all__ = ["GroupCoordinator"]
 
@@ -42,9 +42,6 @@ class GroupCoordinator:
     """One classic group on one broker at a time.
 
     Attributes:
-        settings: settings of the brokers.
-        node_id: broker that has the group.
-        group: the group in memory.
         committed: offsets by topic and partition; they survive every broker.
         on_commit: called with each accepted commit, before its answer is sent.
     """
@@ -57,21 +54,13 @@ class GroupCoordinator:
     _stored: ClassicGroup = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start with a group without members."""
         self.group = ClassicGroup(settings=self.settings)
         self._stored = self.group.stored()
 
     def receive(
         self, token: Token, request: GroupRequest, now_ms: int, *, client_id: str = "client"
     ) -> None:
-        """Process a request; answers appear in the outbox, now or later.
-
-        Args:
-            token: token of the answer.
-            request: the request.
-            now_ms: virtual time.
-            client_id: `client.id` of the sender, from the request header.
-        """
+        """Process a request; answers appear in the outbox, now or later."""
         self.advance(now_ms)
         group = self.group
         generation = group.generation
@@ -119,11 +108,7 @@ class GroupCoordinator:
         return answers
 
     def fail_over(self, node_id: int, now_ms: int) -> tuple[Token, ...]:
-        """Let another broker take over the group from the log, at a time that may be in the future.
-
-        Returns:
-            Tokens of the waiting requests; they will get no answer.
-        """
+        """Let another broker take over the group from the log; return the unanswered tokens."""
         seats = self.group.seats.values()
         waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
         self.node_id = node_id

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatAnswer
-from coopgroup.simulator.coordinator.state import GroupState
-
-if TYPE_CHECKING:
-    from coopgroup.model.group_api import HeartbeatRequest
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Token
+from coopgroup.model.group_api import HeartbeatAnswer, HeartbeatRequest
+from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 
 __all__ = ["heartbeat"]
 

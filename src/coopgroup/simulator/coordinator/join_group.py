@@ -1,23 +1,24 @@
 """JoinGroup (`classicGroupJoin`).
 
 Version notes: as v9. A dynamic member needs an id before it may join (KIP-394, v4). A static leader
-that returned is told to skip the assignment (KIP-814, v9). A reason is ignored (KIP-800, v8).
+that returned must skip the assignment (KIP-814, v9). A reason is ignored (KIP-800, v8).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import JoinGroupRequest
 from coopgroup.simulator.coordinator.answers import join_refusal, joined, sync_refusal
 from coopgroup.simulator.coordinator.rounds import prepare_or_complete, prepare_round
-from coopgroup.simulator.coordinator.state import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupState, Seat
-
-if TYPE_CHECKING:
-    from coopgroup.model.group_api import JoinGroupRequest
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Token
+from coopgroup.simulator.coordinator.state import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    ClassicGroup,
+    GroupState,
+    Seat,
+    Token,
+)
 
 __all__ = ["join_group"]
 
@@ -25,17 +26,7 @@ __all__ = ["join_group"]
 def join_group(
     group: ClassicGroup, token: Token, request: JoinGroupRequest, client_id: str
 ) -> bool:
-    """Process a join; it is answered now, or when the round is complete.
-
-    Args:
-        group: group to join.
-        token: token of the request.
-        request: the join.
-        client_id: prefix of the ids of dynamic members.
-
-    Returns:
-        Whether the log must be written, because a static member has a new id.
-    """
+    """Process a join; return whether the log must be written for a static member's new id."""
     code = _session_code(group, request)
     if not code and not request.member_id:
         group.exists = True  # a first join creates the group, even if it is refused
@@ -133,7 +124,7 @@ def _update(group: ClassicGroup, token: Token, request: JoinGroupRequest, seat: 
 def _replace(
     group: ClassicGroup, token: Token, request: JoinGroupRequest, before: Seat, member_id: str
 ) -> bool:
-    """Replace a returned static member (KIP-345): a new id for the same seat."""
+    """Replace a returned static member (KIP-345)."""
     led = group.leader_id == before.member_id
     waiting = group.take_join(before)
     if waiting is not None:

@@ -5,16 +5,10 @@ Version notes: as v5, with one member per request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import LeaveGroupAnswer
+from coopgroup.model.group_api import LeaveGroupAnswer, LeaveGroupRequest
 from coopgroup.simulator.coordinator.rounds import prepare_or_complete, remove_member
-from coopgroup.simulator.coordinator.state import GroupState
-
-if TYPE_CHECKING:
-    from coopgroup.model.group_api import LeaveGroupRequest
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Token
+from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 
 __all__ = ["leave_group"]
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import OffsetCommitRequest
 from coopgroup.simulator.coordinator.answers import refusal
-from coopgroup.simulator.coordinator.state import GroupState
-
-if TYPE_CHECKING:
-    from coopgroup.model.group_api import OffsetCommitRequest
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Token
+from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 
 __all__ = ["offset_commit"]
 
 
 def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitRequest) -> bool:
-    """Check the generation and the member id of a commit.
-
-    Returns:
-        Whether the commit is accepted; the host of the group stores the offsets.
-    """
+    """Return whether a commit is valid; the host of the group stores the offsets."""
     code = _refused_code(group, request)
     group.answer(token, refusal(request, int(code)))
     if code:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coopgroup.member import ErrorCode
 from coopgroup.simulator.coordinator.answers import join_refusal, joined, sync_refusal
-from coopgroup.simulator.coordinator.state import GroupState
-
-if TYPE_CHECKING:
-    from coopgroup.simulator.coordinator.state import ClassicGroup
+from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState
 
 __all__ = [
     "complete_round",

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from coopgroup.member import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from coopgroup.model.group_api import Answer
+from coopgroup.model.group_api import Answer
 
 __all__ = [
     "NEW_MEMBER_JOIN_TIMEOUT_MS",
@@ -41,7 +37,7 @@ Token: TypeAlias = Hashable
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member that has never been in a generation may wait in its join."""
+"""Longest wait of the join of a member that has never been in a generation."""
 
 
 class GroupState(enum.Enum):
@@ -57,7 +53,7 @@ class GroupState(enum.Enum):
     """The joins are answered; syncs wait for the leader's."""
 
     STABLE = "Stable"
-    """Everybody may have its assignment."""
+    """Every member can get its assignment."""
 
 
 @frozen(kw_only=True)
@@ -68,7 +64,6 @@ class CoordinatorSettings:
         initial_rebalance_delay_ms: `group.initial.rebalance.delay.ms`: how long the first round of
             an empty group waits for more members; 3,000 by default on a broker.
         session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 by default on a broker.
-        session_timeout_max_ms: `group.max.session.timeout.ms`.
     """
 
     initial_rebalance_delay_ms: int = 0
@@ -81,17 +76,10 @@ class Seat:
     """A member as the coordinator knows it.
 
     Attributes:
-        member_id: its id.
-        instance_id: its static id.
-        session_ms: its session timeout.
-        rebalance_ms: its rebalance timeout.
         protocols: protocols of its last join with subscriptions, preferred first.
-        expires_at_ms: end of its session.
         join: token of the waiting join, or None.
         sync: token of the waiting sync, or None.
-        assignment: assignment from the leader.
         is_new: whether it has not been in a generation yet.
-        timer_at_ms: when its timer fires, or None.
     """
 
     member_id: str
@@ -134,21 +122,10 @@ class ClassicGroup:
     """One group.
 
     Attributes:
-        now_ms: virtual time.
-        settings: settings of the broker.
-        outbox: answers with the tokens of their requests, for the host.
         exists: whether any member ever joined; before that, requests are refused differently.
-        state: state of the group.
         is_initial: whether the present round is the first of an empty group.
-        generation: generation of the group.
-        leader_id: the leader, or "".
-        protocol_type: type of all members, "" before the first.
-        protocol_name: protocol of the generation.
-        seats: members by id.
-        static_ids: member id of each static id.
         pending: ids given with MEMBER_ID_REQUIRED and not used yet, with the end of each.
         unsynced: members of the generation that have not sent their sync.
-        joins: number of waiting joins.
         round_ends_at_ms: when members that have not rejoined are removed, None for never.
         initial_left_ms: how much longer the first round may be extended.
         newcomer: whether a member joined since the last extension of the first round.
@@ -186,11 +163,7 @@ class ClassicGroup:
         self.outbox.append((token, answer))
 
     def new_member_id(self, name: str) -> str:
-        """Return a new id in the form of a broker's id, with a counter instead of a random UUID.
-
-        Args:
-            name: static id of the member, or the client id without one.
-        """
+        """Return a new id in the form of a broker's id, with a counter instead of a random UUID."""
         return f"{name}-00000000-0000-0000-0000-{next(self._numbers):012x}"
 
     @property
@@ -306,12 +279,7 @@ class ClassicGroup:
     # --- time ----------------------------------------------------------------------------------
 
     def touch(self, seat: Seat, for_ms: int | None = None) -> None:
-        """Renew a member's session.
-
-        Args:
-            seat: the member.
-            for_ms: length of the session, None for its session timeout.
-        """
+        """Renew a member's session."""
         seat.expires_at_ms = self.now_ms + (seat.session_ms if for_ms is None else for_ms)
         self._set_timer(seat)
 

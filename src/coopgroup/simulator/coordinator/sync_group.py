@@ -5,26 +5,16 @@ Version notes: as v5: protocol type and name are compared with the group's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.model.group_api import SyncGroupAnswer, SyncGroupRequest
 from coopgroup.simulator.coordinator.answers import sync_refusal
-from coopgroup.simulator.coordinator.state import GroupState
-
-if TYPE_CHECKING:
-    from coopgroup.model.group_api import SyncGroupRequest
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Token
+from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 
 __all__ = ["sync_group"]
 
 
 def sync_group(group: ClassicGroup, token: Token, request: SyncGroupRequest) -> bool:
-    """Process a sync; a follower's sync is answered after the leader's.
-
-    Returns:
-        Whether the log must be written, because the generation has its assignment.
-    """
+    """Process a sync; return whether the log must be written, because it has the assignments."""
     code = _refused_code(group, request)
     if code:
         group.answer(token, sync_refusal(code))
@@ -56,7 +46,6 @@ def _refused_code(group: ClassicGroup, request: SyncGroupRequest) -> int:
 
 
 def _spread(group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """Send the leader's assignments to all waiting members."""
     group.state = GroupState.STABLE
     group.led_by[group.generation] = group.leader_id
     for seat in group.seats.values():

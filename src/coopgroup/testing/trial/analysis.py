@@ -68,7 +68,6 @@ class IncarnationLog:
     Attributes:
         member: name of the member; a process that replaces this process has the same name.
         rows: records that it handed out, dtype `HANDED_OUT`.
-        events: its other reports.
     """
 
     member: str
@@ -83,8 +82,6 @@ class TrialLog:
     Attributes:
         rows: dtype `MERGED`, ordered by partition, then by moment.
         acknowledged: records that the broker accepted, dtype `ACKNOWLEDGED`.
-        spells: every ownership with records.
-        events: of all incarnations, in order of time.
     """
 
     rows: Rows
@@ -95,16 +92,7 @@ class TrialLog:
 
 @frozen(kw_only=True)
 class Spell:
-    """One ownership of one partition.
-
-    Attributes:
-        partition: the partition.
-        member: index of the owning member, by name.
-        incarnation: index of the owning process, in the order given to `merge`.
-        first_ns: first record handed out.
-        last_ns: last record handed out.
-        records: number of records.
-    """
+    """One ownership of one partition; `member` and `incarnation` are indices in the trial's log."""
 
     partition: int
     member: int
@@ -135,17 +123,7 @@ class Facts:
         consumed: different records handed out in the window for the first time.
         lost: acknowledged records, produced in the window, that were never handed out.
         duplicated: records handed out in the window although they had been handed out before.
-        moved: changes of owner.
-        moved_twice: partitions that changed owner more than once.
-        retained: number of retained partitions.
         retained_pause_ms_max: longest wait in a retained partition; 0 without such partitions.
-        pause_ms_max: longest wait in any partition.
-        unavailable_partition_s: unavailable time, summed over partitions.
-        double_owner_ms: longest overlap of two spells of a partition.
-        double_owner_transitions: number of overlapping pairs of spells.
-        commits: successful commits.
-        failed_commits: failed commits.
-        commit_ms_max: longest duration of a commit, failed or not.
     """
 
     consumed: int
@@ -165,12 +143,7 @@ class Facts:
 
 
 def merge(incarnations: Sequence[IncarnationLog], acknowledged: Rows) -> TrialLog:
-    """Merge the logs of a group and put them in order.
-
-    Args:
-        incarnations: every process of the trial, in any order.
-        acknowledged: log of the producer, dtype `ACKNOWLEDGED`.
-    """
+    """Merge the logs of a group and put them in order."""
     members = sorted({incarnation.member for incarnation in incarnations})
     parts = [np.empty(0, MERGED)]
     for index, incarnation in enumerate(incarnations):
@@ -194,12 +167,7 @@ def merge(incarnations: Sequence[IncarnationLog], acknowledged: Rows) -> TrialLo
 
 
 def measure(log: TrialLog, window: Window) -> Facts:
-    """Return all facts about `window`.
-
-    Args:
-        log: of the whole trial, because a record is lost only if it is not handed out later.
-        window: the measured period.
-    """
+    """Return all facts about `window`."""
     inside = log.rows[_within(log.rows["at_ns"], window)]
     waits, partitions = _waits_ms(log, window)
     retained = _retained(log.rows, window)
@@ -288,7 +256,6 @@ def _repeated(rows: Rows) -> _Bools:
 
 
 def _lost(log: TrialLog) -> Rows:
-    """Return acknowledged records that were never handed out."""
     lost: Rows = log.acknowledged[~np.isin(_record_keys(log.acknowledged), _record_keys(log.rows))]
     return lost
 
@@ -358,7 +325,6 @@ def _retained(rows: Rows, window: Window) -> list[int]:
 
 
 def _moves(spells: Sequence[Spell], window: Window) -> dict[int, int]:
-    """Return the number of owner changes of each partition in the window."""
     moves: dict[int, int] = {}
     for before, after in pairwise(spells):
         is_move = before.partition == after.partition and before.member != after.member

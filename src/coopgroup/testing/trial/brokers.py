@@ -29,10 +29,6 @@ class Stage:
     """A broker with empty topics.
 
     Attributes:
-        client_config: address and security, in the keys of confluent_kafka.
-        topics: the topics.
-        partitions_per_topic: partitions of each.
-        is_mock: whether it is librdkafka's mock.
         cooperative_config: additional settings that consumers of coopgroup need for this broker.
     """
 
@@ -45,12 +41,7 @@ class Stage:
 
 @contextmanager
 def open_stage(broker: str, partitions: int, tell: Callable[[str], None]) -> Iterator[Stage]:
-    """Provide a broker with `partitions` empty partitions, and remove all new objects at the end.
-
-    Args:
-        broker: `kafka`, `mock`, `HOST:PORT`, or `auto`: Kafka if Java and Maven are installed.
-        partitions: partition count; a multiple of 4, because topics of the mock have 4.
-        tell: called with a message about slow steps and fallbacks.
+    """Provide a broker with empty topics; the mock needs a multiple of 4 partitions.
 
     Raises:
         ConfigurationError: `broker` has another value.
@@ -113,7 +104,6 @@ def _mock(partitions: int, stack: ExitStack) -> Stage:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the mock, by force if necessary."""
     try:
         process.communicate(timeout=CLOSE_S)
     except subprocess.TimeoutExpired:

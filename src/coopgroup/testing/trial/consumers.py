@@ -122,7 +122,6 @@ def _is_ours(kind: str) -> bool:
 
 
 def _classes(spec: WorkerSpec) -> tuple[Any, Any, Any]:
-    """Return consumer, policy and assignor."""
     ours = importlib.import_module("coopgroup")
     return (
         ours.CooperativeConsumer,

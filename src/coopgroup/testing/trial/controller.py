@@ -25,7 +25,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from attrs import define, field
@@ -60,15 +59,7 @@ class OpenWindow:
 
 @define(kw_only=True)
 class Trial:
-    """Topics, a producer, and groups that consume.
-
-    Attributes:
-        client_config: address and security of the broker, in the keys of confluent_kafka.
-        topics: topics that exist (or appear on first use).
-        partitions_per_topic: partitions of each.
-        seed: seed of all random decisions.
-        folder: folder of the logs, removed at the end.
-    """
+    """Topics, a producer, and groups that consume."""
 
     client_config: Mapping[str, str]
     topics: Sequence[str]
@@ -80,22 +71,14 @@ class Trial:
     _chance: random.Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Create the folder and the random generator."""
         parent = RAM_DISK if RAM_DISK.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="coopgroup-trial-", dir=parent))
         self._chance = random.Random(self.seed)  # noqa: S311 - no secret depends on it
 
     def __enter__(self) -> Self:
-        """Return the trial without starting processes."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End every process and remove the logs."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -161,11 +144,6 @@ class Trial:
 
     def group(self, kind: str, *, group_id: str | None = None, **settings: Any) -> Group:  # noqa: ANN401 - fields of WorkerSpec, checked by it
         """Return a new group of consumers of one kind, without members.
-
-        Args:
-            kind: one of `KINDS`.
-            group_id: its name; None for the name of the kind.
-            settings: further fields of `WorkerSpec`, the same for all members.
 
         Raises:
             ConfigurationError: unknown kind.

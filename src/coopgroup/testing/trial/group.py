@@ -45,15 +45,7 @@ class Group:
     A member keeps its name when its process is replaced; `incarnations` contains all processes.
 
     Attributes:
-        kind: one of `KINDS`.
-        group_id: its name.
-        settings: fields of `WorkerSpec` that are the same for all members.
-        partition_count: partitions of all topics.
-        folder: folder for the logs of its members.
         acknowledged: returns the records acknowledged so far, dtype `ACKNOWLEDGED`.
-        chance: random generator for all random decisions.
-        incarnations: all processes, in starting order.
-        watch: current state of the group.
     """
 
     kind: str
@@ -233,19 +225,11 @@ class Group:
     def wait_settled(
         self, *, quiet_s: float = 2.0, timeout_s: float = SETTLE_S_MAX, fair: bool = True
     ) -> bool:
-        """Wait until the group is at rest.
+        """Wait until the group is at rest; return False if it was not in time.
 
         Three conditions define rest. In the last half second, living members handed out records of
         every partition. Every living member has a partition. No member reported a callback for
         `quiet_s` seconds.
-
-        Args:
-            quiet_s: required time without callbacks.
-            timeout_s: longest wait.
-            fair: whether each living member must have a partition.
-
-        Returns:
-            False if the group was not at rest in time.
 
         Raises:
             TrialError: a member failed.

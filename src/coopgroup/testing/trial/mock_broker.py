@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 __all__ = ["PARTITIONS_PER_TOPIC", "main"]
 
 PARTITIONS_PER_TOPIC: Final = 4
-"""What every topic of the mock has; librdkafka offers no setting for it."""
+"""Number of partitions of every topic of the mock; librdkafka has no setting for it."""
 
 METADATA_S: Final = 10.0
 

@@ -30,10 +30,7 @@ class Incarnation:
     """One worker process, from start to end.
 
     Attributes:
-        member: name of the member.
         log_path: path of its logs without their suffixes.
-        process: the process.
-        is_frozen: whether it is frozen by SIGSTOP.
     """
 
     member: str

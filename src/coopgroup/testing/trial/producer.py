@@ -31,11 +31,7 @@ HEAD: Final = struct.Struct("<qq")  # moment of production, running number
 
 
 class PacedProducer:
-    """Produces records and logs the broker's acknowledgements.
-
-    Args:
-        spec: topics and rate.
-    """
+    """Produces records and logs the broker's acknowledgements."""
 
     def __init__(self, spec: ProducerSpec) -> None:
         self._spec = spec

@@ -44,8 +44,8 @@ HANDED_OUT: Final = np.dtype(
         ("spell", "<i4"),
     ]
 )
-"""A record given to the application: when, when it was produced (0 if unknown), which one, and in
-which spell of ownership: how often this process had been assigned the partition."""
+"""A record given to the application: its time, the time when it was produced (0 if unknown), its
+position, and the number of times that this process had been assigned the partition."""
 
 ACKNOWLEDGED: Final = HANDED_OUT
 """A record that the broker acknowledged to the producer; `spell` is 0."""
@@ -61,11 +61,7 @@ _READ_ROWS_MAX: Final = 1 << 16
 
 
 class RowLog:
-    """Writer of a log of records.
-
-    Args:
-        path: file to create; it must not exist.
-    """
+    """Writer of a log of records."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -97,11 +93,7 @@ class RowLog:
 
 
 class RowReader:
-    """Reads a log of records that may still be written.
-
-    Args:
-        path: the log; it need not exist yet.
-    """
+    """Reads a log of records that may still be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -136,7 +128,6 @@ class Event:
         at_ns: moment, on the clock of this file.
         name: `ready`, `started`, `assigned`, `revoking`, `stopping`, `revoked`, `lost`,
             `committed`, `commit_failed`, `consumer_error`, `handing_over`, `closing`, `closed`.
-        fields: further data of the event.
     """
 
     at_ns: int
@@ -145,11 +136,7 @@ class Event:
 
 
 class EventLog:
-    """Writer of events.
-
-    Args:
-        path: file to append to.
-    """
+    """Writer of events."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -165,11 +152,7 @@ class EventLog:
 
 
 class EventReader:
-    """Reads events that may still be written.
-
-    Args:
-        path: the log; it need not exist yet.
-    """
+    """Reads events that may still be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

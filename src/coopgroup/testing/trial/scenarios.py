@@ -37,7 +37,6 @@ class Scenario:
     """An event that happens to a group of four.
 
     Attributes:
-        title: description of the event, for a table.
         prepared: members with a (next) process that is prepared before the window.
         play: executes the event, and yields after each step whether the group came to rest.
     """
@@ -49,13 +48,7 @@ class Scenario:
 
 @frozen(kw_only=True)
 class Outcome:
-    """The result of a scenario for one kind of consumer.
-
-    Attributes:
-        facts: measured in the window.
-        window_s: length of the window.
-        is_settled: whether the group came to rest in time.
-    """
+    """The result of a scenario for one kind of consumer."""
 
     facts: Facts
     window_s: float
@@ -63,16 +56,7 @@ class Outcome:
 
 
 def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, Outcome]:
-    """Play scenarios with a group of `kind`, one after the other.
-
-    Args:
-        trial: with a running producer; it is finished on return.
-        kind: one of `KINDS`.
-        names: keys of `SCENARIOS`.
-
-    Returns:
-        The outcome of each scenario, by name.
-    """
+    """Play scenarios with a group of `kind`, one after the other; the trial is then finished."""
     group = trial.group(kind)
     group.start(*MEMBERS)
     steps_of: dict[str, list[tuple[Window, bool]]] = {}
@@ -95,10 +79,6 @@ def measure_steps(log: TrialLog, steps: Sequence[Window]) -> Facts:
     A rolling bounce replaces every process, so no partition is retained over the whole bounce.
     Partitions that a step does not touch are retained in that step.
 
-    Args:
-        log: of the group.
-        steps: consecutive windows, at least one.
-
     Returns:
         Facts of the whole, but `retained` is the minimum and `retained_pause_ms_max` the maximum of
         the single steps.
@@ -113,7 +93,6 @@ def measure_steps(log: TrialLog, steps: Sequence[Window]) -> Facts:
 
 
 def _play(scenario: Scenario, group: Group) -> list[tuple[Window, bool]]:
-    """Return each step's window, and whether the group was at rest at its end."""
     steps = []
     begin_ns = time.monotonic_ns()
     for is_settled in scenario.play(group):
@@ -133,7 +112,6 @@ def _outcome(log: TrialLog, steps: Sequence[tuple[Window, bool]]) -> Outcome:
 
 
 def _restore(group: Group) -> None:
-    """Bring the group back to its four members, at rest."""
     # Let extra members leave permanently if their kind can; otherwise their kept membership would
     # wait for them.
     group.retire(*(name for name in group.living if name not in MEMBERS))
@@ -216,4 +194,4 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),
     "scale": Scenario(title="scale 4 to 8 to 4", prepared=JOINERS, play=_scale),
 }
-"""By name, in the order in which they are played."""
+"""Scenarios by name, in the order of play."""

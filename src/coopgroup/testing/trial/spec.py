@@ -34,8 +34,8 @@ KINDS: Final = (
     "cooperative-sticky-static",
     "kip848",
 )
-"""Kinds of consumer that a group can be made of. To any of ours may be added how a process that
-comes back proves who it was: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`)."""
+"""Kinds of consumer in a group. A suffix to one of ours says how a process that returns proves its
+identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`)."""
 
 POLICY_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
     "simple": {},
@@ -46,8 +46,8 @@ POLICY_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
         "move_interval_ms": 1_000,
     },
 }
-"""Arguments of our policies where a trial gives none: processes of a trial are down for two or
-three seconds, not for the minute that a deployment takes and that the defaults are made for."""
+"""Default arguments of our policies in a trial, whose processes are down for two or three seconds.
+The policies' own defaults are for a deployment, which takes a minute."""
 
 _OURS: Final = "coopgroup-"
 _IDENTITIES: Final = ("-static", "-kept")
@@ -68,16 +68,11 @@ class WorkerSpec:
     """One consumer process.
 
     Attributes:
-        kind: one of `KINDS`.
         name: name of the member, the same in all its incarnations; also its static id if the kind
             uses static ids.
-        group_id: consumer group.
         topics: subscribed topics; partition numbers run through all topics.
         partitions_per_topic: partition p of topic i is logged as i * this + p.
         log_path: path of its two logs without their suffixes.
-        client_config: address and security, in the keys of confluent_kafka.
-        session_timeout_ms: as in `session.timeout.ms`; the broker sets it for KIP-848 groups.
-        heartbeat_interval_ms: likewise.
         commit_interval_ms: time between synchronous commits of the application's positions; 0 for
             commits on revocation and close only.
         assignor: assignor of coopgroup's kinds, by the first word of its class: `sticky`,
@@ -116,10 +111,7 @@ class ProducerSpec:
     """The producer process: a backlog, then a constant rate.
 
     Attributes:
-        topics: topics to write to.
-        partitions_per_topic: partitions of each.
         log_path: path of its log of acknowledged records without its suffix.
-        client_config: address and security, in the keys of confluent_kafka.
         rate_per_partition: records per second into each partition.
         backlog: number of records written first, by partition number over all topics; may be
             empty.

@@ -23,11 +23,6 @@ class WatchedLog:
     """The growing logs of one process.
 
     Attributes:
-        member: name of its member.
-        records_path: identifies the process.
-        rows: reader of its records.
-        events: reader of its events.
-        handed_out: number of records that it has handed out.
         state: name of its last event, without commits.
         owned: assigned partitions that it neither gave up nor lost.
     """
@@ -46,13 +41,11 @@ class GroupWatch:
     """The last record of each partition and the last events of each process.
 
     Attributes:
-        partition_count: partitions of all topics.
         last_ns: (partitions,) moment of the last record; 0 for none.
         last_offsets: (partitions,) highest offset handed out; -1 for none.
         owners: (partitions,) index into `logs` of the last process with a record; -1 for none.
         committed: (partitions,) highest position that a member committed.
         last_callback_ns: last time that a member reported a callback, a start or an end.
-        logs: the processes.
         news: member and event of new events, without commits; the reader of the list empties it.
     """
 
@@ -88,13 +81,7 @@ class GroupWatch:
                 self._take_event(log, event)
 
     def is_settled(self, living: frozenset[Path], *, quiet_s: float, fair: bool) -> bool:
-        """Return whether the group is at rest; see `Group.wait_settled`.
-
-        Args:
-            living: record logs of the living members.
-            quiet_s: required time without callbacks.
-            fair: whether each living member must have a partition.
-        """
+        """Return whether the group is at rest; see `Group.wait_settled`."""
         self.refresh()
         now_ns = time.monotonic_ns()
         if now_ns - self.last_callback_ns < quiet_s * 1e9 or not living:

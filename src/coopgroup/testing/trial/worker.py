@@ -41,11 +41,7 @@ PRODUCED: Final = struct.Struct("<q")
 
 
 class Worker:
-    """The application around one consumer.
-
-    Args:
-        spec: topics and behaviour of the consumer.
-    """
+    """The application around one consumer."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
@@ -165,7 +161,6 @@ class Worker:
         )
 
     def _commit_positions(self, consumer: PollingConsumer, positions: dict[int, int]) -> str | None:
-        """Commit and return the reason of a failure, or None."""
         offsets = [self._topic_partition(*item) for item in sorted(positions.items())]
         try:
             answers = consumer.commit(offsets=offsets, asynchronous=False)

@@ -4,7 +4,7 @@ import pytest
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_balance
-from coopgroup.telemetry import BalanceRequested, Envelope, Record, RoundLed
+from coopgroup.telemetry import BalanceRequested, Envelope, Record, RoundDecided
 
 T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
 
@@ -15,8 +15,8 @@ def by(member: str, at_ms: int, generation: int, record: Record) -> Envelope:
     )
 
 
-def led(*, lost: ResourceSet = EMPTY, follow_up: bool = False) -> RoundLed:
-    return RoundLed(policy="p", assignor="s", members=("m",), lost=lost, follow_up=follow_up)
+def led(*, lost: ResourceSet = EMPTY, follow_up: bool = False) -> RoundDecided:
+    return RoundDecided(policy="p", assignor="s", members=("m",), lost=lost, follow_up=follow_up)
 
 
 def asked(resources: ResourceSet = T01) -> BalanceRequested:
@@ -29,44 +29,27 @@ def messages(*rows: Envelope) -> list[str]:
 
 
 def test_balance_when_the_leader_of_a_group_at_rest_asks_is_kept() -> None:
-    """It asks again after the pause."""
     first = (by("m", 10, 5, led()), by("m", 20, 5, asked()))
     again = (by("m", 30, 7, led()), by("m", 1_020, 7, asked(T0)))
     assert messages(*first, *again) == []
 
 
+LED, ASKED = by("m", 10, 5, led()), by("m", 20, 5, asked())
+THREE = asked(ResourceSet({"T": range(3)}))
+
+
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        ((by("m", 20, 5, asked()),), "in generation 5, which it did not lead"),
+        ((ASKED,), "in generation 5, which it did not lead"),
+        ((by("n", 10, 5, led()), ASKED), "in generation 5, which it did not lead"),
+        ((LED, by("m", 20, 6, asked())), "in generation 6, which it did not lead"),
+        ((by("m", 10, 5, led(lost=T0)), ASKED), "while generation 5 waits for something"),
+        ((by("m", 10, 5, led(follow_up=True)), ASKED), "while generation 5 waits for something"),
+        ((LED, by("m", 20, 5, asked(EMPTY))), "by 0 moves"),
+        ((LED, by("m", 20, 5, THREE)), "by 3 moves"),
         (
-            (by("n", 10, 5, led()), by("m", 20, 5, asked())),
-            "in generation 5, which it did not lead",
-        ),
-        (
-            (by("m", 10, 5, led()), by("m", 20, 6, asked())),
-            "in generation 6, which it did not lead",
-        ),
-        (
-            (by("m", 10, 5, led(lost=T0)), by("m", 20, 5, asked())),
-            "while generation 5 waits for something",
-        ),
-        (
-            (by("m", 10, 5, led(follow_up=True)), by("m", 20, 5, asked())),
-            "while generation 5 waits for something",
-        ),
-        ((by("m", 10, 5, led()), by("m", 20, 5, asked(EMPTY))), "by 0 moves"),
-        (
-            (by("m", 10, 5, led()), by("m", 20, 5, asked(ResourceSet({"T": range(3)})))),
-            "by 3 moves",
-        ),
-        (
-            (
-                by("m", 10, 5, led()),
-                by("m", 20, 5, asked()),
-                by("m", 30, 7, led()),
-                by("m", 700, 7, asked()),
-            ),
+            (LED, ASKED, by("m", 30, 7, led()), by("m", 700, 7, asked())),
             "as at 20, within the pause of 1000 ms",
         ),
     ],

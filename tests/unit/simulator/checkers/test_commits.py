@@ -21,18 +21,15 @@ def late(at_ms: int, member: str = "m") -> Envelope:
 
 
 def test_commits_when_they_ascend_are_right() -> None:
-    """The same offset twice is no violation."""
     assert list(check_commits([committed(1, 3, 3), committed(2, 3, 9)])) == []
 
 
 def test_commits_when_one_goes_back_are_broken() -> None:
-    """The message names the partition and both offsets."""
     (violation,) = check_commits([committed(1, 3, 9), committed(2, 4, 8)])
     assert (violation.at_ms, violation.message) == (2, "T-1 goes back from 9 to 8, by m")
 
 
 def test_commits_when_a_former_life_of_a_kept_member_commits_late_may_go_back() -> None:
-    """Only that commit, and only behind a commit of the same member."""
     assert list(check_commits([committed(1, 3, 9), late(2), committed(2, 3, 8)])) == []
     others = [committed(1, 3, 9, member="n"), late(2), committed(2, 3, 8)]
     assert len(list(check_commits(others))) == 1

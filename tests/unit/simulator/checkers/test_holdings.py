@@ -42,7 +42,6 @@ def telemetry(*rows: tuple[int, str, Record]) -> list[Envelope]:
 
 
 def test_holding_begins_with_the_assignment_and_ends_with_the_stop() -> None:
-    """The first and last processed record do not count."""
     rows = telemetry(
         (1, "a", START), (2, "a", GAIN), (5, "a", BEGIN), (8, "a", TOLD), (9, "a", STOP)
     )
@@ -63,7 +62,6 @@ def test_holding_of_a_paused_process_is_interrupted() -> None:
 
 
 def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_back() -> None:
-    """A member whose lease has ended may still stop its resources."""
     rows = telemetry(
         (1, "a", GAIN), (3, "a", ProcessPaused()), (5, "a", STOP), (6, "a", ProcessResumed())
     )
@@ -83,7 +81,6 @@ def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_b
 def test_single_owner_when_one_follows_the_other_is_kept(
     rows: tuple[tuple[int, str, Record], ...],
 ) -> None:
-    """At most one owner at any time."""
     assert list(check_single_owner(telemetry(*rows))) == []
 
 
@@ -99,7 +96,6 @@ def test_single_owner_when_one_follows_the_other_is_kept(
 def test_single_owner_when_two_hold_one_resource_is_broken(
     rows: tuple[tuple[int, str, Record], ...],
 ) -> None:
-    """The message names both members."""
     (violation,) = check_single_owner(telemetry(*rows, (9, "z", START)))
     assert violation.message in {"T-0 is with a and b", "T-0 is with b and a"}
 
@@ -115,7 +111,6 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
     ],
 )
 def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...]) -> None:
-    """Assigned, worked on, then revoked, lost or closed."""
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
 
@@ -136,13 +131,11 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
 def test_pairs_when_something_is_out_of_turn_are_broken(
     records: tuple[Record, ...], words: str
 ) -> None:
-    """The message names the violation."""
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
 
 
 def test_pairs_begin_anew_with_each_life() -> None:
-    """A killed process comes back without resources."""
     rows = telemetry(
         (1, "a", START), (2, "a", GAIN), (3, "a", DEAD), (4, "a", START), (5, "a", GAIN)
     )

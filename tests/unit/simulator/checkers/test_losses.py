@@ -1,14 +1,16 @@
 """The checkers of losses: known delays, and moves that come too soon."""
 
 import attrs
+import pytest
 
 from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers import Waits, check_heard_delays, check_losses
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
+    ProcessStarted,
     Record,
-    RoundLed,
+    RoundDecided,
     StateChanged,
     SubscriptionUnreadable,
 )
@@ -17,9 +19,9 @@ LOST, WAITING = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 DELAY_MS = 1_000
 
 
-def led(*, waiting: ResourceSet) -> RoundLed:
+def led(*, waiting: ResourceSet) -> RoundDecided:
     """Return a round in which the delay begins."""
-    return RoundLed(
+    return RoundDecided(
         policy="incremental",
         assignor="sticky",
         members=("A", "B"),
@@ -77,6 +79,27 @@ def test_heard_delay_lasts_no_longer_when_a_member_joins_the_next_round_meanwhil
     assert len(list(check_heard_delays([*rows[:-1], later], Waits(delay_ms=DELAY_MS)))) == 1
 
 
+@pytest.mark.parametrize(("instance_id", "breaches"), [("pod-0", 0), ("", 1)])
+def test_heard_delay_of_a_static_member_whose_join_is_on_its_way_is_not_known(
+    instance_id: str, breaches: int
+) -> None:
+    """The coordinator passes on the join before, which was sent before the delay was announced."""
+    joining = StateChanged(before="stable", after="joining", cause="")
+    heard = AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)
+    rows = [
+        _of("b", 0, ProcessStarted(instance_id=instance_id, topics=("T",))),
+        _of("b", 5, joining),
+        _of("b", 10, StateChanged(before="joining", after="syncing", cause=""), generation=1),
+        *second_wait(waiting=ResourceSet({}))[1:2],
+        _of("b", 10, heard, generation=1),
+        _of("b", 505, joining, generation=1),
+        _of("c", 510, StateChanged(before="joining", after="leading", cause=""), generation=2),
+        _of("c", 510, led(waiting=ResourceSet({})), generation=2),
+    ]
+    waits = Waits(delay_ms=DELAY_MS)
+    assert len(list(check_heard_delays(rows, waits))) == breaches
+
+
 def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it() -> None:
     """The leader revokes first, announces nothing, and keeps the deadline until the end."""
     rows = second_wait(waiting=ResourceSet({}))[:-2]
@@ -106,7 +129,7 @@ def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read()
             unreadable = SubscriptionUnreadable(member_id="C", reason="")
             rows.append(_of("a", at_ms, unreadable, generation=generation))
         moves = ResourceSet({"T": revoked})
-        record = RoundLed(
+        record = RoundDecided(
             policy="incremental", assignor="sticky", members=("A",), revoked=moves, waiting=moves
         )
         rows.append(_of("a", at_ms, record, generation=generation))
@@ -116,7 +139,83 @@ def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read()
     assert list(check_losses(rows, Waits(delay_ms=0, interval_ms=200))) == []
 
 
-def _told_in(timeout_ms: int) -> RoundLed:
+def _round(
+    generation: int,
+    at_ms: int,
+    leader: str,
+    members: dict[str, tuple[list[int], list[int]]],
+    **decided: object,
+) -> list[Envelope]:
+    """Return a round: the decision, and what each member keeps and gains of topic T."""
+    record = RoundDecided(
+        policy="incremental",
+        assignor="sticky",
+        members=tuple(name.upper() for name in members),
+        **decided,  # type: ignore[arg-type]
+    )
+    rows = [_of(leader, at_ms, record, generation=generation)]
+    for name, (kept, gained) in members.items():
+        heard = AssignmentReceived(
+            leader=name == leader, kept=ResourceSet({"T": kept}), gained=ResourceSet({"T": gained})
+        )
+        rows.append(_of(name, at_ms, heard, generation=generation))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("before", "breaches"), [({}, 1), ({"scheduled_rebalance_timeout_ms": 500}, 0)]
+)
+def test_new_leader_lets_a_loss_wait_unless_members_know_of_a_delay(
+    before: dict[str, int], breaches: int
+) -> None:
+    three = {"a": ([0], []), "b": ([1], []), "c": ([], [2])}
+    rows = _round(1, 100, "a", three, **before)
+    two = {"b": ([1], []), "c": ([2], [0])}
+    rows += _round(2, 900, "b", two, granted=ResourceSet({"T": [0]}))
+    found = [one.message for one in check_losses(rows, Waits(delay_ms=DELAY_MS))]
+    assert found == ["{'T': [0]} of A does not wait under a new leader"] * breaches
+
+
+def test_new_leader_may_give_a_loss_to_a_member_that_brings_nothing() -> None:
+    rows = _round(1, 100, "a", {"a": ([0], []), "b": ([1], []), "c": ([2], [])})
+    two = {"b": ([1], []), "c": ([], [0, 2])}
+    rows += _round(2, 900, "b", two, granted=ResourceSet({"T": [0]}))
+    assert list(check_losses(rows, Waits(delay_ms=DELAY_MS))) == []
+
+
+@pytest.mark.parametrize(("first", "breaches"), [({}, 1), ({"lost": WAITING}, 0)])
+def test_share_that_a_member_just_got_waits_too_unless_it_had_been_lost_before(
+    first: dict[str, ResourceSet], breaches: int
+) -> None:
+    rows = _round(1, 100, "a", {"a": ([0], []), "b": ([], [])}, **first)
+    rows += _round(2, 200, "a", {"a": ([0], []), "b": ([], [1])}, granted=WAITING)
+    rows += _round(3, 800, "a", {"a": ([0], [1])}, granted=WAITING)
+    assert len(list(check_losses(rows, Waits(delay_ms=DELAY_MS)))) == breaches
+
+
+@pytest.mark.parametrize(("gone_ms", "breaches"), [(1_100, 0), (1_400, 1)])
+def test_share_that_a_member_kept_for_as_long_as_a_loss_may_wait_is_lost_anew(
+    gone_ms: int, breaches: int
+) -> None:
+    rows = _round(1, 100, "a", {"a": ([0], []), "b": ([], [])}, lost=WAITING)
+    rows += _round(2, 200, "a", {"a": ([0], []), "b": ([], [1])}, granted=WAITING)
+    rows += _round(3, gone_ms, "a", {"a": ([0], [1])}, granted=WAITING)
+    assert len(list(check_losses(rows, Waits(delay_ms=DELAY_MS)))) == breaches
+
+
+@pytest.mark.parametrize(("put_off", "breaches"), [(WAITING, 0), (ResourceSet({}), 1)])
+def test_paced_moves_go_on_while_a_loss_waits_but_none_begins(
+    put_off: ResourceSet, breaches: int
+) -> None:
+    rows = _round(1, 100, "a", {"a": ([1, 2], [])}, lost=LOST, waiting=put_off)
+    rows += _round(
+        2, 400, "a", {"a": ([2], [])}, lost=LOST, waiting=WAITING, revoked=WAITING, follow_up=True
+    )
+    found = [one.message for one in check_losses(rows, Waits(delay_ms=DELAY_MS))]
+    assert found == ["moves {'T': [1]} while {'T': [0]} waits"] * breaches
+
+
+def _told_in(timeout_ms: int) -> RoundDecided:
     return attrs.evolve(
         led(waiting=ResourceSet({})),
         scheduled_rebalance_timeout_ms=timeout_ms,

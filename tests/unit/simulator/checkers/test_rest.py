@@ -34,35 +34,29 @@ def life(*records: Record) -> list[Envelope]:
 def messages(
     telemetry: list[Envelope], expected: ResourceSet, quiet_from_ms: int = 90, slack_ms: int = 0
 ) -> list[str]:
-    """Return the violations at the end."""
     found = check_rest(telemetry, expected, quiet_from_ms, 100, slack_ms)
     return [one.message for one in found]
 
 
 def test_rest_when_all_have_their_owner_is_kept() -> None:
-    """And no member is left in a round."""
     assert messages(life(*LIFE), T01) == []
 
 
 def test_rest_when_nobody_lives_needs_no_owners() -> None:
-    """No topic is subscribed any longer."""
     assert messages(life(*LIFE, ProcessEnded(cause=EndCause.CLOSED)), EMPTY) == []
 
 
 def test_rest_names_what_nobody_works_on_and_what_nobody_wants() -> None:
-    """Both are violations."""
     assert messages(life(*LIFE), ResourceSet({"T": [0, 1, 2]})) == ["nobody works on {'T': [2]}"]
     assert messages(life(*LIFE), T0) == ["worked on, and not wanted: {'T': [1]}"]
 
 
 def test_rest_when_a_member_is_not_stable_is_broken() -> None:
-    """It would wait without end."""
     joins = StateChanged(before="stable", after="joining", cause="a round has begun")
     assert messages(life(*LIFE, joins), T01) == ["not stable: {'a': 'joining'}"]
 
 
 def test_rest_when_rounds_go_on_is_broken() -> None:
-    """At the end nothing may move."""
     assert messages(life(*LIFE), T01, quiet_from_ms=2) == ["a is still in rounds at 2"]
 
 

@@ -2,13 +2,12 @@
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_delays, check_ration, check_retained
-from coopgroup.telemetry import AssignmentReceived, Envelope, Record, ResourcesStarted, RoundLed
+from coopgroup.telemetry import AssignmentReceived, Envelope, Record, ResourcesStarted, RoundDecided
 
 T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T": [0, 1]})
 
 
 def envelope(at_ms: int, generation: int, record: Record) -> Envelope:
-    """Return a record of process a."""
     return Envelope(
         at_ms=at_ms, group="g", member="m", generation=generation, record=record, client="a"
     )
@@ -20,9 +19,8 @@ def led(
     waiting: ResourceSet = EMPTY,
     lost: ResourceSet = EMPTY,
     contested: ResourceSet = EMPTY,
-) -> RoundLed:
-    """Return a leader's decision."""
-    return RoundLed(
+) -> RoundDecided:
+    return RoundDecided(
         policy="p",
         assignor="s",
         members=("m",),
@@ -60,7 +58,6 @@ def test_ration_when_too_much_moves_is_broken() -> None:
 
 
 def test_ration_does_not_count_what_must_stop_anyway() -> None:
-    """Deleted resources, contested ones and repeated revocations do not count."""
     gone = [envelope(1, 5, led(revoked=T01))]
     contested = [envelope(1, 5, led(revoked=T01, waiting=T01, contested=T1))]
     again = [
@@ -72,7 +69,6 @@ def test_ration_does_not_count_what_must_stop_anyway() -> None:
 
 
 def test_delays_when_something_lost_waits_too_long_are_broken() -> None:
-    """The delay plus a bound, from the loss or from the last fault."""
     rows = [envelope(100, 5, led(lost=T0)), envelope(900, 6, led(lost=T0))]
     (violation,) = check_delays(rows, 300, 100, 0, 1_000)
     assert (violation.at_ms, violation.message) == (500, "T-0, lost at 100, still waits")
@@ -80,7 +76,6 @@ def test_delays_when_something_lost_waits_too_long_are_broken() -> None:
 
 
 def test_delays_end_with_a_round_that_gives_it_away() -> None:
-    """Work on the resource ends it too. Another loss has its own delay."""
     rows = [
         envelope(100, 5, led(lost=T0)),
         envelope(400, 6, led()),

@@ -20,7 +20,6 @@ def test_fail_over_brings_the_generation_back_that_was_synced_last() -> None:
 
 
 def test_fail_over_begins_every_session_anew() -> None:
-    """At the time at which the new broker takes over."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     generation = group.coordinator.group.generation
@@ -30,7 +29,6 @@ def test_fail_over_begins_every_session_anew() -> None:
 
 
 def test_fail_over_of_a_group_that_was_never_synced_forgets_it() -> None:
-    """The log has no record of the group."""
     group = DrivenCoordinator()
     member_id = group.new_member()
     group.coordinator.fail_over(2, group.now_ms)
@@ -40,7 +38,6 @@ def test_fail_over_of_a_group_that_was_never_synced_forgets_it() -> None:
 
 
 def test_fail_over_knows_the_new_id_of_a_static_member() -> None:
-    """The replacement is in the log."""
     group = DrivenCoordinator()
     group.stable_group("a")
     generation = group.coordinator.group.generation
@@ -63,7 +60,6 @@ def test_newcomer_when_all_have_left_in_a_round_is_taken() -> None:
 
 
 def test_deadline_is_that_of_the_next_session_to_end() -> None:
-    """The host wakes the coordinator at this time."""
     group = DrivenCoordinator()
     group.stable_group(None)
     assert group.coordinator.deadline_ms() is not None

@@ -6,7 +6,6 @@ from tests.support.simulated import SESSION_MS, DrivenCoordinator, heartbeat, jo
 
 
 def test_heartbeat_keeps_the_session_alive() -> None:
-    """Without heartbeats the member is dropped at the session timeout, and a round begins."""
     group = DrivenCoordinator()
     leader, silent = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -35,7 +34,6 @@ def test_heartbeat_of_another_generation_is_refused() -> None:
 
 
 def test_heartbeat_of_a_fenced_static_member_says_so() -> None:
-    """Another process joined with its instance id."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group("a")
     generation = group.coordinator.group.generation

@@ -19,7 +19,6 @@ def test_join_when_new_gets_an_id_first() -> None:
 
 
 def test_ids_begin_with_the_client_id_or_the_static_id() -> None:
-    """As a broker's ids, with a unique UUID at the end."""
     coordinator = DrivenCoordinator().coordinator
     for number, request in enumerate((join(), join(), join(instance_id="static"))):
         coordinator.receive(number, request, 1_000, client_id="billing-1")
@@ -31,7 +30,6 @@ def test_ids_begin_with_the_client_id_or_the_static_id() -> None:
 
 
 def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
-    """The id is kept for one session timeout."""
     group = DrivenCoordinator()
     group.stable_group(None)
     member_id = group.new_member()
@@ -40,20 +38,17 @@ def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
 
 
 def test_join_when_nobody_ever_joined_with_an_id_is_unknown() -> None:
-    """Only a join without an id creates a group."""
     answer = DrivenCoordinator().ask(join("member-001"), JoinGroupAnswer)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "member-001")
 
 
 def test_join_when_session_time_out_is_out_of_bounds_is_refused() -> None:
-    """`group.min.session.timeout.ms`."""
     group = DrivenCoordinator(CoordinatorSettings(session_timeout_min_ms=6_000))
     answer = group.ask(join(), JoinGroupAnswer)
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def test_join_when_no_protocol_is_common_is_refused() -> None:
-    """All members must share one protocol."""
     group = DrivenCoordinator()
     group.stable_group(None)
     answer = group.ask(join(protocols=(("range", b""),)), JoinGroupAnswer)
@@ -61,7 +56,6 @@ def test_join_when_no_protocol_is_common_is_refused() -> None:
 
 
 def test_join_of_newcomer_waits_for_the_others() -> None:
-    """The round is complete when all members have rejoined. The leader gets the subscriptions."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     newcomer = group.send(join(group.new_member()))
@@ -73,7 +67,6 @@ def test_join_of_newcomer_waits_for_the_others() -> None:
 
 
 def test_join_when_a_member_does_not_rejoin_goes_on_without_it() -> None:
-    """The rebalance timeout ends the wait, and the membership of the missing members."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     number = group.send(join(other, protocols=(("coopgroup", b"changed"),)))
@@ -118,7 +111,6 @@ def test_join_of_static_member_that_comes_back_begins_no_round() -> None:
 
 
 def test_join_of_static_member_fences_the_join_that_waits() -> None:
-    """Of two processes with one instance id the later one wins."""
     group = DrivenCoordinator()
     group.stable_group("a", None)
     group.send(join(group.new_member()))  # a round begins

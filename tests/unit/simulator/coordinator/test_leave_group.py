@@ -7,7 +7,6 @@ from tests.support.simulated import DrivenCoordinator, join, leave
 
 
 def test_leave_begins_a_round() -> None:
-    """Another member leads if the leader left."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     assert group.ask(leave(leader), LeaveGroupAnswer).error_code == 0
@@ -16,7 +15,6 @@ def test_leave_begins_a_round() -> None:
 
 
 def test_leave_of_the_last_member_empties_the_group() -> None:
-    """The generation number continues."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     group.send(leave(leader))
@@ -25,7 +23,6 @@ def test_leave_of_the_last_member_empties_the_group() -> None:
 
 
 def test_leave_with_an_unused_id_gives_it_back() -> None:
-    """A round no longer waits for it."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     pending = group.new_member()

@@ -6,14 +6,12 @@ from tests.support.simulated import SESSION_MS, DrivenCoordinator, commit, heart
 
 
 def code_of(answer: OffsetCommitAnswer) -> int:
-    """Return the only code of the answer."""
     ((topic, partition, code),) = answer.codes
     assert (topic, partition) == ("T", 0)
     return code
 
 
 def test_commit_of_the_generation_is_kept() -> None:
-    """Also while a round is being prepared: retained partitions keep committing."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     generation = group.coordinator.group.generation

@@ -16,7 +16,6 @@ def joined_pair() -> tuple[DrivenCoordinator, str, str]:
 
 
 def test_sync_of_follower_waits_for_the_leader() -> None:
-    """Members that the leader left out get an empty assignment."""
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))
@@ -29,7 +28,6 @@ def test_sync_of_follower_waits_for_the_leader() -> None:
 
 
 def test_sync_when_stable_gives_the_stored_assignment() -> None:
-    """For a late follower, or a static member that came back."""
     group = DrivenCoordinator()
     _, follower = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -38,7 +36,6 @@ def test_sync_when_stable_gives_the_stored_assignment() -> None:
 
 
 def test_sync_when_a_round_begins_is_refused() -> None:
-    """Waiting members must join again."""
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))

@@ -12,14 +12,12 @@ PARTITIONS = 4
 
 @pytest.fixture(scope="package")
 def stage() -> Iterator[Stage]:
-    """One mock broker for all tests of this folder."""
     with open_stage("mock", PARTITIONS, lambda _line: None) as opened:
         yield opened
 
 
 @pytest.fixture
 def trial(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Trial]:
-    """A trial with its own topics."""
     with Trial(
         client_config=stage.client_config,
         topics=[request.node.name],

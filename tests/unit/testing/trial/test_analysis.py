@@ -55,7 +55,6 @@ def test_measure_when_nothing_happened_is_all_zero() -> None:
 
 
 def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> None:
-    """Neither the order of the logs nor the order of the processes matters."""
     log = log_of(
         ("m2", handed((30, 29, 1, 0), (20, 19, 5, 1))),
         ("m1", handed((10, 9, 0, 0))),
@@ -68,19 +67,16 @@ def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> Non
 
 
 def test_merge_when_records_wait_counts_from_production_or_the_record_before() -> None:
-    """A record behind a late record waits only from the hand-out of the late record."""
     log = log_of(("m1", handed((10, 9, 0, 0), (40, 12, 1, 0), (45, 13, 2, 0), (60, 0, 3, 0))))
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
 
 
 def test_merge_when_the_first_moment_of_production_is_unknown_starts_with_the_record() -> None:
-    """Without a production time the first record of a partition did not wait."""
     log = log_of(("m1", handed((10, 0, 0, 0))))
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [10]
 
 
 def test_measure_when_all_is_quiet_finds_every_partition_retained() -> None:
-    """The interval of the producer is no pause; the latency of the broker is."""
     log = log_of(("m1", paced(0, range(10, 100, 10))), ("m2", paced(1, range(10, 100, 10))))
     window = Window(begin_ns=50 * MS, end_ns=100 * MS)
     assert measure(log, window) == evolve(
@@ -104,14 +100,12 @@ def test_measure_when_a_stall_spans_the_window_counts_what_lies_within() -> None
 
 
 def test_measure_when_a_partition_moves_does_not_retain_it() -> None:
-    """The pause of a moved partition does not count for the retained ones."""
     log = log_of(("m1", paced(0, [10, 20])), ("m2", paced(0, [500, 510], first_offset=2)))
     facts = measure(log, Window(begin_ns=15 * MS, end_ns=600 * MS))
     assert (facts.moved, facts.moved_twice, facts.retained) == (1, 0, 0)
 
 
 def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
-    """Two moves of one partition, no overlap."""
     there_and_back = handed((10, 9, 0, 0, 1), (30, 29, 2, 0, 2), (40, 39, 3, 0, 2))
     log = log_of(("m1", there_and_back), ("m2", handed((20, 19, 1, 0))))
     facts = measure(log, ALWAYS)
@@ -119,14 +113,12 @@ def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
 
 
 def test_measure_when_a_process_is_replaced_neither_moves_nor_retains() -> None:
-    """The same member in a new process: the partition was unavailable, but did not move."""
     log = log_of(("m1", paced(0, [10])), ("m1", paced(0, [90], first_offset=1)))
     facts = measure(log, Window(begin_ns=20 * MS, end_ns=100 * MS))
     assert (facts.moved, facts.retained) == (0, 0)
 
 
 def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
-    """The old owner hands out a record 22 ms after the new owner's first."""
     log = log_of(
         ("m1", handed((10, 9, 0, 0), (122, 30, 1, 0))),
         ("m2", handed((100, 30, 1, 0), (150, 140, 2, 0))),
@@ -137,28 +129,24 @@ def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
 
 
 def test_measure_when_one_record_falls_into_another_spell_counts_the_transition() -> None:
-    """An overlap of zero length is still a second owner."""
     log = log_of(("m1", paced(0, [10, 20, 30])), ("m2", handed((20, 19, 7, 0))))
     facts = measure(log, ALWAYS)
     assert (facts.double_owner_ms, facts.double_owner_transitions) == (0.0, 1)
 
 
 def test_measure_when_records_come_again_counts_each_repetition() -> None:
-    """Three hand-outs of one record are two duplicates and one consumed record."""
     log = log_of(("m1", handed((10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0))))
     facts = measure(log, ALWAYS)
     assert (facts.consumed, facts.duplicated) == (1, 2)
 
 
 def test_measure_when_a_record_came_before_the_window_repeats_within() -> None:
-    """Hand-outs before the window count for duplicates."""
     log = log_of(("m1", handed((10, 9, 0, 0))), ("m2", handed((50, 9, 0, 0))))
     facts = measure(log, Window(begin_ns=20 * MS, end_ns=60 * MS))
     assert (facts.consumed, facts.duplicated) == (0, 1)
 
 
 def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
-    """A gap is a lost record. The partition continued, so it was available."""
     log = log_of(
         ("m1", handed((10, 9, 0, 0), (20, 19, 2, 0))),
         acked=acknowledged((9, 0, 0), (15, 1, 0), (19, 2, 0)),
@@ -171,7 +159,6 @@ def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
 def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
     produced: tuple[int, int],
 ) -> None:
-    """A record without a hand-out waits until the end of the window."""
     log = log_of(
         ("m1", handed((30, 9, 0, 0))),
         acked=acknowledged((9, 0, 0), (produced[0], 1, 0), (produced[1], 2, 0)),
@@ -181,7 +168,6 @@ def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
 
 
 def test_measure_when_a_partition_never_began_is_unavailable_since_production() -> None:
-    """A partition without any owner counts, too."""
     log = log_of(acked=acknowledged((30, 0, 5)))
     facts = measure(log, Window(begin_ns=1, end_ns=530 * MS))
     assert (facts.lost, facts.unavailable_partition_s, facts.retained) == (1, 0.5, 0)
@@ -200,7 +186,6 @@ def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
 
 
 def test_spells_when_a_partition_is_assigned_again_are_two() -> None:
-    """Each ownership is its own spell, even in the same process."""
     log = log_of(("m1", handed((10, 9, 0, 3, 1), (20, 19, 1, 3, 1), (90, 89, 2, 3, 2))))
     assert log.spells == (
         Spell(partition=3, member=0, incarnation=0, first_ns=10 * MS, last_ns=20 * MS, records=2),

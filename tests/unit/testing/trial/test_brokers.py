@@ -12,12 +12,10 @@ from coopgroup.testing.trial.brokers import open_stage
 
 
 def answers(address: str) -> bool:
-    """Whether a broker answers at the address."""
     return bool(AdminClient({"bootstrap.servers": address}).list_topics(timeout=5).brokers)
 
 
 def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
-    """The trial uses only features that the mock has."""
     with open_stage("mock", 24, lambda _line: None) as stage:
         assert answers(stage.client_config["bootstrap.servers"])
         assert (stage.topics, stage.partitions_per_topic, stage.is_mock) == (
@@ -30,8 +28,6 @@ def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
 def test_open_stage_when_auto_and_java_is_missing_falls_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A line names the missing program and the fallback."""
-
     def no_java() -> None:
         raise ToolMissingError("Java 17", "apt")
 
@@ -47,8 +43,6 @@ def test_open_stage_when_auto_and_java_is_missing_falls_back(
 
 
 def test_open_stage_when_kafka_and_java_is_missing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who asks for Kafka gets Kafka or an error."""
-
     def no_java() -> None:
         raise ToolMissingError("Java 17", "apt")
 
@@ -58,7 +52,6 @@ def test_open_stage_when_kafka_and_java_is_missing_fails(monkeypatch: pytest.Mon
 
 
 def test_open_stage_when_nobody_listens_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is one line, after a bounded time."""
     monkeypatch.setattr(brokers, "ANSWER_S", 1.0)
     with (
         pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"),

@@ -67,7 +67,6 @@ def test_consumer_config_when_extra_is_given_wins() -> None:
 
 
 def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
-    """The error comes before any client is made."""
     with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
         build_consumer(evolve(SPEC, kind="lazy"))
 

@@ -14,7 +14,6 @@ from tests.support.facts import NOTHING
 
 
 def test_trial_when_played_measures_what_was_consumed(trial: Trial) -> None:
-    """One member consumes the backlog and the paced records, each once."""
     trial.start_producer(rate_per_partition=20, backlog=(40, 30, 20, 10))
     group = trial.group("eager")
     with trial.window() as opened:
@@ -36,7 +35,6 @@ def test_trial_when_played_measures_what_was_consumed(trial: Trial) -> None:
 
 
 def test_trial_when_closed_leaves_neither_process_nor_folder(stage: Stage) -> None:
-    """Prepared and frozen members end, too."""
     with Trial(client_config=stage.client_config, topics=["x"], partitions_per_topic=4) as trial:
         trial.start_producer(rate_per_partition=5)
         group = trial.group("eager")
@@ -49,20 +47,17 @@ def test_trial_when_closed_leaves_neither_process_nor_folder(stage: Stage) -> No
 
 
 def test_trial_when_the_kind_is_unknown_refuses_it(trial: Trial) -> None:
-    """The error comes before any process starts."""
     with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
         trial.group("lazy")
 
 
 def test_window_when_still_open_has_no_end(trial: Trial) -> None:
-    """Facts of a window need its end."""
     with trial.window() as opened, pytest.raises(TrialError, match="still open"):
         _ = opened.window
     assert opened.window.length_s >= 0
 
 
 def test_worker_when_its_controller_dies_ends_by_itself(trial: Trial) -> None:
-    """A worker watches only the end of its standard input."""
     group = trial.group("eager")
     group.start("m1")
     process = group.member("m1").process

@@ -1,38 +1,28 @@
 """Members as processes: names, ends and error messages."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coopgroup.testing.trial import Trial, TrialError
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from tests.support.waiting import wait_for
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the kernel shows the process in state T."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
     trial: Trial,
 ) -> None:
-    """A member keeps its name over several processes."""
     group = trial.group("eager")
     group.prepare("m1", "m2")
     group.start("m1", "m2")
     first = group.member("m1").process.pid
     group.freeze("m1")
-    wait_until(lambda: is_stopped(first))
+    wait_for(lambda: is_stopped(first))
     group.resume("m1")
-    wait_until(lambda: not is_stopped(first))
+    wait_for(lambda: not is_stopped(first))
     group.kill("m1")
     assert (group.living, group.names) == (("m2",), ("m1", "m2"))
     group.start("m1")
@@ -42,7 +32,6 @@ def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
 
 
 def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
-    """The error has the last line that the process wrote."""
     group = trial.group("eager", extra_config={"no.such.key": 1})
     group.start("m1")
     with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
@@ -52,6 +41,5 @@ def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
 
 
 def test_group_when_a_member_is_unknown_says_so(trial: Trial) -> None:
-    """A scenario with a misspelt name fails early."""
     with pytest.raises(TrialError, match="eager-0 has no member m9"):
         trial.group("eager").stop("m9")

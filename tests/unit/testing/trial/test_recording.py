@@ -22,7 +22,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_row_log_when_read_while_written_gives_each_row_once(tmp_path: Path) -> None:
-    """A reader sees only new rows, each once."""
     path = tmp_path / "x.records"
     reader = RowReader(path)
     assert reader.read_new().tolist() == []
@@ -37,7 +36,6 @@ def test_row_log_when_read_while_written_gives_each_row_once(tmp_path: Path) -> 
 
 
 def test_row_log_when_it_grows_keeps_every_row(tmp_path: Path) -> None:
-    """The map is replaced by a larger one; a read comes in several parts."""
     path = tmp_path / "x.records"
     log = RowLog(path)
     count = recording._GROW_ROWS + 10  # noqa: SLF001 - just beyond the first growth
@@ -48,7 +46,6 @@ def test_row_log_when_it_grows_keeps_every_row(tmp_path: Path) -> None:
 
 
 def test_row_log_when_the_writer_is_killed_has_every_row(tmp_path: Path) -> None:
-    """SIGKILL loses no row that was written before it."""
     path = tmp_path / "x.records"
     killed = subprocess.run(
         [sys.executable, "-c", KILLED_WRITER, str(path)], check=False, timeout=60
@@ -58,7 +55,6 @@ def test_row_log_when_the_writer_is_killed_has_every_row(tmp_path: Path) -> None
 
 
 def test_event_log_when_read_while_written_gives_complete_lines(tmp_path: Path) -> None:
-    """A torn last line is left for the next read."""
     path = tmp_path / "x.events"
     reader = EventReader(path)
     assert reader.read_new() == []

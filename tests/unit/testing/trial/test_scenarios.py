@@ -12,7 +12,6 @@ MS = 1_000_000
 
 
 def test_scenarios_when_listed_come_in_their_order() -> None:
-    """Noise first, then from the gentlest to the roughest."""
     assert list(SCENARIOS) == [
         "quiet",
         "join",
@@ -27,14 +26,11 @@ def test_scenarios_when_listed_come_in_their_order() -> None:
 
 
 def test_scenarios_when_prepared_name_only_known_members() -> None:
-    """Each prepared member starts within the window."""
     names = {name for scenario in SCENARIOS.values() for name in scenario.prepared}
     assert names <= {*MEMBERS, *JOINERS}
 
 
 def test_measure_steps_when_each_moves_another_partition_retains_by_step() -> None:
-    """No partition stays over both steps; in each step the other partition does."""
-
     def paced(partition: int, first_ms: int, last_ms: int, wait_ms: int) -> list[tuple[int, ...]]:
         return [
             (at * MS, (at - wait_ms) * MS, at, partition, 1) for at in range(first_ms, last_ms, 100)

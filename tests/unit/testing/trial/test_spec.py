@@ -38,7 +38,6 @@ PRODUCER = ProducerSpec(
 
 
 def test_worker_spec_when_sent_arrives_unchanged() -> None:
-    """JSON has no tuples; the specification has."""
     assert load_spec(WorkerSpec, dump_spec(WORKER)) == WORKER
 
 
@@ -47,13 +46,11 @@ def test_producer_spec_when_sent_arrives_unchanged() -> None:
 
 
 def test_spec_when_sent_is_one_line() -> None:
-    """A process reads exactly one line."""
     assert "\n" not in dump_spec(WORKER)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "coopgroup-deferred-static", "coopgroup-simple-kept"])
 def test_check_kind_when_known_returns_it(kind: str) -> None:
-    """Any kind of coopgroup member may be static or kept."""
     assert check_kind(kind) == kind
 
 
@@ -70,7 +67,6 @@ def test_check_kind_when_known_returns_it(kind: str) -> None:
     ],
 )
 def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
-    """One line lists the kinds."""
     with pytest.raises(ConfigurationError, match="expected one of coopgroup-simple, "):
         check_kind(kind)
 
@@ -84,5 +80,4 @@ def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
     ],
 )
 def test_policy_name_when_of_one_of_ours_leaves_out_the_identity(kind: str, expected: str) -> None:
-    """The policy is the same for all identities of a member."""
     assert policy_name(kind) == expected

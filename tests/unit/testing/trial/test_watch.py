@@ -10,12 +10,10 @@ from coopgroup.testing.trial.watch import GroupWatch
 
 
 def rows_path(folder: Path, name: str) -> Path:
-    """The record log of the process called `name`."""
     return folder / f"{name}.records"
 
 
 def watch_of(folder: Path, *names: str, partitions: int = 2) -> GroupWatch:
-    """A watch over the processes with these names."""
     watch = GroupWatch(partition_count=partitions)
     for name in names:
         watch.add(name, rows_path(folder, name), folder / f"{name}.events")
@@ -36,7 +34,6 @@ def living(folder: Path, *names: str) -> frozenset[Path]:
 
 
 def test_is_settled_when_every_partition_flows_is_true(tmp_path: Path) -> None:
-    """Two members, a partition each, no callback."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0)
     hand_out(tmp_path, "m2", 1)
@@ -50,7 +47,6 @@ def test_is_settled_when_a_partition_is_silent_is_false(tmp_path: Path) -> None:
 
 
 def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
-    """A recent hand-out of a dead process does not count."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0)
     hand_out(tmp_path, "m2", 1)
@@ -58,7 +54,6 @@ def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
 
 
 def test_is_settled_when_a_member_has_nothing_is_true_only_if_unfair(tmp_path: Path) -> None:
-    """More members than partitions are at rest only if the test asks for no fairness."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0, 1)
     everyone = living(tmp_path, "m1", "m2")
@@ -76,7 +71,6 @@ def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> Non
 
 
 def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path) -> None:
-    """Callbacks change the owned partitions. Commits change only positions."""
     watch = watch_of(tmp_path, "m1", partitions=4)
     events = EventLog(tmp_path / "m1.events")
     events.write("assigned", partitions=[0, 1, 3])
@@ -97,7 +91,6 @@ def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path
 
 
 def test_refresh_when_two_processes_hand_out_keeps_the_newest(tmp_path: Path) -> None:
-    """The member that handed out last owns the partition. Offsets never go back."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0, offset=9)
     hand_out(tmp_path, "m2", 0, offset=4)

@@ -21,8 +21,6 @@ REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
 @define
 class Record:
-    """A record with the methods of confluent_kafka's."""
-
     topic_name: str
     number: int
     position: int
@@ -89,7 +87,6 @@ class PaperConsumer:
         self.is_closed = True
 
     def tell(self, callback: str, *partitions: tuple[str, int]) -> None:
-        """Run a callback of the worker."""
         self.callbacks[callback](self, [TopicPartition(*partition) for partition in partitions])
 
 
@@ -126,7 +123,6 @@ def play(
     refuses: tuple[BaseException, ...] = (),
     can_put_off: bool = False,
 ) -> PaperConsumer:
-    """Run a worker over a script until the script ends."""
     running = Worker(spec)
     consumer = PaperConsumer(
         [*steps],
@@ -197,7 +193,6 @@ def test_worker_when_revoked_commits_only_what_it_gives_up(
 def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int, *, can_put_off: bool
 ) -> None:
-    """If the consumer allows it, a heavy partition is committed and given up after its stop."""
     consumer = play(
         monkeypatch,
         evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
@@ -234,7 +229,6 @@ def test_worker_when_lost_commits_nothing(
 def test_worker_when_time_has_come_commits_every_position(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """The commit by the clock is synchronous and covers all positions."""
     consumer = play(
         monkeypatch,
         evolve(spec, commit_interval_ms=1),
@@ -248,7 +242,6 @@ def test_worker_when_time_has_come_commits_every_position(
 def test_worker_when_a_commit_fails_says_why_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """A failed commit is a fact; the application continues."""
     play(
         monkeypatch,
         spec,
@@ -264,7 +257,6 @@ def test_worker_when_a_commit_fails_says_why_and_goes_on(
 def test_worker_when_the_consumer_reports_an_error_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """An error is an event, not a record."""
     play(monkeypatch, spec, Record("a", 0, 0, failure=REBALANCING))
     assert [event.name for event in events_of(spec)][2:3] == ["consumer_error"]
     assert len(RowReader(Path(f"{spec.log_path}.records")).read_new()) == 0
@@ -273,8 +265,6 @@ def test_worker_when_the_consumer_reports_an_error_writes_it_down(
 def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """`assign_failures` lets a test break the application."""
-
     def assign_twice(consumer: PaperConsumer) -> None:
         with pytest.raises(RuntimeError, match="on_assign fails"):
             consumer.tell("on_assign", ("a", 0))
@@ -287,7 +277,6 @@ def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
 def test_worker_when_its_input_ends_before_go_never_joins(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec
 ) -> None:
-    """A controller that dies during preparation leaves no process behind."""
     reading, writing = os.pipe()
     os.close(writing)
     with os.fdopen(reading) as standard_input:

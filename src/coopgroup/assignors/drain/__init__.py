@@ -1,0 +1,1 @@
+"""Assignment by drain time: all members finish their backlog at the same time."""

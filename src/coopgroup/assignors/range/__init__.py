@@ -1,0 +1,1 @@
+"""Range assignment: each topic is cut into ranges, one for each subscriber."""

@@ -1,0 +1,1 @@
+"""Sticky assignment: balance first, fewest moves second, racks third."""

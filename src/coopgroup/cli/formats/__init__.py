@@ -1,0 +1,1 @@
+"""The JSON of `coopgroup plan` and `coopgroup protocol`."""

@@ -1,0 +1,36 @@
+"""`coopgroup pipeline`: the history of running groups on Spark.
+
+Commands are imported when they run (see `app`), so the list of commands needs neither Spark nor
+Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from coopgroup.cli.app import LazyGroup
+
+__all__ = ["command"]
+
+_ABOUTS: Final = {
+    "advise": "Advise on policy and time-outs from the history.",
+    "demo": "Make history on a real broker and look at it.",
+    "episodes": "Find rebalances, absences and skew.",
+    "history": "Read the history of groups from the brokers.",
+    "lag": "Compute lag and load of groups.",
+    "telemetry": "Read telemetry of coopgroup's members.",
+}
+_OF_ONE_MODULE: Final = {"advise", "demo"}
+
+
+def _home_of(name: str) -> tuple[str, str]:
+    if name in _OF_ONE_MODULE:
+        return f"{__name__}.{name}", "command"
+    return f"{__name__}.jobs", name
+
+
+@click.command("pipeline", cls=LazyGroup, abouts=_ABOUTS, home_of=_home_of)
+def command() -> None:
+    """Read the history of running groups, and learn from it."""

@@ -1,0 +1,160 @@
+"""`coopgroup pipeline advise`: which policy and time-outs a group's own history speaks for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+
+from coopgroup.cli.choices import parse_choice
+from coopgroup.cli.pipeline.options import one_line, place_of, place_options
+from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.errors import ConfigurationError
+from coopgroup.policies.registry import create_policy
+from coopgroup.report.advice_page import write_advice_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.pipeline.advice import Advice
+    from coopgroup.pipeline.advice_cost import MoveCost
+    from coopgroup.pipeline.tables import Tables
+    from coopgroup.simulator.scenario import Choice
+
+__all__ = ["command"]
+
+
+@click.command("advise")
+@place_options
+@click.option("--group", required=True, metavar="NAME", help="Of the group.")
+@click.option(
+    "--move-cost-ms",
+    type=click.IntRange(min=0, max=3_600_000),
+    help="Time from the assignment of a partition that moved to its first useful work; from "
+    "telemetry if not given.",
+)
+@click.option(
+    "--return-cost-ms",
+    type=click.IntRange(min=0, max=3_600_000),
+    help="The same of a partition that comes back to the process that had it.",
+)
+@click.option(
+    "--today",
+    metavar="NAME[:KEY=VALUE,...]",
+    help="Policy that the group follows today; told from the history if not given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in place of a table.")
+@click.option("--html", metavar="OUT", help="Write a page with the advice and what it rests on.")
+def command(  # noqa: PLR0913 - an argument for each option
+    *,
+    group: str,
+    folder: str,
+    master: str,
+    jars: str,
+    settings: Sequence[str],
+    move_cost_ms: int | None,
+    return_cost_ms: int | None,
+    today: str | None,
+    as_json: bool,
+    html: str | None,
+) -> None:
+    """Advise on policy and time-outs from the history.
+
+    The group's absences are replayed in the simulator under each policy, and what each would have
+    cost is compared.
+    """
+    page = page_path(html)
+    choice = None if today is None else _policy(today)
+    place = place_of(folder, master, jars, settings)
+    tables = place.tables()
+    with one_line():
+        given = _advise(tables, group, choice, move_cost_ms, return_cost_ms)
+    if as_json:
+        _print_json(given)
+    else:
+        _print(given)
+    if page is not None:
+        from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - an extra
+
+        write_advice_page(view_of(given), page)
+
+
+def _policy(text: str) -> Choice:
+    """Return the policy of `--today`, refused before Spark starts if its kind is unknown."""
+    choice = parse_choice("--today", text)
+    try:
+        create_policy(choice.name, choice.options)
+    except ConfigurationError as error:
+        raise ConfigurationError("--today", text, error.expected) from None
+    return choice
+
+
+def _advise(
+    tables: Tables, group: str, today: Choice | None, move_ms: int | None, return_ms: int | None
+) -> Advice:
+    from coopgroup.pipeline import advice, advice_tables  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.replay_run import SparkPlay  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise
+
+    history = advice_tables.history_of(tables, group, today)
+    cost, notes = _cost(tables, group, move_ms, return_ms)
+    history = advice.with_notes(history, notes)
+    play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
+    given = advice.advise(history, cost, play)
+    for reason in play.errors[:1]:
+        click.echo(f"coopgroup: a replay failed: {reason}", err=True)
+    return given
+
+
+def _cost(
+    tables: Tables, group: str, move_ms: int | None, return_ms: int | None
+) -> tuple[MoveCost, tuple[str, ...]]:
+    """Return the given cost of a move, else that of telemetry, else nothing with a note."""
+    from coopgroup.pipeline.advice_cost import MoveCost  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice_tables import move_cost_of  # noqa: PLC0415 - likewise
+
+    if move_ms is not None:
+        back_ms = 0 if return_ms is None else return_ms
+        return MoveCost(move_ms=move_ms, return_ms=min(back_ms, move_ms)), ()
+    seen = move_cost_of(tables, group)
+    if seen is not None:
+        back_ms = seen.return_ms if return_ms is None else min(return_ms, seen.move_ms)
+        return MoveCost(move_ms=seen.move_ms, return_ms=back_ms), ()
+    note = (
+        "What a move costs is not known, and is taken for nothing: --move-cost-ms says better, and "
+        "so does telemetry of the members."
+    )
+    return MoveCost(), (note,)
+
+
+def _print_json(given: Advice) -> None:
+    from coopgroup.pipeline.advice_words import advice_json  # noqa: PLC0415 - an extra
+
+    click.echo(json.dumps(advice_json(given), ensure_ascii=False))
+
+
+def _print(given: Advice) -> None:
+    from coopgroup.pipeline.advice_view import COLUMNS, tried_rows  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice_words import (  # noqa: PLC0415 - likewise
+        headline,
+        notes,
+        reasons,
+        snippet,
+    )
+
+    click.echo(headline(given))
+    for sentence in reasons(given):
+        click.echo(f"- {sentence}")
+    for note in notes(given):
+        click.echo(f"coopgroup: {note}", err=True)
+    table = Table()
+    table.add_column("setting", overflow="fold")
+    table.add_column("")
+    for column in COLUMNS:
+        table.add_column(column, justify="right")
+    for row in tried_rows(given):
+        table.add_row(row.words, row.role, *row.cells)
+    print_table(f"Group {given.history.group}, with nine of ten resampled histories", table)
+    click.echo(snippet(given), nl=False)

@@ -1,0 +1,311 @@
+"""The jobs of `coopgroup pipeline`: history, lag, telemetry, episodes.
+
+Rules of this file: what can be known to be wrong is found before Spark starts; what a job did is
+said in a line for each table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from coopgroup.cli.interruption import interruption
+from coopgroup.cli.pipeline.options import (
+    broker_options,
+    kafka_options,
+    one_line,
+    pairs,
+    place_of,
+    place_options,
+)
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.session import require_spark
+from coopgroup.report.wording import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["episodes", "history", "lag", "telemetry"]
+
+_INTERNAL_TOPIC: Final = "__consumer_offsets"
+_MS_PER_S: Final = 1_000
+_DAY_S: Final = 86_400
+_LOOK_S: Final = 1
+_WRITE_S_MAX: Final = 60.0
+_HISTORY: Final = ("commits", "generations", "members", "assignments")
+_OF_TELEMETRY: Final = ("events", "rounds", "work")
+_EPISODES: Final = ("rebalances", "outages", "absences", "skew")
+
+_follow = click.option(
+    "--follow",
+    "every_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Go on until interrupted, and look for more so often.",
+)
+
+
+@click.command("history")
+@place_options
+@broker_options
+@click.option(
+    "--topic", default=_INTERNAL_TOPIC, show_default=True, help="The topic with the history."
+)
+@_follow
+def history(
+    *,
+    bootstrap_server: str,
+    config: Sequence[str],
+    kafka_option: Sequence[str],
+    topic: str,
+    every_s: float | None,
+    **place: Any,  # noqa: ANN401 - the options of a place
+) -> None:
+    """Read the history of groups, of any client, from the brokers into tables.
+
+    What was read before is not read again: run it as often as you like, or let it follow.
+    """
+    require_spark()
+    where = place_of(**place)
+    brokers, options = _brokers(bootstrap_server, config, kafka_option)
+    brokers.require_topic(topic, "no group has ever committed")
+    with where.locked("history"):
+        tables = where.tables(with_kafka=True)
+        with one_line():
+            _finish(_start_history(tables, options, topic, every_s))
+            _tell(tables, (*_HISTORY, "rejected"))
+    _require_some(tables, topic)
+
+
+@click.command("lag")
+@place_options
+@broker_options
+@click.option(
+    "--reset",
+    type=click.Choice(["earliest", "latest"]),
+    default="latest",
+    show_default=True,
+    help="auto.offset.reset of the consumers: what counts where nothing is committed.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    show_default="60, or more for a long history",
+    help="Seconds between the moments of which the lag is computed.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="How far back.",
+)
+@_follow
+def lag(
+    *,
+    bootstrap_server: str,
+    config: Sequence[str],
+    kafka_option: Sequence[str],
+    reset: str,
+    every: float | None,
+    days: float,
+    every_s: float | None,
+    **place: Any,  # noqa: ANN401 - the options of a place
+) -> None:
+    """Compute lag and load of groups, from their history and the ends of their partitions.
+
+    The ends of earlier moments are asked from the brokers. With --follow the history is read on at
+    the same time.
+    """
+    require_spark()
+    where = place_of(**place)
+    if every_s is None:
+        where.require_folder()
+    brokers, options = _brokers(bootstrap_server, config, kafka_option)
+    brokers.partitions()
+    since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
+    with where.locked(*(("lag",) if every_s is None else ("lag", "history"))):
+        tables = where.tables(with_kafka=every_s is not None)
+        with one_line():
+            if every_s is None:
+                tables.require("commits", "coopgroup pipeline history")
+                _compute_lag(tables, brokers, reset, since_ms, every)
+            else:
+                with interruption() as interrupted:
+                    query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                    while query.isActive and not interrupted.is_set():
+                        _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                        interrupted.wait(every_s)
+                    _stop(query)
+            _tell(tables, ("ends", "lag", "loads"))
+
+
+@click.command("telemetry")
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@place_options
+@broker_options
+@click.option("--topic", help="A topic with telemetry, in place of files.")
+@_follow
+def telemetry(
+    *,
+    files: Sequence[Path],
+    bootstrap_server: str,
+    config: Sequence[str],
+    kafka_option: Sequence[str],
+    topic: str | None,
+    every_s: float | None,
+    **place: Any,  # noqa: ANN401 - the options of a place
+) -> None:
+    """Read telemetry of coopgroup's members from files, or from a topic, into tables.
+
+    What was read before is not read again, also where a file has grown since.
+    """
+    require_spark()
+    if bool(files) == (topic is not None):
+        raise click.UsageError("give files, or --topic")
+    if files and every_s is not None:
+        raise click.UsageError("--follow needs --topic")
+    for file in files:
+        if not file.exists():
+            raise ConfigurationError("FILE", str(file), "a file or folder that exists")
+    where = place_of(**place)
+    from coopgroup.pipeline import telemetry as job  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.history import kafka_records  # noqa: PLC0415 - likewise
+
+    options = None
+    if topic is not None:
+        brokers, options = _brokers(bootstrap_server, config, kafka_option)
+        brokers.require_topic(topic, "nobody writes telemetry to it")
+    with where.locked("telemetry"):
+        tables = where.tables(with_kafka=topic is not None)
+        with one_line():
+            if topic is None or options is None:
+                lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
+                job.write_telemetry(lines, tables)
+            else:
+                raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
+                _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
+            _tell(tables, (*_OF_TELEMETRY, "rejected"))
+            tables.require("events", "coopgroup pipeline telemetry with telemetry of coopgroup")
+
+
+@click.command("episodes")
+@place_options
+@click.option(
+    "--settle",
+    type=click.FloatRange(min=0),
+    default=5,
+    show_default=True,
+    help="Rounds within so many seconds belong to one rebalance.",
+)
+def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the options of a place
+    """Find rebalances, outages, absences and skew in the tables."""
+    require_spark()
+    where = place_of(**place)
+    where.require_folder()
+    from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
+
+    with where.locked("episodes"):
+        tables = where.tables()
+        with one_line():
+            if tables.read("events").isEmpty():
+                tables.require("generations", "coopgroup pipeline history or telemetry")
+            write_episodes(tables, int(settle * _MS_PER_S))
+            _tell(tables, _EPISODES)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _brokers(
+    bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
+) -> tuple[Brokers, dict[str, str]]:
+    """The cluster, and the options with which Spark reads from it."""
+    from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
+
+    settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
+    options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
+    return Brokers(config=settings), options
+
+
+def _start_history(
+    tables: Tables, options: dict[str, str], topic: str, every_s: float | None
+) -> StreamingQuery:
+    from coopgroup.pipeline.history import kafka_records, start_history  # noqa: PLC0415 - an extra
+
+    raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
+    return start_history(raw, tables, source=topic, every_s=every_s)
+
+
+def _finish(query: StreamingQuery) -> None:
+    """Wait for the end of a query, or end it when the user does."""
+    with interruption() as interrupted:
+        while query.isActive and not interrupted.is_set():
+            query.awaitTermination(_LOOK_S)
+        _stop(query)
+
+
+def _stop(query: StreamingQuery) -> None:
+    """End a query, when it has written what it is writing; what it could not do is raised."""
+    deadline = time.monotonic() + _WRITE_S_MAX
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        query.awaitTermination(_LOOK_S)
+    if query.isActive:
+        query.stop()
+    else:
+        query.awaitTermination()
+
+
+def _compute_lag(
+    tables: Tables,
+    brokers: Brokers,
+    reset: str,
+    since_ms: int,
+    every_s: float | None,
+    *,
+    is_now: bool = False,
+) -> None:
+    """Look up ends, of now only or also of earlier moments, and compute the lag anew."""
+    from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
+
+    topics, first_ms = committed_topics(tables)
+    if not topics:
+        return
+    now_ms = _now_ms()
+    first_ms = max(since_ms, first_ms)
+    every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
+    moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
+    for part in ends.slices(moments):
+        ends.write_ends(tables, brokers.ends(topics, part, now_ms))
+    write_lag(tables, reset, since_ms=since_ms)
+
+
+def _require_some(tables: Tables, topic: str) -> None:
+    """Complain of a topic in which nothing was history.
+
+    Raises:
+        PipelineError: there is neither a commit nor a group.
+    """
+    if not (tables.read("commits").isEmpty() and tables.read("generations").isEmpty()):
+        return
+    if tables.read("rejected").isEmpty():
+        raise PipelineError(f"{topic} is empty: no group has committed or joined yet")
+    raise PipelineError(f"{topic} holds no history: none of its records is a commit or a group")
+
+
+def _tell(tables: Tables, names: Sequence[str]) -> None:
+    for name in names:
+        click.echo(f"{name}: {counted(tables.read(name).count(), 'row')}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,260 @@
+"""Options that the jobs of `coopgroup pipeline` share, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.shown_values import shown_setting
+from coopgroup.pipeline.connector import check_jars, connector_jars
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.job_lock import job_lock, local_folder
+from coopgroup.pipeline.session import (
+    LOCAL_MASTER,
+    build_session,
+    check_settings,
+    require_spark,
+)
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = [
+    "Place",
+    "broker_options",
+    "kafka_options",
+    "one_line",
+    "pairs",
+    "place_of",
+    "place_options",
+    "spark_options",
+]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_LOGIN_MODULES: Final = {"PLAIN": "plain.Plain"}
+_SCRAM: Final = "scram.Scram"
+_SAME_KEYS: Final = ("bootstrap.servers", "security.protocol")
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where a job runs and writes."""
+
+    folder: str
+    master: str
+    jars: tuple[str, ...]
+    settings: Mapping[str, str]
+
+    def require_folder(self) -> None:
+        """Refuse a folder of this machine that does not exist, for jobs that go on from tables.
+
+        Raises:
+            ConfigurationError: there is none; a lock would make it, and stay in it.
+        """
+        folder = local_folder(self.folder)
+        if folder is not None and not folder.is_dir():
+            raise ConfigurationError(
+                "--tables", self.folder, "a folder with tables, of coopgroup pipeline history"
+            )
+
+    @contextmanager
+    def locked(self, *jobs: str) -> Iterator[None]:
+        """Be the only one who runs jobs on the folder, or warn where there are no locks.
+
+        Raises:
+            ConfigurationError: a setting of the session is wrong; nothing was written then.
+            PipelineError: another process runs one of them.
+        """
+        check_settings(master=self.master, jars=self.jars, extra=self.settings)
+        with job_lock(self.folder, *jobs) as unlocked:
+            if unlocked is not None:
+                names = " or ".join(jobs)
+                click.echo(
+                    f"coopgroup: {self.folder} is not locked ({unlocked}): see to it that no other"
+                    f" {names} job writes there",
+                    err=True,
+                )
+            yield
+
+    def tables(self, *, with_kafka: bool = False) -> Tables:
+        """Start Spark and give the tables.
+
+        Raises:
+            CoopgroupError: something is missing or wrong; one line says what.
+        """
+        require_spark()
+        from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - needs the extra
+
+        jars = check_jars(self.jars)
+        if with_kafka and not jars:
+            jars = connector_jars()
+        session = build_session(master=self.master, jars=jars, extra=self.settings)
+        # A session that runs already may have begun in another folder.
+        folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())
+        return Tables(spark=session, folder=folder)
+
+
+def place_options(command: _Command) -> _Command:
+    """Add the options of a `Place`; the command gets `folder`, `master`, `jars` and `settings`."""
+    tables = click.option(
+        "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
+    )
+    jars = "Jars of Spark's Kafka source; fetched with Maven if not given."
+    return tables(spark_options(jars)(command))
+
+
+def spark_options(jars_help: str) -> Callable[[_Command], _Command]:
+    """Add where Spark runs and how it is set: `master`, `jars` and `settings`."""
+    options = (
+        click.option(
+            "--master",
+            default=LOCAL_MASTER,
+            show_default=True,
+            metavar="URL",
+            help="Where Spark runs.",
+        ),
+        click.option("--jars", default="", metavar="FILE,...", help=jars_help),
+        click.option(
+            "--conf",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark, such as spark.driver.memory=4g, or @FILE with a line for"
+            " each; may be repeated.",
+        ),
+    )
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def broker_options(command: _Command) -> _Command:
+    """Add how to reach the brokers: `bootstrap_server`, `config` and `kafka_option`."""
+    options = (
+        click.option(
+            "--bootstrap-server",
+            default="localhost:9092",
+            show_default=True,
+            metavar="HOST:PORT",
+            help="A broker, or several with commas between them.",
+        ),
+        click.option(
+            "--config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A key of librdkafka's configuration, such as security.protocol, or @FILE with a"
+            " line for each; may be repeated.",
+        ),
+        click.option(
+            "--kafka-option",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A key of the Java client's configuration for Spark's source, where --config"
+            " cannot say it, or @FILE; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """Read KEY=VALUE arguments, and those that name a file of them, as @FILE.
+
+    What a file says stands in no list of processes and in no message: passwords go there.
+
+    Raises:
+        ConfigurationError: one is no pair, or a file cannot be read.
+    """
+    found = {}
+    for one in given:
+        if one.startswith("@"):
+            found.update(_pairs_of_file(one, option))
+            continue
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(option, shown_setting(one), "KEY=VALUE, or @FILE")
+        found[key] = value
+    return found
+
+
+def _pairs_of_file(name: str, option: str) -> dict[str, str]:
+    try:
+        lines = Path(name[1:]).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        raise ConfigurationError(option, name, f"a file that can be read ({reason})") from None
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if (not key and not equals) or key.startswith("#"):
+            continue
+        if not key or not equals:
+            raise ConfigurationError(
+                option, f"{name} line {number}", "KEY=VALUE, or # and a remark"
+            )
+        found[key] = value
+    return found
+
+
+def place_of(folder: str, master: str, jars: str, settings: Sequence[str]) -> Place:
+    """A place from the options of a command."""
+    return Place(
+        folder=folder,
+        master=master,
+        jars=tuple(jar for jar in jars.split(",") if jar),
+        settings=pairs(settings, "--conf"),
+    )
+
+
+def kafka_options(config: Mapping[str, str], further: Mapping[str, str]) -> dict[str, str]:
+    """Options of Spark's Kafka source from librdkafka's configuration.
+
+    Address, protocol, user and certificate authority are translated; the Java client wants the
+    rest (client certificates, Kerberos, tokens) in its own way, as `further`.
+    """
+    options = {key: config[key] for key in _SAME_KEYS if key in config}
+    if "ssl.ca.location" in config:
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.location"] = config["ssl.ca.location"]
+    mechanism = config.get("sasl.mechanism", config.get("sasl.mechanisms"))
+    if mechanism is not None:
+        module = _LOGIN_MODULES.get(mechanism, _SCRAM)
+        user, password = (config.get(f"sasl.{one}", "") for one in ("username", "password"))
+        options["sasl.mechanism"] = mechanism
+        options["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module}LoginModule required"
+            f' username="{_quoted(user)}" password="{_quoted(password)}";'
+        )
+    return {f"kafka.{key}": value for key, value in {**options, **further}.items()}
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Say in one line what Spark says in a page of Java.
+
+    Raises:
+        PipelineError: in the place of an error of Spark.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise PipelineError(f"Spark gave up: {lines[0] if lines else 'no reason'}") from error

@@ -1,0 +1,119 @@
+"""Notices of the group to the application, kept until the application polls.
+
+Grants, revocations and losses arrive on the group's thread. The application's thread handles them
+in the order of their arrival. A loss voids all notices that were queued before it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from attrs import Factory, define, field
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import Notice
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.member.effects import (
+    STALLED,
+    FailMember,
+    LoseResources,
+)
+
+__all__ = ["ApplicationInbox"]
+
+
+@define(eq=False)
+class ApplicationInbox:
+    """Notices and finished calls for the application's thread.
+
+    Attributes:
+        waiting: whether the inbox holds anything; the hot path of `poll` reads it without the lock.
+        starts: receives each notice first, to request offsets before the application polls; None if
+            the application has no offsets.
+    """
+
+    waiting: bool = False
+    starts: StartingOffsets | None = None
+    _notices: deque[Notice] = field(factory=deque, init=False)
+    _calls: deque[Callable[[], None]] = field(factory=deque, init=False)
+    _stalled_at_s: float | None = field(default=None, init=False)
+    # Entered instead of the condition, whose `__enter__` is Python code: a signal's exception could
+    # end it with the lock held.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _changed: threading.Condition = field(
+        default=Factory(lambda self: threading.Condition(self._lock), takes_self=True), init=False
+    )
+
+    def put(self, notice: Notice) -> None:
+        """Add a notice."""
+        try:
+            if self.starts is not None:
+                self.starts.hear(notice)
+        finally:
+            self._add(notice)
+
+    def _add(self, notice: Notice) -> None:
+        with self._lock:
+            if isinstance(notice, LoseResources):
+                self._keep_errors()
+                if notice.cause == STALLED:
+                    self._stalled_at_s = now_s()
+            self._notices.append(notice)
+            self.waiting = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Drop all notices but errors; finished calls stay."""
+        if self.starts is not None:
+            self.starts.forget_all()
+        with self._lock:
+            self._keep_errors()
+            self._stalled_at_s = None
+
+    def take_stall(self) -> float | None:
+        """Return, only once, when a stall of the application ended the membership; else None."""
+        with self._lock:
+            stalled_at_s, self._stalled_at_s = self._stalled_at_s, None
+            return stalled_at_s
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Run a callback on the application's thread."""
+        with self._lock:
+            self._calls.append(call)
+            self.waiting = True
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Wake the application's thread without a notice."""
+        with self._lock:
+            self.waiting = True
+            self._changed.notify_all()
+
+    def take(self) -> Notice | None:
+        """Take the oldest notice."""
+        with self._lock:
+            return self._notices.popleft() if self._notices else None
+
+    def take_call(self) -> Callable[[], None] | None:
+        """Take the oldest callback; if nothing is left, set `waiting` to False."""
+        with self._lock:
+            if self._calls:
+                return self._calls.popleft()
+            self.waiting = bool(self._notices)
+            return None
+
+    def pause_s(self) -> float:
+        """Request due offsets, and return the seconds until the next call; for any thread."""
+        return math.inf if self.starts is None else self.starts.pause_s()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the inbox holds something, or the time is over."""
+        with self._lock:
+            if not self.waiting:
+                self._changed.wait(timeout_s)
+
+    def _keep_errors(self) -> None:
+        self._notices = deque(one for one in self._notices if isinstance(one, FailMember))

@@ -1,0 +1,393 @@
+"""Carry out the group's notices on the application's thread.
+
+Rules of this file: a revocation takes three steps, in this order: the callback returns, the offsets
+are committed, and fetching ends. The revocation is completed even if the callback raises, because
+the group waits for it. Later notices in the queue then wait for the next `poll`.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from attrs import define, field, frozen
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.ports import Notice
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+
+__all__ = ["Callback", "Callbacks", "GroupListener"]
+
+# Time for all commits of a leaving member. Brokers that do not answer must not keep an application
+# from ending: its supervisor would kill it (Kubernetes after 30 s).
+_CLOSE_COMMIT_S: Final = 5.0
+
+Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
+
+
+@frozen
+class Callbacks:
+    """The callbacks passed to `subscribe`."""
+
+    on_assign: Callback | None = None
+    on_revoke: Callback | None = None
+    on_lost: Callback | None = None
+
+
+@define(eq=False)
+class GroupListener:
+    """Serves the inbox of one consumer.
+
+    Attributes:
+        owned: partitions that the application owns, as its callbacks have reported.
+        on_failure: called if the group refuses this member; None without an `error_cb`.
+    """
+
+    consumer: Any
+    driver: GroupDriver
+    fetching: Fetching
+    committing: Committing
+    write: Callable[[ResourcesStarted | ResourcesStopped], None]
+    owned: ResourceSet = field(default=EMPTY, init=False)
+    callbacks: Callbacks = field(factory=Callbacks, init=False)
+    on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
+    _assigning: ResourceSet | None = field(default=None, init=False)
+    _revoking: ResourceSet | None = field(default=None, init=False)
+    _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
+    _pending: PendingRevocations = field(factory=PendingRevocations, init=False)
+    _given_up: int = field(default=0, init=False)  # number of times the group was left
+    _failure: KafkaException | None = field(default=None, init=False)
+    _serving: bool = field(default=False, init=False)
+    _giving_up: bool = field(default=False, init=False)
+    _commit_by_s: float = field(default=0.0, init=False)  # deadline of the last commits; 0 before
+
+    @property
+    def stopping(self) -> ResourceSet:
+        """Return the owned partitions that the application still stops after `on_revoke`."""
+        return self._pending.resources
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Carry out all waiting notices and calls.
+
+        Raises:
+            KafkaException: the group has permanently refused this member, or a callback polls.
+            Exception: raised by a callback.
+        """
+        if self._serving:
+            raise kafka_exception(
+                KafkaError._STATE, "a callback cannot poll: it is called from poll itself"
+            )
+        inbox = self.driver.inbox
+        if inbox.waiting:
+            self._serving = True
+            try:
+                while (notice := inbox.take()) is not None:
+                    self._obey(notice)
+                while (call := inbox.take_call()) is not None:
+                    call()
+                try:
+                    self._end_overdue()
+                finally:  # nothing else would wake the application for these offsets
+                    self._begin_known()
+            finally:
+                self._serving = False
+        if self._failure is not None:
+            raise self._failure
+
+    def _begin_known(self) -> None:
+        try:
+            self.fetching.begin_known()
+        except BaseException:  # such as Ctrl-C at this moment
+            self.driver.inbox.wake()
+            raise
+
+    def serve_calls(self) -> None:
+        """Run finished calls only; a call that raises does not stop the next one.
+
+        Raises:
+            Exception: the first exception of a call.
+        """
+        _run_all(iter(self.driver.inbox.take_call, None))
+
+    def give_up(self) -> None:
+        """Stop all owned partitions, as the last step before the group is left.
+
+        Wait for earlier commits, within the time of the last commits: outside the group the
+        coordinator would refuse them.
+
+        Raises:
+            Exception: raised by a callback; all partitions are stopped nevertheless.
+        """
+        self._failure = None
+        self._giving_up = True
+        try:
+            self._give_up()
+        finally:
+            try:
+                # the application is not stalled while it waits here
+                self.driver.polled_at_s = math.inf
+                self.driver.wait_for_commits(self._commit_limit_s())
+            finally:
+                self.driver.polled_at_s = now_s()
+                self._giving_up = False
+                self._given_up += 1
+
+    def _commit_limit_s(self) -> float:
+        self._commit_by_s = self._commit_by_s or now_s() + _CLOSE_COMMIT_S
+        return max(0.0, self._commit_by_s - now_s())
+
+    def _give_up(self) -> None:
+        self._commit_by_s = 0.0
+        try:
+            self._serve_last()
+        finally:
+            # If a callback closes the consumer, the stop of its partitions has begun already.
+            # Partitions that are still being stopped were announced before.
+            busy = self.stopping if self._revoking is None else self.stopping | self._revoking
+            rest = self.owned - busy
+            try:
+                if rest:
+                    self._stop(rest, StopReason.CLOSED)
+            finally:
+                self._finish_busy(busy)
+
+    def _serve_last(self) -> None:
+        _run_all(
+            partial(self._obey, notice)
+            for notice in iter(self.driver.inbox.take, None)
+            if isinstance(notice, (RevokeResources, LoseResources))
+        )
+
+    def _finish_busy(self, busy: ResourceSet) -> None:
+        rest = busy & self.owned
+        if rest:
+            self.committing.commit_last(rest, self._commit_limit_s())
+            self._drop(rest, StopReason.CLOSED, now_s())
+
+    def _obey(self, notice: Notice) -> None:
+        # A callback counts against max.poll.interval.ms like any work of the application.
+        self.driver.polled_at_s = now_s()
+        membership = self._given_up
+        match notice:
+            case GrantResources():
+                self._grant(notice.resources)
+            case RevokeResources():
+                try:
+                    self._stop(notice.resources, StopReason.REVOKED)
+                finally:
+                    self._complete(notice.resources - self.stopping, membership)
+            case LoseResources():
+                try:
+                    self._lose(notice.resources & self.owned)
+                finally:
+                    if membership == self._given_up:  # otherwise the callback left the group
+                        self.driver.post(LossHandled())
+            case FailMember():
+                self._failure = kafka_exception(notice.code, notice.message, fatal=True)
+                if self.on_failure is not None:
+                    self.on_failure(self._failure.args[0])
+
+    def _grant(self, resources: ResourceSet) -> None:
+        self.committing.store.forget(resources)  # these values are of an earlier assignment
+        self.owned |= resources
+        self._assigning = resources
+        try:
+            self._call(self.callbacks.on_assign, resources)
+        finally:
+            self._assigning = None
+            # Leave out partitions that the callback began by itself. None remain if it closed the
+            # consumer.
+            rest = (resources & self.owned) - self.fetching.begun
+            if rest:
+                self.fetching.begin(to_partitions(rest))
+            if resources & self.owned:
+                self.write(ResourcesStarted(resources=resources & self.owned))
+
+    def _lose(self, lost: ResourceSet) -> None:
+        began_s = now_s()
+        before, self._revoking = self._revoking, lost
+        try:
+            self._call(self.callbacks.on_lost or self.callbacks.on_revoke, lost)
+        finally:
+            self._revoking = before
+            self._drop(lost & self.owned, StopReason.LOST, began_s)
+
+    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
+        """Call back, commit, end fetching, in this order, even if the callback raises."""
+        began_s = now_s()
+        before, self._revoking = self._revoking, resources
+        self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
+        try:
+            self._call(self.callbacks.on_revoke, resources)
+        finally:
+            self._revoking = before
+            rest = resources & self.owned  # empty if the callback closed the consumer
+            rest -= self._stop_later(rest, began_s)
+            try:
+                is_bounded = reason is StopReason.CLOSED or self._giving_up
+                limit_s = self._commit_limit_s() if is_bounded else None
+                self.committing.commit_last(rest, limit_s)
+            finally:
+                self._drop(rest, reason, began_s)
+
+    def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
+        """Hand out no more records of partitions whose stop continues; return them."""
+        later, self._later = (self._later or EMPTY) & resources, None
+        self._pending.begin(later, began_s)
+        if later:
+            self.fetching.wait_no_longer(later)
+            self.fetching.pause(to_partitions(later & self.fetching.fetched), later)
+            self.driver.remind(self._pending.due_at_s(self._limit_s))
+        return later
+
+    @property
+    def _limit_s(self) -> float:
+        return self.driver.settings.max_poll_interval_ms / 1000
+
+    def _end_overdue(self) -> None:
+        if not self.stopping:
+            return
+        try:
+            self._look_at_slow(now_s(), self._limit_s)
+        finally:
+            self.driver.remind(self._pending.due_at_s(self._limit_s))
+
+    def _look_at_slow(self, now: float, limit_s: float) -> None:
+        overdue = self._pending.overdue(now, limit_s)
+        long = self._pending.take_long(now, limit_s) - overdue
+        if long:
+            self.driver.sink.warn("stop_takes_long", resources=_said(long))
+        if overdue:
+            self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
+            self.driver.polled_at_s = now
+            membership = self._given_up
+            try:
+                self._lose(overdue)
+            finally:
+                self._complete(overdue, membership)
+
+    def _finish(self, stopped: ResourceSet | PutOff) -> None:
+        """Give up partitions whose stop has ended, as after a return of `on_revoke`."""
+        # Partitions that were lost meanwhile are left out.
+        if isinstance(stopped, PutOff):
+            done = self._pending.still_of(stopped)
+        else:
+            done = self.stopping & stopped
+        try:
+            self.committing.commit_last(done)
+        finally:
+            for began_s, part in self._pending.parts(done):
+                self._drop(part, StopReason.REVOKED, began_s)
+            self._complete(done, self._given_up)
+
+    def _complete(self, resources: ResourceSet, membership: int) -> None:
+        if resources and membership == self._given_up:
+            self.driver.post(RevocationCompleted(resources=resources))
+
+    def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
+        if not resources:
+            return
+        self.owned -= resources
+        self._pending.end(resources)
+        self.committing.store.forget(resources)
+        self.fetching.end(resources)
+        duration_ms = round((now_s() - began_s) * 1000)
+        self.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
+
+    def _call(self, callback: Callback | None, resources: ResourceSet) -> None:
+        if callback is not None and resources:
+            callback(self.consumer, to_partitions(resources))
+
+    # --- what callbacks may ask for --------------------------------------------------------------
+
+    def begin_assigned(self, partitions: list[TopicPartition]) -> None:
+        """In `on_assign`: fetch gained partitions from the given offsets."""
+        wanted = _resources(partitions)
+        if self._assigning is None or not wanted <= self._assigning:
+            raise kafka_exception(
+                KafkaError._STATE,
+                "the group assigns: possible in on_assign only, for the partitions given there",
+            )
+        fresh = wanted - self.fetching.begun
+        self.fetching.begin([one for one in partitions if (one.topic, one.partition) in fresh])
+
+    def accept_revoked(self, partitions: list[TopicPartition]) -> None:
+        """In `on_revoke` and `on_lost`: only check; partitions are given up after the callback."""
+        wanted = _resources(partitions)
+        if self._revoking is None or not wanted <= self._revoking:
+            raise kafka_exception(
+                KafkaError._STATE, "the group revokes: possible in on_revoke and on_lost only"
+            )
+
+    def revoke_later(self, partitions: list[TopicPartition]) -> PutOff | None:
+        """In `on_revoke`: note that the application still stops some of the partitions.
+
+        Returns:
+            A token for `finish_revoke`; None if all partitions are given up and stops cannot be put
+            off.
+        """
+        self.accept_revoked(partitions)
+        if self._later is None:
+            return None
+        resources = _resources(partitions)
+        self._later |= resources
+        return self._pending.put_off(resources)
+
+    def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
+        """From any thread: note that the application has stopped partitions; `serve` gives them up.
+
+        Args:
+            stopped: the result of `revoke_later`. Partitions refer to the stop in progress when
+                `serve` handles them.
+        """
+        done = stopped if isinstance(stopped, PutOff) else _resources(stopped)
+        # The driver owns the inbox: a strong reference would keep a dropped consumer alive.
+        own = weakref.ref(self)
+
+        def finish() -> None:
+            listener = own()
+            if listener is not None:
+                listener._finish(done)  # noqa: SLF001  (of this class)
+
+        self.driver.inbox.call_soon(finish)
+
+
+def _run_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Make all calls, then raise the first error; an error that ends the process wins."""
+    failure: BaseException | None = None
+    for call in calls:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 -- raised once all have run
+            # An exception of an earlier callback must not hide Ctrl-C.
+            outranked = isinstance(failure, Exception) and not isinstance(error, Exception)
+            if failure is None or outranked:
+                failure = error
+    if failure is not None:
+        raise failure
+
+
+def _resources(partitions: list[TopicPartition]) -> ResourceSet:
+    try:
+        return to_resources(partitions)
+    except (AttributeError, TypeError):
+        raise TypeError("requires list of TopicPartition") from None
+
+
+def _said(resources: ResourceSet) -> dict[str, list[int]]:
+    return {topic: list(indices) for topic, indices in resources.to_dict().items()}

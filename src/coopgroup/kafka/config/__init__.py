@@ -1,0 +1,1 @@
+"""Read a consumer's configuration: connection keys, SASL, TLS, and the values that may be shown."""

@@ -1,0 +1,104 @@
+"""TLS of the group's own connections: librdkafka's ssl.* keys as a Python TLS context.
+
+Rule of this file: certificates and keys are loaded here, once, so that a wrong file fails in the
+constructor and not in a later reconnect.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coopgroup.kafka.config.librdkafka_values import choice, switch, text
+from coopgroup.kafka.config.shown_values import refused
+
+__all__ = ["tls_context"]
+
+
+def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
+    """Load the TLS settings of a configuration.
+
+    Raises:
+        ConfigurationError: a value is wrong, or its file cannot be loaded; the error names the key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    identification = choice(
+        configuration, "ssl.endpoint.identification.algorithm", ("none", "https"), "https"
+    )
+    verify = switch(configuration, "enable.ssl.certificate.verification", default=True)
+    context.check_hostname = verify and identification == "https"
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    _load_authorities(context, configuration)
+    _load_certificate(context, configuration)
+    crl = text(configuration.get("ssl.crl.location"))
+    if crl:
+        _load("ssl.crl.location", crl, lambda: context.load_verify_locations(cafile=crl))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    ciphers = text(configuration.get("ssl.cipher.suites"))
+    if ciphers:
+        _load("ssl.cipher.suites", ciphers, lambda: context.set_ciphers(ciphers))
+    return context
+
+
+def _load(key: str, value: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "strerror", None) or str(error)
+        raise refused(key, value, f"what TLS can load ({reason})") from None
+
+
+def _load_authorities(context: ssl.SSLContext, configuration: Mapping[str, Any]) -> None:
+    location = text(configuration.get("ssl.ca.location"))
+    pem = text(configuration.get("ssl.ca.pem"))
+    if pem:
+        _load("ssl.ca.pem", pem, lambda: context.load_verify_locations(cadata=pem))
+    elif location and location != "probe":
+        _load("ssl.ca.location", location, lambda: _load_locations(context, location))
+    else:
+        context.load_default_certs()
+
+
+def _load_locations(context: ssl.SSLContext, location: str) -> None:
+    try:
+        context.load_verify_locations(cafile=location)
+    except IsADirectoryError:
+        context.load_verify_locations(capath=location)
+
+
+def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any]) -> None:
+    chain, chain_key = _one_of(configuration, "ssl.certificate.pem", "ssl.certificate.location")
+    key, key_key = _one_of(configuration, "ssl.key.pem", "ssl.key.location")
+    if not chain and not key:
+        return
+    if not chain:
+        raise refused("ssl.certificate.location", "", f"a value, as {key_key} has one")
+    if not key:
+        raise refused("ssl.key.location", "", f"a value, as {chain_key} has one")
+    # An empty password: with None, OpenSSL would ask at the terminal.
+    password = text(configuration.get("ssl.key.password"))
+    # Python's TLS reads files only; only this user can read the folder.
+    with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
+        chain_file = _as_file(chain, chain_key, Path(folder))
+        key_file = _as_file(key, key_key, Path(folder))
+        _load(chain_key, chain, lambda: context.load_cert_chain(chain_file, key_file, password))
+
+
+def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -> tuple[str, str]:
+    """Return the given value and its key; a PEM string takes precedence, as in librdkafka."""
+    pem = text(configuration.get(pem_key))
+    if pem:
+        return pem, pem_key
+    return text(configuration.get(location_key)), location_key
+
+
+def _as_file(value: str, key: str, folder: Path) -> Path:
+    if not key.endswith(".pem"):
+        return Path(value)
+    file = folder / key
+    file.write_text(value, encoding="ascii", errors="replace")
+    return file

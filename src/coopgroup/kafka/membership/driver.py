@@ -1,0 +1,462 @@
+"""The group's thread: hosts a `Session` on real time, sockets and threads.
+
+Only this thread touches the session; all other threads post events. The thread takes an event,
+carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.session`
+numbers these duties. Values for the application's thread (`lease_until_s`, the snapshot) are
+published after each step and never changed in place.
+
+No exception ends the thread. An error in the member's own step fails the member, and the
+application gets the error. Any other error (of a log, of the transport) is logged.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import define, field
+
+from coopgroup.assignors.base import Assignor
+from coopgroup.errors import LocalProtocolError
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
+from coopgroup.kafka.membership.group_metadata import Fence
+from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.lag_watching import LagWatcher
+from coopgroup.kafka.membership.late_thread import LateThread
+from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.ports import Application, RoundLookup
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.leader import RoundRequest, read_members
+from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
+from coopgroup.member.effects import (
+    CancelJoin,
+    FailMember,
+    FinishCommit,
+    GrantResources,
+    KeepIdentity,
+    Lane,
+    LoseResources,
+    Report,
+    RevokeResources,
+    Send,
+)
+from coopgroup.member.events import (
+    Answered,
+    ApplicationStalled,
+    CommitRequested,
+    CommitsAbandoned,
+    LeaveRequested,
+    Woken,
+)
+from coopgroup.member.transitions import AT_WORK
+from coopgroup.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
+from coopgroup.policies.base import Policy
+from coopgroup.session import (
+    CheckLags,
+    DecideRound,
+    LookOver,
+    Session,
+    SessionEffect,
+    SessionEvent,
+    backing_off,
+    fail,
+    new_session,
+    next_round_in_ms,
+    one_line,
+    session_deadline_ms,
+    step,
+    with_rate,
+)
+from coopgroup.telemetry import Record
+
+__all__ = ["GroupDriver", "has_left", "wait_left"]
+
+# Retries are delayed by a random share of the first back-off, up to this limit. A group that lost
+# its coordinator would otherwise return in lockstep.
+_JITTER_SHARE: Final = 0.5
+_STOP_TIMEOUT_MS: Final = 2_000
+_LEAVE_TIMEOUT_S: Final = 5.0
+_STEP_S: Final = 0.01
+# A full disk must not prevent the interpreter from ending.
+_FLUSH_TIMEOUT_S: Final = 1.0
+# Pause until the next try if the next deadline is unknown.
+_ERROR_PAUSE_S: Final = 0.1
+_running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
+# A forked child has no such threads, but perhaps a lock that a thread held during the fork.
+os.register_at_fork(after_in_child=_running.clear)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the threads of consumers that were not closed.
+
+    The interpreter kills threads that still run when it ends. If a thread is inside NumPy then,
+    that aborts the process.
+    """
+    drivers = tuple(_running)
+    for driver in drivers:
+        driver.stop()
+    flushed_by_s = now_s() + _FLUSH_TIMEOUT_S
+    for driver in drivers:
+        if driver.slot is not None:
+            driver.slot.flush(max(0.0, flushed_by_s - now_s()))
+        driver.sink.flush(max(0.0, flushed_by_s - now_s()))
+
+
+@define(eq=False)
+class GroupDriver:
+    """Runs the membership of one member.
+
+    Attributes:
+        slot: storage of the member's identity beyond this process, or None.
+        application: gets the notices immediately instead of the inbox; None if the inbox is used.
+        lease_until_s: until when records may be handed out; infinite without owned resources.
+        polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
+        fence: fence of the current membership, or of the last membership after a loss.
+        member: the member after the last step, for readers on other threads.
+    """
+
+    settings: ConsumerSettings
+    assignor: Assignor
+    policy: Policy
+    lookup: RoundLookup
+    sink: TelemetrySink
+    slot: IdentitySlot | None = None
+    inbox: ApplicationInbox = field(factory=ApplicationInbox)
+    application: Application | None = None
+    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    meter: WorkMeter = field(factory=WorkMeter)
+    lease_until_s: float = field(default=math.inf, init=False)
+    polled_at_s: float = field(default=math.inf, init=False)
+    fence: Fence = field(factory=Fence, init=False)
+    leader: RoundLeader = field(init=False)
+    transport: GroupTransport = field(init=False)
+    _lag_watcher: LagWatcher = field(init=False)
+    _late: LateThread = field(init=False)
+    _session: Session = field(init=False)
+    _events: GroupEvents = field(factory=GroupEvents, init=False)
+    _thread: threading.Thread = field(init=False)
+    _commits: PendingCommits = field(init=False)
+    # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _stopped: bool = field(default=False, init=False)
+    # The time at which the application wants to be woken, and the last such time that was served.
+    _remind_at_s: float = field(default=math.inf, init=False)
+    _reminded_s: float = field(default=math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        slot = self.slot
+        self._session = new_session(
+            self.settings.member,
+            None if slot is None else slot.kept,
+            led=slot is not None and slot.seen is not None,
+            next_round_in_ms=None if slot is None else slot.next_round_in_ms,
+            now_ms=now_ms(),
+        )
+        self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
+        self._commits = PendingCommits(
+            timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
+        )
+        self.leader = RoundLeader(
+            assignor=self.assignor,
+            policy=self.policy,
+            lookup=self.lookup,
+            timeout_ms=self.settings.leader_timeout_ms,
+            post=self.post,
+            sink=self.sink,
+            read=self.read,
+        )
+        self._late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
+        self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
+        if slot is not None and slot.kept is not None and slot.seen is not None:
+            self.leader.seen = slot.seen
+        self._thread = threading.Thread(
+            target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
+        )
+
+    @property
+    def _told(self) -> Application:
+        return self.inbox if self.application is None else self.application
+
+    @property
+    def member(self) -> Member:
+        """Return the member after the last step."""
+        return self._session.member
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether no notice of the group is expected within the next moments."""
+        return self._session.member.state in {MemberState.STABLE, MemberState.UNSUBSCRIBED}
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this member leads its group, perhaps since an earlier process."""
+        return self._session.leads
+
+    def start(self) -> None:
+        """Start the threads."""
+        _running.add(self)
+        self.transport.start()
+        self._thread.start()
+
+    def post(self, event: SessionEvent) -> None:
+        """Post an event to the session, from any thread; after `stop` this has no effect.
+
+        A commit that is posted too late ends immediately with UNKNOWN_MEMBER_ID.
+        """
+        with self._lock:
+            if not self._stopped:
+                self._events.put(event)
+                return
+        if isinstance(event, CommitRequested):
+            self._commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave(self, reason: str, *, for_good: bool) -> None:
+        """Make the member leave; `for_good` ends the membership even if a `slot` keeps it."""
+        self.post(LeaveRequested(reason=reason, for_good=for_good))
+
+    def remind(self, at_s: float) -> None:
+        """Wake the application at this time instead of the earlier time; infinite for never."""
+        if at_s != self._remind_at_s:
+            self._remind_at_s = at_s
+            self.post(Woken())
+
+    def new_commit(self, on_committed: OnCommitted) -> int:
+        """Register a commit; the callback is called exactly once.
+
+        It runs on the group's thread; after `stop`, on the thread that posts the commit.
+
+        Returns:
+            The commit's id, for `CommitRequested`, which must be posted.
+        """
+        return self._commits.register(on_committed)
+
+    def wait_for_commits(self, limit_s: float) -> bool:
+        """Wait until all commits requested so far have ended; return whether they did in time."""
+        return self._commits.wait(limit_s)
+
+    def write(self, record: Record) -> None:
+        """Write a record of the application to telemetry; for any thread."""
+        member = self.member
+        self.sink.write(record, member_id=member.member_id, generation=member.claim_generation)
+
+    def stop(self) -> None:
+        """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                self._events.end()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_MS / 1000)
+        _running.discard(self)
+        self.leader.stop()
+        self._lag_watcher.stop()
+        self.transport.close(_STOP_TIMEOUT_MS)
+        self._commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # --- the group's thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                if not self._live():
+                    return
+            except BaseException as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+                self._fail(error)
+
+    def _live(self) -> bool:
+        began_s = now_s()
+        try:
+            pause_s = self._pause_s()
+        except Exception as error:  # noqa: BLE001 -- events must be taken all the same
+            self._fail(error)
+            pause_s = _ERROR_PAUSE_S
+        event = self._events.take(pause_s)
+        if event is None:
+            return False
+        self._late.look(math.inf if pause_s is None else began_s + pause_s)
+        woke_s = now_s()
+        self._handle(event)
+        self._late.look(woke_s)
+        return True
+
+    def _handle(self, event: SessionEvent) -> None:
+        self._take(event)
+        if self._is_stalled():
+            self._take(ApplicationStalled())
+        remind_at_s = self._remind_at_s
+        if now_s() >= remind_at_s:
+            if remind_at_s != self._reminded_s:
+                self._told.wake()
+            self._reminded_s = remind_at_s
+        overdue = self._commits.overdue()
+        if overdue:
+            # The order matters: for the member, a commit on the wire ends only with its answer.
+            for commit_id in overdue:
+                self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+            self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
+
+    def _pause_s(self) -> float | None:
+        deadline_ms = session_deadline_ms(self._session)
+        pause_s = math.inf
+        if deadline_ms is not None:
+            pause_s = max(0.0, (deadline_ms - now_ms()) / 1000)
+            if backing_off(self._session):
+                backoff_s = self.settings.member.retry_backoff_ms / 1000
+                pause_s += random.random() * _JITTER_SHARE * backoff_s  # noqa: S311
+        if self.member.state in AT_WORK:
+            stalls_at_s = self.polled_at_s + self.settings.max_poll_interval_ms / 1000
+            pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
+        if self._remind_at_s != self._reminded_s:
+            pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
+        pause_s = min(pause_s, self.inbox.pause_s())
+        if self._commits.are_waited_for:
+            pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
+        return None if math.isinf(pause_s) else pause_s
+
+    def _is_stalled(self) -> bool:
+        limit_s = self.settings.max_poll_interval_ms / 1000
+        return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
+
+    def _take(self, event: SessionEvent) -> None:
+        match event:
+            case CommitRequested():
+                self._commits.take_up(event)
+            case Answered() if not isinstance(event.answer, FindCoordinatorAnswer):
+                self._commits.hear()
+            case _:
+                pass
+        try:
+            session = with_rate(self._session, self.meter.rate_per_s)
+            session, effects = step(session, event, now_ms=now_ms())
+        except LocalProtocolError as error:
+            self.sink.warn("event_refused", error=str(error))
+            return
+        except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+            self._fail(error)
+            return
+        if isinstance(event, LeaveRequested):
+            # The application has given up everything, so unread notices are void.
+            self._told.clear()
+        self._go_on(session, effects)
+
+    def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
+        self._session = session
+        self.fence = self.fence.after(session.member)
+        # Shorten the lease before the effects: granted resources must not be used without a lease.
+        # Extend it after them: a loss must be in the inbox before the lease is cleared. Lost
+        # resources have no lease, even if the same step granted them.
+        lease_until_s = _lease_until_s(self.member)
+        loses = any(isinstance(effect, LoseResources) for effect in effects)
+        self.lease_until_s = -math.inf if loses else min(self.lease_until_s, lease_until_s)
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception as error:  # noqa: BLE001 -- the other effects must come about
+                self.sink.warn_of(error)
+        self.lease_until_s = lease_until_s
+
+    def _carry_out(self, effect: SessionEffect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case CancelJoin():
+                self.transport.close_lane(Lane.JOIN)
+            case DecideRound() | CheckLags() | LookOver():
+                self._lead(effect)
+            case GrantResources() | RevokeResources() | LoseResources() | FailMember():
+                self._told.put(effect)
+            case KeepIdentity():
+                self._keep(effect.identity)
+            case FinishCommit():
+                self._commits.finish(effect)
+            case Report():
+                self.sink.write(
+                    effect.record,
+                    member_id=self.member.member_id,
+                    generation=self.member.generation,
+                )
+
+    def _lead(self, effect: DecideRound | CheckLags | LookOver) -> None:
+        match effect:
+            case DecideRound():
+                self.leader.start(effect)
+            case CheckLags():
+                self._lag_watcher.start(effect)
+            case LookOver():
+                # An application that watches its resources by itself has shared nothing yet. It
+                # requests a round instead.
+                if self.application is None:
+                    self.leader.look_over(effect)
+
+    def _keep(self, identity: KeptIdentity | None) -> None:
+        if self.slot is None:
+            return
+        if self.leads:
+            in_ms = next_round_in_ms(self._session, now_ms=now_ms())
+            self.slot.keep(identity, self.leader.seen, in_ms)
+        else:
+            self.slot.keep(identity)
+
+    def _send(self, effect: Send) -> None:
+        request_id = effect.request_id
+
+        def on_answer(outcome: Answer | TransportFailure) -> None:
+            self.post(outcome_event(request_id, outcome))
+
+        try:
+            self.transport.send(
+                effect.lane,
+                effect.request,
+                on_answer,
+                node=effect.coordinator,
+                timeout_ms=effect.timeout_ms,
+            )
+        except Exception as error:  # noqa: BLE001 -- every request must have an outcome
+            self.sink.warn_of(error)
+            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
+
+    def _fail(self, error: BaseException) -> None:
+        """End the membership, because the member's state no longer matches the events."""
+        self.sink.warn_of(error)
+        message = f"internal error: {one_line(error)}"
+        try:
+            session, effects = fail(self._session, message, now_ms=now_ms())
+        except Exception as another:  # noqa: BLE001 -- the application must hear of it all the same
+            self.sink.warn_of(another)
+            self._told.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+            return
+        self._go_on(session, effects)
+        self._commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _lease_until_s(member: Member) -> float:
+    if not member.owned:
+        return math.inf
+    return member.hold_until_ms / 1000
+
+
+def has_left(member: Member) -> bool:
+    """Return whether a member is outside its group, by its own request or by an error."""
+    return member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED}
+
+
+def wait_left(driver: GroupDriver) -> bool:
+    """Wait until a member has left its group, for a bounded time; return whether it has."""
+    deadline_s = now_s() + _LEAVE_TIMEOUT_S
+    while not has_left(driver.member) and now_s() < deadline_s:
+        time.sleep(_STEP_S)
+    return has_left(driver.member)

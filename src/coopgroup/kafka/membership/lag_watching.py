@@ -1,0 +1,82 @@
+"""Check the lags between rounds, for the leader, on a separate thread.
+
+Rules of this file: a check must never cost the group anything. It does not run on the group's
+thread, it is bounded in time, and only one runs at a time. It does not call an assignor that is
+deciding a round. After a failed check, the next one runs at its regular time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define, field
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
+
+__all__ = ["LagWatcher"]
+
+_STOP_TIMEOUT_S: Final = 2.0
+
+
+@define(eq=False)
+class LagWatcher:
+    """Checks lags for the driver."""
+
+    leader: RoundLeader
+    post: Callable[[LagsChecked], None]
+    sink: TelemetrySink
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _fails: bool = field(default=False, init=False)
+    _stopped: bool = field(default=False, init=False)
+    # guards `_thread` and `_stopped`
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def start(self, duty: CheckLags) -> None:
+        """Check in the background, unless the last check is still running."""
+        try:
+            with self._lock:
+                if self._stopped or (self._thread is not None and self._thread.is_alive()):
+                    return
+                self._thread = None
+                thread = threading.Thread(
+                    target=self._run, args=(duty,), name="coopgroup-lag-watcher", daemon=True
+                )
+                thread.start()
+                self._thread = thread
+        except RuntimeError as error:  # no thread is available
+            self._warn(one_line(error))
+
+    def stop(self) -> None:
+        """End the running check; call this after the leader's look-ups were closed."""
+        with self._lock:
+            self._stopped = True
+            thread = self._thread
+        if thread is not None:
+            thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self, duty: CheckLags) -> None:
+        until_s = now_s() + self.leader.timeout_ms / 1000
+        try:
+            lags = self.leader.lookup.lags(duty.resources)
+            if now_s() > until_s or not self.leader.turn.acquire(blocking=False):
+                return
+            try:
+                checked = check_lags(duty, lags, assignor=self.leader.assignor)
+            finally:
+                self.leader.turn.release()
+        except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
+            self._warn(one_line(error))
+            return
+        self._fails = False
+        if now_s() <= until_s and not self._stopped:
+            self.post(checked)
+
+    def _warn(self, reason: str) -> None:
+        if not self._fails and not self._stopped:
+            self.sink.warn("lag_check_failed", error=reason)
+        self._fails = True

@@ -1,0 +1,217 @@
+"""Lead rounds on a separate thread: look up, decide, in bounded time.
+
+Rules of this file: a round is always answered. If lags cannot be looked up, the last known lags
+count, else 0. A round moves nothing if its metadata cannot be looked up, if the assignor takes too
+long, or if anything raises. The session starts another round a little later. The time limit covers
+ everything from the first decoded byte on.
+
+All rounds of a rebalance use the lags of its first round, because lags change all the time. With
+new lags in each round, a lag-aware assignor would choose a new target, take partitions from their
+owners, and so cause one more round. A group that lags by only a few records would rebalance without
+end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+from attrs import define, field
+
+from coopgroup.assignors.base import Assignor
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import RoundLookup
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.member.events import RejoinRequested
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies.base import Policy
+from coopgroup.session import (
+    DecideRound,
+    LookOver,
+    RebalanceLags,
+    RoundDecided,
+    SeenTopics,
+    lead_round,
+    one_line,
+)
+
+__all__ = ["RoundLeader"]
+
+_STOP_TIMEOUT_S: Final = 2.0
+
+
+@define(eq=False)
+class _Round:
+    """A round in progress.
+
+    Attributes:
+        once: acquired, and never released, by the thread that gives the outcome.
+    """
+
+    duty: DecideRound
+    once: threading.Lock = field(factory=threading.Lock, init=False)
+    request: RoundRequest | None = field(default=None, init=False)
+
+
+@define(eq=False)
+class RoundLeader:
+    """Decides rounds for the driver.
+
+    Attributes:
+        seen: topics of the last round led here, with their partitions at the latest look-up.
+        turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
+            that hangs must not accumulate threads.
+    """
+
+    assignor: Assignor
+    policy: Policy
+    lookup: RoundLookup
+    timeout_ms: int
+    post: Callable[[RoundDecided | RejoinRequested], None]
+    sink: TelemetrySink
+    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    seen: SeenTopics = field(factory=SeenTopics)
+    turn: threading.Lock = field(factory=threading.Lock, init=False)
+    _lags: RebalanceLags = field(factory=RebalanceLags, init=False)
+    _threads: list[threading.Thread] = field(factory=list, init=False)
+    _stopped: bool = field(default=False, init=False)
+    # guards `_threads`, `_stopped` and `seen`
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def start(self, duty: DecideRound) -> None:
+        """Decide a round in the background; only the first outcome counts."""
+        led = _Round(duty)
+        try:
+            self._launch(threading.Thread(target=self._lead, args=(led,)))
+        except RuntimeError as error:  # no thread is available
+            self._refuse(led, one_line(error))
+
+    def look_over(self, duty: LookOver) -> None:
+        """Begin to watch the topics of a group whose leader returned, in the background.
+
+        If the partitions changed meanwhile, request a round. If the look-up fails, the next check
+        of the topics requests it.
+        """
+        try:
+            self._launch(threading.Thread(target=self._look, args=(duty, self.seen)))
+        except RuntimeError as error:  # no thread is available
+            self.sink.warn("topics_unavailable", error=str(error))
+
+    def stop(self) -> None:
+        """End rounds and look-ups in progress; wait briefly for a running assignor."""
+        self.lookup.close()
+        deadline = now_s() + _STOP_TIMEOUT_S
+        with self._lock:
+            self._stopped = True
+            threads = tuple(self._threads)
+        for thread in threads:
+            if isinstance(thread, threading.Timer):
+                thread.cancel()
+        for thread in threads:
+            thread.join(max(0.0, deadline - now_s()))
+
+    def replace_seen(self, before: SeenTopics, partitions: ResourceSet) -> bool:
+        """Note changed partitions unless a round was led since `before`; return whether it did."""
+        with self._lock:
+            if self.seen is not before:
+                return False
+            self.seen = attrs.evolve(before, partitions=partitions)
+            return True
+
+    def _look(self, duty: LookOver, before: SeenTopics) -> None:
+        try:
+            request = self.read(duty.members)
+            metadata = self._metadata(request)
+        except Exception as error:  # noqa: BLE001 -- a member that leads is worth more than a watch
+            self.sink.warn("topics_unavailable", error=str(error))
+            return
+        found = ResourceSet() if metadata is None else metadata.resources
+        with self._lock:
+            if self.seen is not before:
+                return  # a round was led meanwhile
+            self.seen = SeenTopics(topics=request.topics, partitions=found)
+        if metadata is not None and duty.needs_round(found):
+            self.post(RejoinRequested(reason="partitions changed"))
+
+    def _launch(self, thread: threading.Thread) -> None:
+        thread.name = "coopgroup-leader"
+        thread.daemon = True
+        with self._lock:
+            if self._stopped:
+                return
+            thread.start()
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
+
+    def _lead(self, led: _Round) -> None:
+        timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (led,))
+        try:
+            self._launch(timer)
+            led.request = self.read(led.duty.members)
+            if self.turn.acquire(timeout=self.timeout_ms / 1000):  # otherwise the timer answers
+                try:
+                    self._decide(led, led.request)
+                finally:
+                    self.turn.release()
+        except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
+            self._refuse(led, one_line(error))
+        finally:
+            if led.once.locked():
+                timer.cancel()
+
+    def _decide(self, led: _Round, request: RoundRequest) -> None:
+        if led.once.locked():
+            return
+        metadata = self._metadata(request)
+        lags = None
+        if metadata is not None and self.assignor.needs_lags:
+            lags = self._lags_of_rebalance(led.duty, metadata)
+        outcome = lead_round(
+            led.duty, request, metadata, lags, assignor=self.assignor, policy=self.policy
+        )
+        self._lags = self._lags.after(outcome, self._lags.lags)
+        if metadata is not None:
+            with self._lock:
+                self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
+        self._finish(led, outcome)
+
+    def _give_up(self, led: _Round) -> None:
+        self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
+
+    def _refuse(self, led: _Round, failure: str) -> None:
+        outcome = lead_round(
+            led.duty,
+            led.request,
+            None,
+            None,
+            assignor=self.assignor,
+            policy=self.policy,
+            failure=failure,
+        )
+        self._finish(led, outcome)
+
+    def _finish(self, led: _Round, outcome: RoundDecided) -> None:
+        if led.once.acquire(blocking=False):
+            self.post(outcome)
+
+    def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
+        try:
+            return self.lookup.metadata(request.topics)
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
+            self.sink.warn("metadata_unavailable", error=str(error))
+            return None
+
+    def _lags_of_rebalance(self, duty: DecideRound, metadata: TopicMetadata) -> Lags | None:
+        known = self._lags.known(duty, metadata.resources)
+        return known if known is not None else self._look_up_lags(metadata)
+
+    def _look_up_lags(self, metadata: TopicMetadata) -> Lags | None:
+        try:
+            self._lags = RebalanceLags(lags=self.lookup.lags(metadata.resources))
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
+            known = self._lags.lags is not None
+            self.sink.warn("lags_unavailable", error=str(error), last_known=known)
+        return self._lags.lags

@@ -1,0 +1,133 @@
+"""Enter and leave the group.
+
+The topics of a subscription are watched from then on (`watching`). They reach the group as soon as
+they are known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import define, field
+from confluent_kafka import KafkaError
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.membership.driver import GroupDriver, wait_left
+from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
+from coopgroup.member import MemberState
+from coopgroup.member.events import SubscriptionChanged
+
+__all__ = ["Subscription", "read_topics"]
+
+_SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
+
+
+@define(eq=False)
+class Subscription:
+    """The application's subscription, and whether it is in the group."""
+
+    driver: GroupDriver
+    watcher: TopicWatcher
+    listener: GroupListener
+    committing: Committing
+    _wish: TopicWish | None = field(default=None, init=False)
+    _handed_over: bool = field(default=False, init=False)
+
+    def enter(self, topics: list[str], callbacks: Callbacks) -> None:
+        """Subscribe, in place of an earlier subscription.
+
+        Raises:
+            KafkaException: the list is empty, a name or a pattern is invalid, or the group could
+                not be left before.
+            TypeError: not a list of names.
+        """
+        wish = _read_wish(topics)
+        self._leave_behind()
+        self.listener.callbacks = callbacks
+        if self._wish is None:
+            self.driver.polled_at_s = now_s()  # the time without a subscription does not count
+            self.committing.start_clock()
+        self._wish = wish
+        self._handed_over = False
+        self.watcher.watch(wish)
+
+    def leave(self, reason: str, *, for_good: bool) -> None:
+        """Give up all partitions and leave the group.
+
+        Raises:
+            Exception: raised by a callback; the group is left nevertheless.
+        """
+        self.watcher.watch(None)
+        self._wish = None
+        self.committing.stop_clock()
+        try:
+            self.listener.give_up()
+        finally:
+            self.driver.leave(reason, for_good=for_good or self._handed_over)
+            self._handed_over = False
+            wait_left(self.driver)
+
+    def hand_over(self) -> None:
+        """Subscribe to nothing but keep all partitions: the group takes them over in rounds."""
+        if self._wish is None:
+            return
+        self.watcher.watch(None)
+        self._wish = None
+        self._handed_over = True
+        self.driver.post(SubscriptionChanged(topics=()))
+
+    def _leave_behind(self) -> None:
+        """End an earlier member that has failed or is still leaving."""
+        if self.driver.member.state is MemberState.FAILED:
+            self.leave("subscribed anew", for_good=False)
+        elif self.driver.member.state is MemberState.LEAVING and not wait_left(self.driver):
+            raise kafka_exception(
+                KafkaError._TIMED_OUT, "Failed to set subscription: the group is still being left"
+            )
+
+
+def read_topics(topics: list[str]) -> TopicWish:
+    """Read the topics to subscribe to: names, and patterns that begin with ^.
+
+    Names are checked immediately. A topic with an invalid name would never appear, and the group's
+    messages limit the length of a name.
+
+    Raises:
+        ConfigurationError: a name or a pattern is invalid.
+    """
+    for topic in topics:
+        _check_topic(topic)
+    return TopicWish.read(topics)
+
+
+def _check_topic(topic: str) -> None:
+    if topic.startswith("^"):
+        try:
+            re.compile(topic)
+        except (re.error, OverflowError, RecursionError) as cause:
+            expected = f"a regular expression ({_shortened(str(cause))})"
+            raise ConfigurationError("topics", _shortened(topic), expected) from None
+    elif not is_topic_name(topic):
+        raise ConfigurationError("topics", _shortened(topic), TOPIC_NAME_RULE)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def _read_wish(topics: list[str]) -> TopicWish:
+    if not isinstance(topics, list) or not all(isinstance(one, str) for one in topics):
+        raise TypeError("expected list of topic unicode strings")
+    try:
+        if topics:
+            return read_topics(topics)
+        reason = "the list of topics is empty"
+    except ConfigurationError as error:
+        reason = str(error)
+    raise kafka_exception(KafkaError._INVALID_ARG, f"Failed to set subscription: {reason}")

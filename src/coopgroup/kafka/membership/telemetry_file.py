@@ -1,0 +1,314 @@
+"""The file of a member's telemetry, written on a separate thread.
+
+The group's thread sends the heartbeats. A disk that is full, slow or hung may cost telemetry
+records, never the session. So `put` only adds to a bounded queue, and a writer thread does all work
+on the file.
+
+Rules of this file: `put` never waits for the disk. A record is written as a whole line or counted
+as dropped, and drops are logged. A disk error never ends the writer: it tries again until there is
+room. Several members may append to one file. So before each line, the writer checks whether another
+process has rotated the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import queue
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field, frozen
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.telemetry import Envelope, to_json
+
+__all__ = ["FileLimits", "TelemetryFile"]
+
+_MODE: Final = 0o666  # narrowed by the umask, as for other files of the application
+_RETRY_S: Final = 0.1
+_RETRY_S_MAX: Final = 5.0
+_ROTATE_AGAIN_S: Final = 60.0
+# `_partial` for a torn line that cannot be continued.
+_TORN: Final = (1, -1)
+# How long a closing consumer waits for the disk.
+_CLOSE_S: Final = 2.0
+
+
+@frozen(kw_only=True)
+class FileLimits:
+    """Limits of a telemetry file.
+
+    Attributes:
+        max_bytes: size at which the file is rotated, in bytes; 0 for never.
+        queue_records: how many records may wait for the disk; more are dropped.
+    """
+
+    max_bytes: int = 100 * 1024 * 1024
+    backups: int = 4
+    queue_records: int = 10_000
+
+
+@define(eq=False)
+class TelemetryFile:
+    """Appends records to a file, one JSON object per line."""
+
+    path: Path
+    limits: FileLimits
+    warn: Callable[..., None]
+    _queue: queue.SimpleQueue[Envelope | threading.Event | None] = field(
+        factory=queue.SimpleQueue, init=False
+    )
+    # Taken by the first writer that begins; never waited for.
+    _begun: threading.Lock = field(factory=threading.Lock, init=False)
+    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next four
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+    _dropped: int = field(default=0, init=False)
+    _closing: threading.Event = field(factory=threading.Event, init=False)
+    _home_pid: int = field(factory=os.getpid, init=False)
+    # Only the writer uses the rest.
+    _descriptor: int | None = field(default=None, init=False)
+    _rotates: bool = field(default=False, init=False)
+    _rotate_at_s: float = field(default=0.0, init=False)
+    # Records dropped before the disk began to refuse; None while it accepts.
+    _dropped_before: int | None = field(default=None, init=False)
+    # Bytes of a torn line in the file, and the file's size after them.
+    _partial: tuple[int, int] = field(default=(0, 0), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Open the file, so that a wrong path is an error of the constructor.
+
+        Raises:
+            OSError: the file cannot be opened for writing.
+        """
+        if self.path.is_symlink() and self.path.is_file():
+            self.path = self.path.resolve()  # otherwise a rotation would rename the link
+        self._open()
+
+    @property
+    def dropped(self) -> int:
+        """Return the number of records that were not written since the start."""
+        return self._dropped
+
+    # --- any thread ------------------------------------------------------------------------------
+
+    def put(self, envelope: Envelope) -> None:
+        """Queue a record for the writer; drop it if too many records wait."""
+        if os.getpid() != self._home_pid:  # a forked child has no writer
+            return
+        with self._lock:
+            if self._closed:
+                return
+            if self._queue.qsize() < self.limits.queue_records:
+                self._queue.put(envelope)
+                self._start()
+                return
+        self._drop()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the records so far are written; return whether they are."""
+        if os.getpid() != self._home_pid:
+            return True
+        written = threading.Event()
+        with self._lock:
+            if self._thread is None or self._closed:
+                return self._thread is None or not self._thread.is_alive()
+            self._queue.put(written)
+        return written.wait(timeout_s)
+
+    def close(self) -> None:
+        """Write the records that wait, for a bounded time, and close the file."""
+        if os.getpid() != self._home_pid:
+            return
+        with self._lock:
+            thread, was_closed = self._thread, self._closed
+            self._closed = True
+            self._closing.set()
+            self._queue.put(None)
+        if was_closed or thread is threading.current_thread():
+            return
+        if thread is None:
+            self._close_descriptor()
+            return
+        thread.join(_CLOSE_S)
+        if thread.is_alive():
+            self.warn("telemetry_file_hangs", path=str(self.path), records=self._queue.qsize())
+
+    def _start(self) -> None:
+        """Start the writer; without a free thread, the next record tries again.
+
+        A signal's exception may hide a started writer. The next record then starts another, and
+        `_run` lets only one of them write.
+        """
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._run, name="coopgroup-telemetry", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return
+        if self._thread is None:
+            self._thread = thread
+
+    def _drop(self) -> None:
+        with self._lock:
+            self._dropped += 1
+            dropped = self._dropped
+        if dropped.bit_count() == 1:
+            self.warn("telemetry_dropped", path=str(self.path), records=dropped)
+
+    # --- the writer's thread ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
+        while (entry := self._queue.get()) is not None:
+            if isinstance(entry, threading.Event):
+                entry.set()
+                continue
+            try:
+                line = json.dumps(to_json(entry), separators=(",", ":")).encode() + b"\n"
+                self._write(line)
+            except Exception as error:  # noqa: BLE001 -- the next record may be written
+                self.warn("telemetry_not_written", path=str(self.path), error=repr(error))
+                self._drop()
+        self._close_descriptor()
+        if self._dropped:
+            self.warn("telemetry_dropped", path=str(self.path), records=self._dropped)
+
+    def _write(self, line: bytes) -> None:
+        pause_s = _RETRY_S
+        while True:
+            try:
+                self._append(line)
+            except OSError as error:
+                self._tell_refused(error)
+            else:
+                self._tell_accepted()
+                return
+            if self._closing.wait(pause_s):
+                self._take_back()
+                self._drop()
+                return
+            pause_s = min(2 * pause_s, _RETRY_S_MAX)
+
+    def _tell_refused(self, error: OSError) -> None:
+        if self._dropped_before is None:
+            self._dropped_before = self._dropped
+            self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
+
+    def _tell_accepted(self) -> None:
+        before, self._dropped_before = self._dropped_before, None
+        if before is not None:
+            dropped = self._dropped - before
+            self.warn("telemetry_file_writable", path=str(self.path), dropped=dropped)
+
+    def _append(self, line: bytes) -> None:
+        descriptor = self._prepare(len(line))
+        written, size = self._partial
+        if written and (not self._rotates or os.fstat(descriptor).st_size != size):
+            # Another member wrote after the torn line. The line stays torn until its end is
+            # written.
+            self._partial = _TORN
+            os.write(descriptor, b"\n")
+            self._partial, written = (0, 0), 0
+        try:
+            while written < len(line):
+                written += os.write(descriptor, line[written:])
+        except OSError:
+            self._partial = (written, os.fstat(descriptor).st_size)
+            raise
+        self._partial = (0, 0)
+
+    def _take_back(self) -> None:
+        """Cut a torn line off unless another member wrote after it."""
+        written, size = self._partial
+        self._partial = (0, 0)
+        descriptor = self._descriptor
+        if descriptor is None or not written or not self._rotates:
+            return
+        try:
+            if os.fstat(descriptor).st_size == size:
+                os.ftruncate(descriptor, size - written)
+        except OSError as error:
+            self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
+
+    def _prepare(self, length: int) -> int:
+        """Return the descriptor to append to: reopened if the file moved, rotated if it is full."""
+        if self._descriptor is not None and self._rotates and not self._is_in_place():
+            self._close_descriptor()
+        descriptor = self._open() if self._descriptor is None else self._descriptor
+        max_bytes = self.limits.max_bytes
+        if self._rotates and max_bytes and not self._partial[0]:
+            size = os.fstat(descriptor).st_size
+            if size and size + length > max_bytes and now_s() >= self._rotate_at_s:
+                self._rotate(descriptor)
+        return self._open() if self._descriptor is None else self._descriptor
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = self._descriptor = os.open(self.path, flags, _MODE)
+        status = os.fstat(descriptor)
+        self._rotates = stat.S_ISREG(status.st_mode)
+        self._partial = (0, 0)
+        if self._rotates and status.st_size and not self._ends_with_a_line(status.st_size):
+            self._partial = _TORN  # torn by a killed process: begin a new line
+        return descriptor
+
+    def _ends_with_a_line(self, size: int) -> bool:
+        try:
+            reader = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True  # write only
+        try:
+            return os.pread(reader, 1, size - 1) in {b"\n", b""}
+        finally:
+            os.close(reader)
+
+    def _is_in_place(self) -> bool:
+        assert self._descriptor is not None
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _rotate(self, descriptor: int) -> None:
+        """Rename FILE to FILE.1, FILE.1 to FILE.2 and so on.
+
+        Members may share the file: with the lock, only one of them rotates it.
+        """
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._is_in_place():
+                self._shift()
+        except BlockingIOError:
+            return  # another member is rotating it
+        except OSError as error:
+            with suppress(OSError):  # other members may be able to rotate the file
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._rotate_at_s = now_s() + _ROTATE_AGAIN_S
+            self.warn("telemetry_file_not_rotated", path=str(self.path), error=str(error))
+            return
+        self._close_descriptor()
+
+    def _shift(self) -> None:
+        names = [self.path, *(Path(f"{self.path}.{n + 1}") for n in range(self.limits.backups))]
+        if len(names) == 1:
+            self.path.unlink()
+        for before, after in reversed(list(itertools.pairwise(names))):
+            if before.exists():
+                before.replace(after)
+
+    def _close_descriptor(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)

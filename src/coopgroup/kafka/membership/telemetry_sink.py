@@ -1,0 +1,168 @@
+"""Write a consumer's telemetry: structured log events, and a file if configured.
+
+Events are logged through structlog to the standard logger "coopgroup", so an application that
+configures nothing sees warnings only. The file gets one JSON object per line (`telemetry_file`).
+
+Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import structlog
+from attrs import define, field
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.membership.telemetry_file import FileLimits, TelemetryFile
+from coopgroup.kafka.rpc.broker_connection import HandshakeError
+from coopgroup.member import Action
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    CommitFailed,
+    Envelope,
+    MembershipLost,
+    Record,
+    RequestRefused,
+    RoundRefused,
+    StateChanged,
+    SubscriptionUnreadable,
+    WorkFailed,
+    to_json,
+)
+
+__all__ = ["TelemetrySink"]
+
+_WARNINGS: Final = (
+    MembershipLost,
+    CommitFailed,
+    RoundRefused,
+    SubscriptionUnreadable,
+    WorkFailed,
+)
+_DEBUG: Final = (StateChanged, RequestRefused)
+
+
+@define(eq=False)
+class TelemetrySink:
+    """Writes records, from any thread.
+
+    Attributes:
+        listener: called with every envelope, on the writing thread; None for none. Its exceptions
+            are logged.
+        hear: a part of the consumer that gets every record; it neither waits nor raises.
+    """
+
+    group_id: str
+    file_path: str | None = None
+    listener: Callable[[Envelope], object] | None = None
+    file_limits: FileLimits = field(factory=FileLimits)
+    hear: Callable[[Record], object] | None = field(default=None, init=False)
+    _log: Any = field(init=False)
+    _file: TelemetryFile | None = field(default=None, init=False)
+    # Consecutive rounds that failed at the broker; only the group's thread writes about them.
+    _refusals: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        logger = structlog.wrap_logger(logging.getLogger("coopgroup"))
+        self._log = logger.bind(group=self.group_id)
+        if self.file_path is None:
+            return
+        try:
+            self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
+        except OSError as cause:
+            raise ConfigurationError(
+                "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
+            ) from None
+
+    def write(self, record: Record, *, member_id: str, generation: int) -> None:
+        """Write one record, with the time of day and its member."""
+        envelope = Envelope(
+            at_ms=time.time_ns() // 1_000_000,
+            group=self.group_id,
+            member=member_id,
+            generation=generation,
+            record=record,
+        )
+        if self.hear is not None:
+            self.hear(record)
+        self._write_log(envelope)
+        if self.listener is not None:
+            self._tell(self.listener, envelope)
+        if self._file is not None:
+            self._file.put(envelope)
+
+    def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:
+        try:
+            listener(envelope)
+        except Exception as error:  # noqa: BLE001 -- see above
+            self.warn("telemetry_listener_failed", error=repr(error))
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Log an event that is not a record of the group, such as an exception of a callback.
+
+        This never raises: a log that cannot be written must cost neither member nor round.
+        """
+        with suppress(Exception):
+            self._log.warning(event, **fields)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the records so far are in the file; return whether they are."""
+        return self._file is None or self._file.flush(timeout_s)
+
+    def warn_of(self, error: BaseException) -> None:
+        """Log an exception that reached the group's host, as `warn` does."""
+        if isinstance(error, HandshakeError):
+            self.warn("handshake_failed", error=str(error))
+        else:
+            self.warn("internal_error", error=repr(error))
+
+    def close(self) -> None:
+        """Write the waiting records, and close the file; later records are logged only."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write_log(self, envelope: Envelope) -> None:
+        record = envelope.record
+        level = self._level(record)
+        if not logging.getLogger("coopgroup").isEnabledFor(level):
+            return
+        fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
+        self._log.log(
+            level,
+            to_json(envelope)["kind"],
+            member=envelope.member,
+            generation=envelope.generation,
+            **fields,
+        )
+
+    def _level(self, record: Record) -> int:
+        if isinstance(record, AssignmentReceived):
+            self._refusals = 0
+        elif isinstance(record, RequestRefused) and record.action == Action.REJOIN_LATER.value:
+            self._refusals += 1
+            if _is_worth_a_warning(self._refusals):
+                return logging.WARNING
+        if isinstance(record, _WARNINGS):
+            return logging.WARNING
+        return logging.DEBUG if isinstance(record, _DEBUG) else logging.INFO
+
+
+def _is_worth_a_warning(refusals: int) -> bool:
+    """Return whether to warn of a consecutive refused round: of the 2nd, 4th, 8th, ….
+
+    A single refused round is normal. Several in a row mean a group that makes no progress, perhaps
+    for hours.
+    """
+    return refusals > 1 and refusals.bit_count() == 1
+
+
+def _short(value: object) -> object:
+    return len(value) if isinstance(value, ResourceSet) else value

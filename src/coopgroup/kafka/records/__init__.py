@@ -1,0 +1,1 @@
+"""Fetch records, hand them out, and commit their offsets."""

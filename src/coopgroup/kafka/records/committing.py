@@ -1,0 +1,153 @@
+"""Commits: requested by the application, by auto-commit, or before a partition is revoked.
+
+Commits go to the group's thread, and from there over a separate connection. So a commit does not
+wait for a round, and does not fail merely because a round is running.
+
+Two rules. coopgroup commits only offsets of records that the application received, never of
+prefetched records. Every outcome is reported: to the caller, to `on_commit` or to telemetry.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from attrs import define, field
+from confluent_kafka import KafkaError, TopicPartition
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_error, kafka_exception
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import CommitFailed
+
+__all__ = ["Codes", "Committing"]
+
+Codes: TypeAlias = tuple[tuple[str, int, int], ...]
+"""(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""
+
+
+@define(eq=False)
+class Committing:
+    """Commits offsets of one consumer.
+
+    Attributes:
+        interval_ms: interval of auto-commit, None if it is off.
+        due_at_s: time of the next auto-commit; infinite for never.
+    """
+
+    driver: GroupDriver
+    store: OffsetStore
+    starts: StartingOffsets
+    on_commit: Callable[..., Any] | None
+    interval_ms: int | None
+    write: Callable[[CommitFailed], None]
+    due_at_s: float = field(default=math.inf, init=False)
+
+    def start_clock(self) -> None:
+        """Schedule the next auto-commit one interval from now."""
+        self.due_at_s = math.inf if self.interval_ms is None else now_s() + self.interval_ms / 1000
+
+    def stop_clock(self) -> None:
+        """Schedule no auto-commit."""
+        self.due_at_s = math.inf
+
+    def commit_by_clock(self, owned: ResourceSet) -> None:
+        """Begin an auto-commit if it is due."""
+        if now_s() < self.due_at_s:
+            return
+        self.start_clock()
+        offsets = self.store.due(owned)
+        if offsets:
+            self._send(offsets, lambda codes: self._tell(offsets, codes))
+
+    def commit_last(self, resources: ResourceSet, limit_s: float | None = None) -> None:
+        """Auto-commit resources that are about to be given up, and wait for the outcome."""
+        if self.interval_ms is None:
+            return
+        offsets = self.store.due(resources)
+        if offsets:
+            self._tell(offsets, self._send_and_wait(offsets, limit_s))
+
+    def commit_later(self, offsets: tuple[Offset, ...]) -> None:
+        """Begin a commit; `on_commit` gets the outcome."""
+        if offsets:
+            self._send(offsets, lambda codes: self._tell(offsets, codes))
+        else:
+            self._tell_on_commit(kafka_error(KafkaError._NO_OFFSET), [])
+
+    def commit_now(self, offsets: tuple[Offset, ...]) -> None:
+        """Commit and wait.
+
+        Raises:
+            KafkaException: no offsets to commit, or a partition was refused.
+        """
+        if not offsets:
+            raise kafka_exception(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored")
+        codes = self._send_and_wait(offsets)
+        failed = _first_failure(codes)
+        if failed is not None:
+            raise kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
+
+    def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
+        # `on_assign` may commit the first offset. An offset that was read before is then too old.
+        lookup = self.starts.lookup
+        held = () if lookup.is_idle else lookup.hold((one.topic, one.partition) for one in offsets)
+
+        def remember(codes: Codes) -> None:  # on the group's thread
+            try:
+                passed = {(topic, partition) for topic, partition, code in codes if not code}
+                self.store.mark_committed(
+                    one for one in offsets if (one.topic, one.partition) in passed
+                )
+                lookup.release(held)
+            finally:  # the caller may be waiting
+                on_committed(codes)
+
+        commit_id = self.driver.new_commit(remember)
+        self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
+        return commit_id
+
+    def _send_and_wait(self, offsets: tuple[Offset, ...], limit_s: float | None = None) -> Codes:
+        finished = threading.Event()
+        outcome: list[Codes] = []
+
+        def finish(codes: Codes) -> None:
+            outcome.append(codes)
+            finished.set()
+
+        commit_id = self._send(offsets, finish)
+        if not finished.wait(limit_s):
+            # Otherwise the commit might be sent again after its partitions were given up.
+            self.driver.post(CommitsAbandoned(commit_ids=frozenset({commit_id})))
+            code = KafkaError.REQUEST_TIMED_OUT
+            return tuple((one.topic, one.partition, code) for one in offsets)
+        return outcome[0]
+
+    def _tell(self, offsets: tuple[Offset, ...], codes: Codes) -> None:
+        """Report failures to telemetry, and every outcome to `on_commit`."""
+        failed = _first_failure(codes)
+        error = None if failed is None else kafka_error(failed)
+        if error is not None:
+            refused = [(topic, partition) for topic, partition, code in codes if code]
+            lost = refused or [(one.topic, one.partition) for one in offsets]
+            self.write(CommitFailed(resources=ResourceSet.from_pairs(lost), error=error.name()))
+        self._tell_on_commit(
+            error, [TopicPartition(one.topic, one.partition, one.offset) for one in offsets]
+        )
+
+    def _tell_on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        on_commit = self.on_commit
+        if on_commit is not None:
+            self.driver.inbox.call_soon(lambda: on_commit(error, partitions))
+
+
+def _first_failure(codes: Codes) -> int | None:
+    if not codes:
+        return int(KafkaError._DESTROY)
+    return next((code for _, _, code in codes if code), None)

@@ -1,0 +1,465 @@
+"""librdkafka's consumer, which only fetches, and its records that the application has not got yet.
+
+This file controls librdkafka with `incremental_assign` and `incremental_unassign`, which leave all
+other partitions alone. librdkafka's consumer is in no group. It gets explicit offsets only. A
+partition without an offset waits here until its committed offset is known (`starting_offsets`).
+
+Rule of this file: no record is lost between librdkafka and the record buffer. librdkafka counts a
+record as consumed when it returns it. A signal or an exception of an application's callback (such
+as `error_cb`) makes confluent_kafka drop the current batch. So this file keeps the positions before
+each batch. If a partition's position moved past its delivered records, it is fetched again from the
+kept position. The same positions serve other threads that ask during a batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from attrs import define, field
+from confluent_kafka import (
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
+from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
+from coopgroup.model import EMPTY, ResourceSet
+
+__all__ = ["Fetching"]
+
+# Limits of the records, and roughly of their bytes, that are taken from librdkafka ahead of `poll`.
+_AHEAD_MAX: Final = 500
+_AHEAD_FIRST: Final = 32
+_AHEAD_BYTES_MAX: Final = 4_000_000
+# More topics than this are looked up in one request for all topics of the cluster.
+_SINGLE_TOPICS_MAX: Final = 5
+_LEARN_TIMEOUT_S: Final = 1.0
+# Up to this number of records, computing positions is cheaper than asking librdkafka for all.
+_FEW: Final = 8
+# How long an offset is expected at any moment. After that, the coordinator seems to be away.
+_SOON_S: Final = 1.0
+
+
+@define(eq=False)
+class Fetching:
+    """The fetched partitions, and the position of each.
+
+    Attributes:
+        renew: makes another such consumer, to replace one that has lost all brokers; None if the
+            consumer is never replaced.
+        waiting: partitions that wait for their committed offsets before they are fetched.
+    """
+
+    consumer: Any
+    starts: StartingOffsets
+    renew: Callable[[], Any] | None = None
+    record_buffer: RecordBuffer = field(factory=RecordBuffer)
+    fetched: ResourceSet = field(default=EMPTY, init=False)
+    waiting: frozenset[Partition] = field(default=frozenset(), init=False)
+    _waiting_since_s: float = field(default=0.0, init=False)
+    # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
+    _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
+    _partitions: list[TopicPartition] = field(factory=list, init=False)  # partitions of `fetched`
+    _places: dict[Partition, int] = field(factory=dict, init=False)  # index of each in that list
+    # Positions of these partitions in librdkafka, or None if unknown. They may be too low because
+    # of control records of transactions. That is harmless: such records are skipped again.
+    _known: list[TopicPartition] | None = field(default=None, init=False)
+    # Where each partition began, or continued after `seek`: librdkafka has no position before the
+    # next record.
+    _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
+    _ahead: int = field(default=_AHEAD_FIRST, init=False)
+    # Positions before the current batch; None without a batch.
+    _before: list[TopicPartition] | None = field(default=None, init=False)
+    _close_is_due: bool = field(default=False, init=False)
+    # Next offsets of partitions that were set back; librdkafka has no position until the next
+    # record.
+    _set_back: dict[Partition, int] = field(factory=dict, init=False)
+    _watch: ClientWatch = field(factory=ClientWatch, init=False)
+
+    # --- what is fetched -------------------------------------------------------------------------
+
+    @property
+    def begun(self) -> ResourceSet:
+        """Return the partitions that are fetched, or will be without a further request."""
+        if not self.waiting and not self._stuck:
+            return self.fetched
+        return self.fetched | ResourceSet.from_pairs(self.waiting | self._stuck)
+
+    @property
+    def is_about_to_begin(self) -> bool:
+        """Return whether the offset of a partition may arrive at any moment."""
+        return bool(self.waiting) and now_s() - self._waiting_since_s < _SOON_S
+
+    def begin(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch more partitions, from their given offsets, else from the committed offsets.
+
+        A partition whose committed offset is not known yet waits for `begin_known`.
+
+        Raises:
+            KafkaException: librdkafka refuses the partitions.
+            TypeError: the argument is not a list of partitions.
+        """
+        wait = frozenset(_key(one) for one in partitions if names_no_offset(one))
+        explicit = [one for one in partitions if not names_no_offset(one)]
+        if wait:
+            # Before all calls: a signal's exception in one must not forget these partitions.
+            self.waiting |= wait
+        # Request the offsets first, because librdkafka may wait for the topics below.
+        self.starts.drop(map(_key, explicit))
+        self.starts.want(wait)
+        self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
+        if wait:
+            self._waiting_since_s = now_s()
+        self._begin_known(explicit)
+
+    def begin_known(self) -> None:
+        """Fetch the waiting partitions whose offsets are now known."""
+        if self.waiting:
+            self._begin_known([])
+
+    def _begin_known(self, explicit: list[TopicPartition]) -> None:
+        """Begin partitions; after a signal's exception, the next call does what is missing.
+
+        So an answer is forgotten last. Otherwise its partition would never be fetched.
+        """
+        answers = self.starts.look(self.waiting)
+        keys = frozenset(map(_key, answers.begin))
+        stuck = {key for key, event in answers.events.items() if _is_no_offset(event)}
+        if answers.events:
+            self.record_buffer.add(answers.events.values())
+        self._stuck |= stuck
+        begin = explicit + [one for one in answers.begin if _key(one) not in self.fetched]
+        if begin:
+            self._begin_at(begin)
+        self.waiting -= keys | stuck
+        if answers.found:
+            self.starts.settle(answers)
+
+    def wait_no_longer(self, partitions: Iterable[Partition]) -> None:
+        """Forget partitions that wait for their offsets: they are given up, or begin elsewhere."""
+        gone = frozenset(partitions) & (self.waiting | self._stuck)
+        if gone:
+            self.waiting -= gone
+            self._stuck -= gone
+        self.starts.drop(gone)
+
+    def _begin_at(self, partitions: Sequence[TopicPartition]) -> None:
+        if not self.fetched:
+            self._watch.hear()
+        for one in partitions:
+            self._begun_at[one.topic, one.partition] = one
+        try:
+            self.consumer.incremental_assign(partitions)
+            self._pause_in_librdkafka(partitions)
+            self._fetch_from_now_on(self.fetched | ResourceSet.from_pairs(map(_key, partitions)))
+        except BaseException:
+            # A signal's exception may come before or after librdkafka has taken the partitions.
+            with contextlib.suppress(Exception):  # its handler may have closed the consumer
+                taken = ResourceSet.from_pairs(map(_key, self.consumer.assignment()))
+                self._pause_in_librdkafka(one for one in partitions if _key(one) in taken)
+                self._fetch_from_now_on(taken)
+            raise
+
+    def end(self, resources: ResourceSet) -> None:
+        """Stop fetching partitions, and drop their waiting records."""
+        gone = resources & self.fetched
+        # Otherwise librdkafka would remember a pause until the partition returns (seen with 2.16).
+        paused = [
+            TopicPartition(*one)
+            for one in sorted(self.record_buffer.paused)
+            if one in gone or (one in self.waiting and one in resources)
+        ]
+        self.wait_no_longer(resources)
+        self._fetch_from_now_on(self.fetched - gone)
+        self.record_buffer.drop(resources)
+        for one in resources:
+            self._begun_at.pop(one, None)
+            self._set_back.pop(one, None)
+        if paused:
+            self.consumer.resume(paused)
+        if gone:
+            self.consumer.incremental_unassign(to_partitions(gone))
+
+    def pause(self, partitions: list[TopicPartition], owned: ResourceSet) -> None:
+        """Hand out no records of owned partitions until `resume`; ignore other partitions."""
+        self.consumer.pause(partitions)
+        self.record_buffer.pause(one for one in map(_key, partitions) if one in owned)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Continue with paused partitions from the position of the pause."""
+        self.consumer.resume(partitions)
+        self.record_buffer.resume(map(_key, partitions))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Continue at another offset of a partition; a waiting partition begins there.
+
+        Raises:
+            KafkaException: the partition is not fetched, or the offset is not valid.
+            TypeError: the argument is not a partition.
+        """
+        if isinstance(partition, TopicPartition) and self._begins_at(partition):
+            return
+        self._known = None
+        self.consumer.seek(partition)
+        self.record_buffer.skip(_key(partition))
+        self._begun_at[_key(partition)] = partition
+        self._set_back.pop(_key(partition), None)
+
+    def _begins_at(self, partition: TopicPartition) -> bool:
+        """Begin a waiting partition at the application's offset; return whether `seek` is done."""
+        key = _key(partition)
+        if key not in self.waiting and key not in self._stuck:
+            return False
+        if partition.offset == OFFSET_INVALID:  # librdkafka ignores such a call
+            return True
+        if partition.offset == OFFSET_STORED:
+            return False  # librdkafka refuses this offset
+        self.wait_no_longer([key])
+        self._begin_at([partition])
+        return True
+
+    def close(self) -> None:
+        """Close the client; no record is handed out afterwards.
+
+        A signal handler or a callback of the configuration may close the consumer during a request
+        for records. librdkafka would hang or crash then, so it is closed after the request.
+        """
+        self.record_buffer.ready.clear()
+        if self._before is None:
+            self.consumer.close()
+        else:
+            self._close_is_due = True
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def fetch(self, wanted: int, wait_s: float) -> None:
+        """Get up to a number of records into the record buffer; if one is enough, prefetch some."""
+        self._look_at_client()
+        fetched, before = self.fetched, self._begin_fetch()
+        try:
+            if wanted > 1:
+                messages = self.consumer.consume(wanted, wait_s)
+            else:
+                messages = self._fetch_ahead(wait_s)
+            if messages:
+                self.record_buffer.add(self._take_up(messages, fetched, before))
+        except BaseException:
+            self._set_back_to(before)
+            raise
+        finally:
+            self._before = None  # not a call, which would let a signal in
+            if self._close_is_due:
+                self._close_now()
+
+    def fetch_past(self, count: int, wait_s: float, may_leave: Callable[[], bool]) -> list[Message]:
+        """Get a full batch straight to the application, past the empty record buffer.
+
+        Returns:
+            The batch, which is leaving. The result is empty if the batch is not full or may not
+            leave; its records are then in the record buffer.
+        """
+        self._look_at_client()
+        fetched, before = self.fetched, self._begin_fetch()
+        try:
+            messages: list[Message] = self.consumer.consume(count, wait_s)
+            if messages:
+                messages = self._take_up(messages, fetched, before)
+            if len(messages) == count and not self.record_buffer.paused and may_leave():
+                self.record_buffer.leaving = messages
+                return messages
+            self.record_buffer.add(messages)
+        except BaseException:
+            self._set_back_to(before)
+            raise
+        finally:
+            self._before = None  # not a call, which would let a signal in
+            if self._close_is_due:
+                self._close_now()
+        return []
+
+    def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the offset of the application's next record in each partition; for any thread.
+
+        Raises:
+            TypeError: the argument is not a list of partitions.
+        """
+        # The order matters, because another thread may be fetching. An answer may be too low, which
+        # repeats records after a crash. It must never be too high, which would lose records.
+        before = self._before
+        found: list[TopicPartition] = self.consumer.position(partitions)
+        before = before or self._before
+        earlier = {_key(one): one for one in before or ()}
+        waiting = self.record_buffer.first_waiting()
+        return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
+
+    def _begin_fetch(self) -> list[TopicPartition]:
+        """Remember and return the positions in librdkafka before a batch."""
+        known = self._known
+        if known is None:
+            known = self._known = self.consumer.position(self._partitions)
+        self._before = known
+        return known
+
+    def _take_up(
+        self, messages: list[Message], fetched: ResourceSet, before: list[TopicPartition]
+    ) -> list[Message]:
+        """Return librdkafka's records without those of partitions that were given up meanwhile."""
+        self._watch.hear()
+        if self.fetched is not fetched:  # changed by a callback or a signal handler
+            return [one for one in messages if partition_of(one) in self.fetched]
+        if self._known is before:
+            self._known = None if len(messages) > _FEW else self._moved_on(before, messages)
+        return messages
+
+    def _moved_on(
+        self, before: Sequence[TopicPartition], messages: Iterable[Message]
+    ) -> list[TopicPartition]:
+        """Return the positions after some records, as a new list."""
+        after = list(before)
+        for message in messages:
+            place = self._places.get(partition_of(message))
+            if place is not None and message.error() is None:
+                offset = (message.offset() or 0) + 1
+                after[place] = TopicPartition(*partition_of(message), offset)
+        return after
+
+    def _close_now(self) -> None:
+        self._close_is_due = False
+        self.consumer.close()
+
+    def _position(
+        self,
+        asked: TopicPartition,
+        found: TopicPartition,
+        waiting: Any,  # noqa: ANN401  (a mapping to Message, which has no public type)
+    ) -> TopicPartition:
+        key = _key(asked)
+        if key in self.waiting:
+            return TopicPartition(*key)
+        first = waiting.get(key)
+        if first is not None:
+            # The leader epoch to commit is that of the record before this offset (KIP-320), which
+            # is not available here. Omitting it only skips a check for truncation.
+            return TopicPartition(*key, first.offset())
+        if found.offset < 0 and key in self._set_back:
+            return TopicPartition(*key, self._set_back[key])
+        return found
+
+    def _fetch_ahead(self, wait_s: float) -> list[Message]:
+        messages: list[Message] = self.consumer.consume(self._ahead, 0)
+        if messages:
+            size = max(len(messages[0]), len(messages[-1]), 1)
+            self._ahead = max(1, min(_AHEAD_MAX, _AHEAD_BYTES_MAX // size))
+            return messages
+        message = self.consumer.poll(wait_s)
+        return [] if message is None else [message]
+
+    def _set_back_to(self, before: Sequence[TopicPartition]) -> None:
+        """Fetch records again that librdkafka returned but that did not reach the record buffer."""
+        self._known = None
+        earlier = {_key(one): one for one in before}
+        last = self.record_buffer.last_waiting()
+        # This list excludes partitions that were given up meanwhile.
+        for new in self.consumer.position(self._partitions) if self._partitions else ():
+            key = _key(new)
+            old = earlier.get(key, new)
+            offset = (last[key].offset() or 0) + 1 if key in last else old.offset
+            if new.offset in (offset, old.offset):
+                continue
+            begin = TopicPartition(*key, offset) if offset >= 0 else self._begun_at[key]
+            self.consumer.incremental_unassign([old])
+            self.consumer.incremental_assign([begin])
+            if offset >= 0:
+                self._set_back[key] = offset
+
+    def _look_at_client(self) -> None:
+        """Replace librdkafka's consumer if it has been silent for long and has no broker."""
+        if self.renew is None or not self.fetched or now_s() < self._watch.due_s:
+            return
+        if not self._watch.is_lost(self.consumer, self.fetched.names[0]):
+            return
+        try:
+            is_replaced = self._continue_with(self.renew())
+        except Exception as error:  # noqa: BLE001 -- such as no token; the next look tries again
+            self.starts.warn("consumer_not_replaced", error=str(error))
+        else:
+            if is_replaced:
+                self.starts.warn("consumer_replaced", reason="librdkafka had no broker left")
+
+    def _continue_with(self, consumer: Any) -> bool:  # noqa: ANN401  (librdkafka's, or a test's)
+        """Fetch all partitions with another consumer, from the same positions.
+
+        The earlier consumer is not closed here, because another thread may be asking it. It ends
+        with its last user.
+
+        Returns:
+            Whether it is in place. It is not if a signal handler or `oauth_cb` meanwhile closed the
+            consumer, or changed the partitions or their positions.
+        """
+        known = self._known = self.consumer.position(self._partitions)
+        begin = []
+        for one in known:
+            key = _key(one)
+            offset = one.offset if one.offset >= 0 else self._set_back.get(key, -1)
+            if offset >= 0:
+                self._set_back[key] = offset
+                begin.append(TopicPartition(*key, offset))
+            else:
+                begin.append(seen_start(self.consumer, self._begun_at[key]))
+        consumer.incremental_assign(begin)
+        paused = [one for one in begin if _key(one) in self.record_buffer.paused]
+        if paused:
+            consumer.pause(paused)
+        if self._known is not known:
+            return False
+        self.consumer, self._known = consumer, None  # not a call, which would let a signal in
+        return True
+
+    def _learn_topics(self, topics: set[str]) -> None:
+        """Make librdkafka look up the partitions' brokers for topics that it did not fetch so far.
+
+        Otherwise librdkafka would begin the look-up at its next tick, and the first records would
+        arrive up to a second later. Assigned topics exist, so the request creates no topic. If no
+        answer arrives, the look-up happens at the next tick as usual. The application waits
+        meanwhile, so all look-ups together have one limit.
+        """
+        deadline_s = now_s() + _LEARN_TIMEOUT_S
+        with contextlib.suppress(KafkaException):
+            if len(topics) > _SINGLE_TOPICS_MAX:
+                self.consumer.list_topics(timeout=_LEARN_TIMEOUT_S)
+                return
+            for topic in sorted(topics):
+                left_s = deadline_s - now_s()
+                if left_s <= 0:
+                    return
+                self.consumer.list_topics(topic, timeout=left_s)
+
+    def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
+        self.fetched = fetched
+        self._partitions = to_partitions(fetched)
+        self._places = {_key(one): place for place, one in enumerate(self._partitions)}
+        self._known = None
+
+    def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
+        """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""
+        paused = [one for one in partitions if _key(one) in self.record_buffer.paused]
+        if paused:
+            self.consumer.pause(paused)
+
+
+def _is_no_offset(event: Message) -> bool:
+    error = event.error()
+    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET
+
+
+def _key(partition: TopicPartition) -> Partition:
+    return partition.topic, partition.partition

@@ -1,0 +1,116 @@
+"""The offsets that a commit without arguments commits.
+
+With `enable.auto.offset.store`, a commit takes the position after the last record handed out.
+Without it, a commit takes the offsets that the application stored. librdkafka's own store records
+the batches that it returned to coopgroup, not the records handed to the application. So the store
+is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import define, field
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.member.events import Offset
+from coopgroup.model import ResourceSet
+
+__all__ = ["OffsetStore", "given_offsets", "offset_of_message", "offsets_of_partitions"]
+
+
+def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | None:  # noqa: ANN401
+    """Return the offsets given as a record or as partitions; None without either.
+
+    Raises:
+        KafkaException: the message is an error and not a record.
+        TypeError: neither records nor partitions.
+        ValueError: both.
+    """
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+    if message is not None:
+        if not isinstance(message, Message):
+            raise TypeError("expected confluent_kafka.cimpl.Message")
+        error = message.error()
+        if error is not None:
+            raise kafka_exception(
+                KafkaError._INVALID_ARG,
+                f"Cannot {act} offsets for message with error: '{error.str()}'",
+            )
+        return (offset_of_message(message),)
+    if offsets is None:
+        return None
+    if not isinstance(offsets, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(one, TopicPartition) for one in offsets):
+        raise TypeError("expected cimpl.TopicPartition")
+    return offsets_of_partitions(offsets)
+
+
+def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (its parts may be None, not here)
+    """Return the offset to commit after a record is done: the next record's offset."""
+    epoch = message.leader_epoch()
+    return Offset(
+        message.topic(), message.partition(), message.offset() + 1, -1 if epoch is None else epoch
+    )
+
+
+def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset, ...]:
+    """Return the last given offset of each partition; partitions without an offset are left out."""
+    offsets = {
+        (one.topic, one.partition): Offset(
+            one.topic,
+            one.partition,
+            one.offset,
+            -1 if one.leader_epoch is None else one.leader_epoch,
+            one.metadata or "",
+        )
+        for one in partitions
+        if one.offset >= 0
+    }
+    return tuple(offsets.values())
+
+
+@define(eq=False)
+class OffsetStore:
+    """The offsets to commit next."""
+
+    fetching: Fetching
+    automatic: bool
+    _stored: dict[Partition, Offset] = field(factory=dict, init=False)
+    _committed: dict[Partition, int] = field(factory=dict, init=False)
+
+    def store(self, offsets: Iterable[Offset]) -> None:
+        """Remember offsets for the next commit."""
+        for offset in offsets:
+            self._stored[offset.topic, offset.partition] = offset
+
+    def due(self, owned: ResourceSet) -> tuple[Offset, ...]:
+        """Return the offsets of owned partitions that are not committed yet, ascending."""
+        if not owned:
+            return ()
+        if self.automatic:
+            offsets = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
+        else:
+            stored = sorted(self._stored.copy().items())
+            offsets = tuple(offset for key, offset in stored if key in owned)
+        return tuple(
+            one for one in offsets if self._committed.get((one.topic, one.partition)) != one.offset
+        )
+
+    def mark_committed(self, offsets: Iterable[Offset]) -> None:
+        """Remember that offsets are committed."""
+        for one in offsets:
+            self._committed[one.topic, one.partition] = one.offset
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Forget the offsets of partitions that change their owner."""
+        for partition in partitions:
+            self._stored.pop(partition, None)
+            self._committed.pop(partition, None)

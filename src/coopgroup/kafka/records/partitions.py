@@ -1,0 +1,45 @@
+"""Convert confluent-kafka's partitions to resources and back; Kafka's rule for topic names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.model import ResourceSet
+
+__all__ = ["TOPIC_NAME_RULE", "is_topic_name", "to_partition", "to_partitions", "to_resources"]
+
+TOPIC_NAME_RULE: Final = (
+    "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
+    "that is neither '.' nor '..'"
+)
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether Kafka lets a topic have this name."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def to_partitions(resources: ResourceSet) -> list[TopicPartition]:
+    """Return the partitions without offsets, ascending by topic and number."""
+    return [TopicPartition(topic, partition) for topic, partition in resources]
+
+
+def to_partition(topic: str, partition: int, found: CommittedOffset) -> TopicPartition:
+    """Return the committed offset of a partition, with the same extra fields as librdkafka's."""
+    more: dict[str, Any] = {}
+    if found.leader_epoch >= 0:
+        more["leader_epoch"] = found.leader_epoch
+    if found.metadata:  # librdkafka has no empty metadata
+        more["metadata"] = found.metadata
+    return TopicPartition(topic, partition, found.offset, **more)
+
+
+def to_resources(partitions: Iterable[TopicPartition]) -> ResourceSet:
+    """Return the set of partitions, without their offsets."""
+    return ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)

@@ -1,0 +1,137 @@
+"""Records that were fetched and not handed out yet.
+
+Taking records from librdkafka in batches is far cheaper than one by one. But librdkafka counts a
+record as consumed once it has returned it. So records wait here until the application takes them,
+and the position of a partition is the offset of its first waiting record.
+
+Rules of this file: records of a partition keep their order. Records of a paused partition wait
+aside. Records of a revoked or lost partition are dropped, because the next owner reads them again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from attrs import define, field
+from confluent_kafka import Message
+
+__all__ = ["Partition", "RecordBuffer", "partition_of"]
+
+Partition: TypeAlias = tuple[str, int]
+
+
+def partition_of(message: Message) -> Partition:
+    """Return the partition of a record or event; ("", -1) for an error without a partition."""
+    topic, partition = message.topic(), message.partition()
+    return ("" if topic is None else topic, -1 if partition is None else partition)
+
+
+@define(eq=False)
+class RecordBuffer:
+    """The waiting records; only the application's thread changes it.
+
+    Attributes:
+        ready: records to hand out next, in order. The deque is never replaced.
+        rearranged: number of changes to `ready` other than adding at the end and taking from the
+            start.
+        leaving: records on their way to the application. They stay here until they arrive, because
+            a signal handler may close the consumer meanwhile, or raise.
+    """
+
+    ready: deque[Message] = field(factory=deque, init=False)
+    rearranged: int = field(default=0, init=False)
+    leaving: Sequence[Message] = field(default=(), init=False)
+    _aside: dict[Partition, list[Message]] = field(factory=dict, init=False)
+
+    @property
+    def paused(self) -> frozenset[Partition]:
+        """Return the partitions whose records wait aside."""
+        return frozenset(self._aside)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add fetched records at the end."""
+        if not self._aside:
+            self.ready.extend(messages)
+            return
+        for message in messages:
+            waiting = self._aside.get(partition_of(message))
+            (self.ready if waiting is None else waiting).append(message)
+
+    def peek(self, count: int) -> list[Message]:
+        """Return the next records, at most `count`, without removing them."""
+        if len(self.ready) <= count:
+            return list(self.ready)
+        return list(islice(self.ready, count))
+
+    def take(self, count: int) -> None:
+        """Remove the first `count` records, which the application has received."""
+        if count >= len(self.ready):
+            self.ready.clear()
+            return
+        for _ in range(count):
+            self.ready.popleft()
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Put back records that were leaving and did not reach the application."""
+        self.leaving = ()
+        first = self.ready[0] if self.ready else None
+        gone = next((at for at, one in enumerate(messages) if one is first), len(messages))
+        self.ready.extendleft(reversed(messages[:gone]))
+
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Remove the records of partitions that are given up, and forget that they were paused."""
+        gone = frozenset(partitions)
+        for partition in gone:
+            self._aside.pop(partition, None)
+        self._keep(lambda message: partition_of(message) not in gone)
+
+    def skip(self, partition: Partition) -> None:
+        """Remove the records of a partition that continues at another offset.
+
+        A paused partition stays paused.
+        """
+        if partition in self._aside:
+            self._aside[partition] = []
+        self._keep(lambda message: partition_of(message) != partition)
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Put the present and future records of partitions aside."""
+        for partition in partitions:
+            self._aside.setdefault(partition, [])
+        for message in self.ready:
+            waiting = self._aside.get(partition_of(message))
+            if waiting is not None:
+                waiting.append(message)
+        self._keep(lambda message: partition_of(message) not in self._aside)
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Hand out the records that were put aside, before any later record."""
+        self.rearranged += 1
+        for partition in partitions:
+            self.ready.extendleft(reversed(self._aside.pop(partition, [])))
+
+    def first_waiting(self) -> Mapping[Partition, Message]:
+        """Return the first waiting record of each partition, from any thread."""
+        first: dict[Partition, Message] = {}
+        for message in self._all():
+            first.setdefault(partition_of(message), message)
+        return first
+
+    def last_waiting(self) -> Mapping[Partition, Message]:
+        """Return the last waiting record of each partition."""
+        return {partition_of(message): message for message in self._all()}
+
+    def _all(self) -> list[Message]:
+        aside = [message for messages in tuple(self._aside.values()) for message in messages]
+        # Copying a deque is atomic, so another thread may take records meanwhile.
+        ready = self.ready.copy()
+        return [one for one in (*self.leaving, *aside, *ready) if one.error() is None]
+
+    def _keep(self, wanted: Callable[[Message], bool]) -> None:
+        self.rearranged += 1
+        kept = [message for message in self.ready if wanted(message)]
+        self.ready.clear()
+        self.ready.extend(kept)

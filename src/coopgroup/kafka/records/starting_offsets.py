@@ -1,0 +1,165 @@
+"""Where newly assigned partitions begin: the committed offset, else `auto.offset.reset`.
+
+librdkafka gets explicit offsets only, because its own look-up is lost when the coordinator moves
+(`offset_lookup`).
+
+Theory of operation. When the group's thread gets the assignment, it asks for the offsets of all
+partitions in one request. So the answer is often there before the application polls. The
+application's thread takes the found offsets. A partition without an answer waits, while records of
+other partitions flow. The group's thread repeats the question, because the application may be busy
+with records of other partitions.
+
+Rules of this file: an offset counts only if it was asked for after the partition was assigned, and
+after all commits of this consumer in progress for it. An older offset would repeat records that the
+earlier owner has committed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from attrs import define, field, frozen
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_error
+from coopgroup.kafka.membership.ports import Notice
+from coopgroup.kafka.records.offset_lookup import OffsetLookup, Partition
+from coopgroup.kafka.records.partitions import to_partition
+from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.member.effects import GrantResources, LoseResources
+from coopgroup.model import ResourceSet
+
+__all__ = ["Answers", "StartingOffsets", "names_no_offset"]
+
+_RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+# librdkafka's message.
+_NO_OFFSET: Final = "no previously committed offset available: Local: No offset stored"
+_WARN_AFTER_S: Final = 5.0
+
+
+def names_no_offset(partition: TopicPartition) -> bool:
+    """Return whether a partition is to begin at its committed offset."""
+    return partition.offset in (OFFSET_INVALID, OFFSET_STORED)
+
+
+@frozen(kw_only=True, eq=False)
+class Answers:
+    """Answers for waiting partitions.
+
+    Attributes:
+        events: events for the application, by partition. A partition with an event of the code
+            `_AUTO_OFFSET_RESET` does not begin; partitions with other events keep waiting.
+    """
+
+    found: Mapping[Partition, CommittedOffset]
+    begin: list[TopicPartition]
+    events: Mapping[Partition, Message]
+
+
+@define(eq=False)
+class StartingOffsets:
+    """Finds the starting offsets of one consumer's partitions."""
+
+    lookup: OffsetLookup
+    reset: str
+    warn: Callable[..., None]
+    # Partitions whose refusal was reported to the application, each once.
+    _refused: set[Partition] = field(factory=set, init=False)
+
+    # --- the group's thread ----------------------------------------------------------------------
+
+    def pause_s(self) -> float:
+        """Repeat due questions, and warn of slow ones; return the seconds until the next call."""
+        if self.lookup.is_idle:
+            return math.inf
+        late = self.lookup.overdue(_WARN_AFTER_S)
+        if late:
+            resources = ResourceSet.from_pairs(late).to_dict()
+            self.warn("committed_offsets_unavailable", error=self.lookup.reason, waiting=resources)
+        at_s = min(self.lookup.advance(), self.lookup.next_overdue_at_s(_WARN_AFTER_S))
+        return max(0.0, at_s - now_s())
+
+    def hear(self, notice: Notice) -> None:
+        """Ask for the offsets of granted partitions; forget the offsets of lost ones.
+
+        Answers to an earlier assignment do not count for a new one.
+        """
+        match notice:
+            case GrantResources():
+                self.lookup.ask(notice.resources)
+            case LoseResources():
+                self.lookup.drop(notice.resources)
+            case _:
+                pass
+
+    def forget_all(self) -> None:
+        """Forget all partitions, because the group is left."""
+        self.lookup.drop_all()
+
+    # --- the application's thread ----------------------------------------------------------------
+
+    def want(self, partitions: Iterable[Partition]) -> None:
+        """Begin partitions at their committed offsets, which may be known already."""
+        wanted = tuple(partitions)
+        self._refused.difference_update(wanted)
+        self.lookup.want(wanted)
+
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Forget partitions that begin at another offset, or are given up."""
+        if not self.lookup.is_idle:
+            self.lookup.drop(partitions)
+
+    def look(self, waiting: Iterable[Partition]) -> Answers:
+        """Return the answers for waiting partitions; they are forgotten only by `settle`.
+
+        A signal's exception may have kept a partition from being asked for; ask for it now.
+        """
+        wanted = tuple(waiting)
+        self.lookup.want(wanted)
+        begin: list[TopicPartition] = []
+        events: dict[Partition, Message] = {}
+        found = self.lookup.found(wanted)
+        for key, one in sorted(found.items()):
+            if one.error_code:
+                if key not in self._refused:
+                    events[key] = self._refusal(key, one.error_code)
+            elif one.offset < 0 and self.reset not in _RESET_TO:
+                events[key] = _event(key, KafkaError._AUTO_OFFSET_RESET, _NO_OFFSET)
+            else:
+                begin.append(self._start(key, one))
+        return Answers(found=found, begin=begin, events=events)
+
+    def settle(self, answers: Answers) -> None:
+        """Forget answers that were used; later answers for the same partitions stay."""
+        self._refused.update(key for key, one in answers.found.items() if one.error_code)
+        self.lookup.forget(answers.found)
+
+    def _start(self, key: Partition, found: CommittedOffset) -> TopicPartition:
+        if found.offset < 0:
+            return TopicPartition(*key, _RESET_TO[self.reset])
+        return to_partition(*key, found)
+
+    def _refusal(self, key: Partition, code: int) -> Message:
+        topic, partition = key
+        said = (
+            f'Failed to fetch committed offset for group "{self.lookup.group_id}" '
+            f"topic {topic} [{partition}]: {kafka_error(code).str()}"
+        )
+        return _event(key, code, said)
+
+
+def _event(key: Partition, code: int, said: str) -> Message:
+    topic, partition = key
+    error = kafka_error(code, said)
+    return Message(topic=topic, partition=partition, value=said.encode(), error=error)

@@ -1,0 +1,1 @@
+"""Requests to the brokers: connections, kafka-python's transport, requests and answers."""

@@ -1,0 +1,469 @@
+"""One connection to one broker: opened on demand, reopened with backoff, closed on a time-out.
+
+All code here runs on the transport's thread, on kafka-python's loop. kafka-python provides the
+protocol of a connection: version negotiation, SASL and its renewal, framing, TLS. This file
+provides connecting, queueing, deadlines and backoff. kafka-python's own connection pool does not
+fit: it keeps an authentication failure forever, does not bound the TLS handshake, and has only one
+connection to a node.
+
+Theory of operation. A call waits in the queue until the connection is open. A call whose deadline
+passes fails, whether it was sent or not. If it was sent, the connection is abandoned too. A broker
+serves one request of a connection at a time, so later requests on it would wait as well. When the
+connection is lost or cannot be opened, all its calls fail immediately. The next call connects again
+after the backoff.
+
+An abandoned connection stays open for those of its calls that `outlive` it (`given_up`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import ipaddress
+import os
+import random
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import kafka.errors as wire_errors
+from attrs import define, field, frozen
+from kafka.net.connection import KafkaConnection
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.broker_version_data import BrokerVersionData
+
+from coopgroup.kafka.aside import Aside
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.broker_connection import (
+    BrokerConnection,
+    CredentialsRefusedError,
+    HandshakeError,
+    outcome_of,
+)
+from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
+
+__all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
+
+# Time between two checks of the queue while a broker throttles this client (KIP-219).
+PAUSED_POLL_S: Final = 0.02
+# The deadline in this file comes first; kafka-python's own timer is only a safety net.
+TIMER_SLACK_MS: Final = 10_000
+IN_FLIGHT_MAX: Final = 1_000
+# TLS alerts of a broker about the client's certificate (RFC 8446, section 6.2).
+_CERTIFICATE_ALERTS: Final = frozenset(
+    {
+        "ACCESS_DENIED",
+        "BAD_CERTIFICATE",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_REQUIRED",
+        "CERTIFICATE_REVOKED",
+        "CERTIFICATE_UNKNOWN",
+        "UNKNOWN_CA",
+        "UNSUPPORTED_CERTIFICATE",
+    }
+)
+Address: TypeAlias = tuple[Any, ...]
+# One of kafka-python's messages, or a failure.
+Outcome: TypeAlias = Any
+
+
+class FailureKind(enum.Enum):
+    """The reason why a request has no answer.
+
+    Attributes:
+        TIMED_OUT: no answer within the request's time; the broker may have acted on it.
+        DISCONNECTED: no connection, or it was lost or closed; the broker may have acted on it.
+        UNSUPPORTED: the broker speaks no version that can carry the request; nothing was sent.
+        AUTHENTICATION: the broker refused the credentials; nothing was sent.
+        HANDSHAKE: TLS or SASL failed for another, perhaps temporary reason; nothing was sent.
+    """
+
+    TIMED_OUT = "timed out"
+    DISCONNECTED = "disconnected"
+    UNSUPPORTED = "unsupported"
+    AUTHENTICATION = "authentication"
+    HANDSHAKE = "handshake"
+
+
+@frozen(kw_only=True)
+class TransportFailure:
+    """The outcome of a request without an answer."""
+
+    kind: FailureKind
+    message: str
+
+
+@define(eq=False, kw_only=True)
+class Call:
+    """One request on its way; finished exactly once.
+
+    Attributes:
+        deadline: end of the wait, in seconds of the monotonic clock.
+        outlives: whether the call still waits for its answer after its connection was abandoned.
+    """
+
+    message: Any
+    deadline: float
+    on_done: Callable[[Outcome], None]
+    outlives: bool = False
+    sent: bool = False
+    timer: Any = None
+    is_done: bool = field(default=False, init=False)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Report the outcome, unless another outcome was reported before."""
+        if not self.is_done:
+            self.is_done = True
+            self.on_done(outcome)
+
+
+@define(eq=False)
+class Channel:
+    """A connection to one address, and the calls that wait for it.
+
+    Attributes:
+        retry_at: earliest time of the next connect, in seconds of the monotonic clock.
+    """
+
+    net: NetworkSelector
+    host: str
+    port: int
+    settings: ConnectionSettings
+    _waiting: deque[Call] = field(factory=deque, init=False)
+    # In the order of sending, so that failures are reported in that order.
+    _in_flight: dict[Call, None] = field(factory=dict, init=False)
+    _connection: KafkaConnection | None = field(default=None, init=False)
+    _given_up: GivenUpConnections[Call] = field(factory=GivenUpConnections, init=False)
+    _attempt: Any = field(default=None, init=False)
+    _attempt_timer: Any = field(default=None, init=False)
+    _flush_timer: Any = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+    retry_at: float = field(default=0.0, init=False)
+    # At most one thread each, even if every look-up and every step hangs.
+    _resolver: Aside = field(factory=lambda: Aside(name="coopgroup-resolve"), init=False)
+    _authenticator: Aside = field(factory=lambda: Aside(name="coopgroup-sasl"), init=False)
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether a request could be sent now."""
+        return self._connection is not None and self._connection.connected
+
+    def submit(self, call: Call) -> None:
+        """Send a call as soon as the connection is open."""
+        call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
+        self._waiting.append(call)
+        self._advance()
+
+    def close(self, reason: str) -> None:
+        """Close all connections and fail all calls; a later call connects again."""
+        self._stop_attempt()
+        failure = TransportFailure(kind=FailureKind.DISCONNECTED, message=reason)
+        for call in self._given_up.close(reason):
+            self._finish(call, failure)
+        self._drop(failure)
+
+    def _advance(self) -> None:
+        if self.is_connected:
+            self._flush()
+        elif self._waiting and self._attempt is None:
+            start_at = max(self.retry_at, time.monotonic())
+            self._attempt = self.net.call_at(start_at, self._connect)
+            self._attempt_timer = self.net.call_at(
+                start_at + self.settings.connect_timeout_ms / 1000, self._give_up
+            )
+
+    def _flush(self) -> None:
+        connection = self._connection
+        while self._waiting and connection is not None and connection.connected:
+            if connection.paused:
+                if self._flush_timer is None:
+                    self._flush_timer = self.net.call_later(PAUSED_POLL_S, self._flush_again)
+                return
+            call = self._waiting.popleft()
+            if not call.is_done:
+                self._send(connection, call)
+
+    def _flush_again(self) -> None:
+        self._flush_timer = None
+        self._advance()
+
+    def _send(self, connection: KafkaConnection, call: Call) -> None:
+        call.sent = True
+        self._in_flight[call] = None
+        remaining_ms = (call.deadline - time.monotonic()) * 1000
+        try:
+            future = connection.send_request(call.message, max(remaining_ms, 0) + TIMER_SLACK_MS)
+        except Exception as error:  # noqa: BLE001 -- a message that cannot be encoded ends here
+            self._finish(call, _failure(error))
+            return
+        future.add_callback(lambda response: self._finish(call, response))
+        future.add_errback(lambda error: self._finish(call, _failure(error)))
+
+    def _finish(self, call: Call, outcome: Outcome) -> None:
+        self._in_flight.pop(call, None)
+        self.net.cancel(call.timer)
+        call.finish(outcome)
+        self._given_up.end(call)
+
+    def _expire(self, call: Call) -> None:
+        if call.is_done:
+            return
+        is_current = self._in_flight.pop(call, call) is None
+        call.finish(
+            TransportFailure(
+                kind=FailureKind.TIMED_OUT,
+                message=f"no answer from {self.host}:{self.port} in time",
+            )
+        )
+        self._given_up.end(call)
+        if is_current:
+            self._give_up_connection()
+
+    def _give_up_connection(self) -> None:
+        """Abandon the connection and fail its calls, except those that outlive it."""
+        outliving = [call for call in self._in_flight if call.outlives]
+        for call in outliving:
+            del self._in_flight[call]
+        connection = self._connection
+        if outliving and connection is not None:
+            self._given_up.keep(connection, outliving)
+            self._connection = None
+        reason = f"closed {self.host}:{self.port}: a request before timed out"
+        self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
+
+    def _drop(self, failure: TransportFailure) -> None:
+        """Close the connection, if it exists, and fail every call."""
+        connection, self._connection = self._connection, None
+        calls = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        for call in calls:
+            self._finish(call, failure)
+        if connection is not None:
+            abort(connection, failure.message)
+
+    # --- connecting ------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        transport = connection = None
+        sock: socket.socket | None = None
+        try:
+            sock = await self._open_socket()
+            transport = self._wrap(sock)
+            _read_to_the_end(transport)
+            sock = None
+            await transport.handshake()
+            connection = self._new_connection()
+            connection.connection_made(transport)
+            await connection.initialize(
+                timeout_at=time.monotonic() + self.settings.connect_timeout_ms / 1000
+            )
+            await connection.init_future
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls must be answered
+            _discard(sock, transport, connection, error)
+            self._attempt_failed(_failure(error))
+            return
+        except GeneratorExit:  # cancelled by _stop_attempt
+            _discard(sock, transport, connection, wire_errors.Cancelled())
+            raise
+        self._attempt = None
+        self._stop_attempt()
+        self._failures = 0
+        self._connection = connection
+        connection.close_future.add_both(lambda error: self._lost(connection, error))
+        self._advance()
+
+    async def _open_socket(self) -> socket.socket:
+        error: Exception = OSError(f"no address for {self.host}")
+        for family, kind, protocol, _, address in await self._addresses():
+            sock = socket.socket(family, kind, protocol)
+            try:
+                await self._connect_socket(sock, address)
+            except OSError as reason:
+                sock.close()
+                error = reason
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise error
+
+    async def _connect_socket(self, sock: socket.socket, address: Address) -> None:
+        sock.settimeout(0)
+        for option in self.settings.socket_options:
+            sock.setsockopt(*option)
+        for option in self.settings.dead_peer_options:
+            # Some systems lack the option. The connection works without it.
+            with contextlib.suppress(OSError):
+                sock.setsockopt(*option)
+        try:
+            sock.connect(address)
+        except BlockingIOError:
+            await self.net.wait_write(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, f"{os.strerror(code)} ({self.host}:{self.port})") from None
+
+    async def _addresses(self) -> list[tuple[Any, ...]]:
+        """Prepare an OAuth token, and look up the broker's name.
+
+        Both may wait for seconds on a service. They run on threads beside the loop, because
+        heartbeats of other connections must go out on time.
+        """
+        tokens = self.settings.token_source
+        if tokens is not None and not tokens.is_fresh:
+            await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
+        if _is_ip(self.host):
+            return self._look_up()
+        found: list[tuple[Any, ...]] = await outcome_of(
+            self.net, lambda on_done: self._resolver.share(self, self._look_up, on_done)
+        )
+        return found
+
+    def _look_up(self) -> list[tuple[Any, ...]]:
+        return list(
+            socket.getaddrinfo(
+                self.host, self.port, self.settings.address_family, socket.SOCK_STREAM
+            )
+        )
+
+    def _wrap(self, sock: socket.socket) -> KafkaTCPTransport:
+        context = self.settings.ssl_context
+        if context is None:
+            return KafkaTCPTransport(self.net, sock, host=self.host)
+        try:
+            return KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=context)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _new_connection(self) -> KafkaConnection:
+        version = self.settings.api_version
+        return BrokerConnection(
+            self.net,
+            aside=self._authenticator,
+            token_source=self.settings.token_source,
+            node_id=f"{self.host}:{self.port}",
+            broker_version_data=None if version is None else BrokerVersionData(version),
+            client_id=self.settings.client_id,
+            client_software_name="coopgroup",
+            max_in_flight_requests_per_connection=IN_FLIGHT_MAX,
+            **self.settings.connection,
+        )
+
+    def _give_up(self) -> None:
+        self._attempt_timer = None
+        if self._attempt is None:
+            return
+        self._stop_attempt()
+        self._attempt_failed(
+            TransportFailure(
+                kind=FailureKind.TIMED_OUT,
+                message=f"no connection to {self.host}:{self.port} within "
+                f"{self.settings.connect_timeout_ms} ms",
+            )
+        )
+
+    def _stop_attempt(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        timer, self._attempt_timer = self._attempt_timer, None
+        for task in (attempt, timer):
+            if task is not None:
+                self.net.cancel(task)
+
+    def _attempt_failed(self, failure: TransportFailure) -> None:
+        self._attempt = None
+        self._stop_attempt()
+        self._failures += 1
+        settings = self.settings
+        # Without the bound on the exponent, 2.0**1024 would overflow after a long outage.
+        backoff_ms = settings.reconnect_backoff_ms * 2.0 ** min(self._failures - 1, 30)
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 -- spreads reconnects, hides nothing
+        self.retry_at = (
+            time.monotonic() + min(backoff_ms, settings.reconnect_backoff_max_ms) * jitter / 1000
+        )
+        self._drop(failure)
+
+    def _lost(self, connection: KafkaConnection, error: object) -> None:
+        if self._connection is connection:
+            self._drop(_failure(error))
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _discard(
+    sock: socket.socket | None,
+    transport: KafkaTCPTransport | None,
+    connection: KafkaConnection | None,
+    error: BaseException,
+) -> None:
+    if connection is not None and not connection.closed:
+        connection.close(error)
+    if transport is not None:
+        transport.abort(error)
+    if sock is not None:
+        sock.close()
+
+
+def _read_to_the_end(transport: KafkaTCPTransport) -> None:
+    """Patch the transport to deliver a broker's last bytes before it reports the end of the stream.
+
+    A broker sends its refusal of credentials together with the end of the stream. kafka-python
+    drops bytes that it reads together with the end (seen with 3.0.12). A wrong password would then
+    look like a broker that hangs up. The next read reports the end again.
+    """
+    receive: Any
+    receive = transport._sock_recv  # noqa: SLF001  (there is no other place to mend it)
+
+    def receive_last() -> tuple[bytes, BaseException | None]:
+        received, error = receive()
+        return received, None if received else error
+
+    setattr(transport, "_sock_recv", receive_last)  # noqa: B010  (mypy knows it as a method)
+
+
+def _failure(error: object) -> TransportFailure:
+    message = " ".join(str(error or "connection closed").split()) or type(error).__name__
+    return TransportFailure(kind=_kind(error), message=message)
+
+
+def _kind(error: object) -> FailureKind:
+    causes = [error, *(error.args if isinstance(error, BaseException) else ())]
+    # A broker that hangs up during a handshake causes an end of the stream. That is an SSLError
+    # too, but it does not concern the credentials.
+    if any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes):
+        return FailureKind.DISCONNECTED
+    if any(_is_refusal(cause) for cause in causes):
+        return FailureKind.AUTHENTICATION
+    if any(isinstance(cause, ssl.SSLError | HandshakeError) for cause in causes):
+        return FailureKind.HANDSHAKE
+    if isinstance(error, wire_errors.IncompatibleBrokerVersion):
+        return FailureKind.UNSUPPORTED
+    if isinstance(error, wire_errors.RequestTimedOutError | wire_errors.KafkaTimeoutError):
+        return FailureKind.TIMED_OUT
+    return FailureKind.DISCONNECTED
+
+
+def _is_refusal(cause: object) -> bool:
+    """Return whether a broker refused this client's credentials. No other failure is final.
+
+    An untrusted certificate of the broker does not count as a refusal. The broker may be half
+    configured, or its certificate may be renewed soon. librdkafka also keeps trying.
+    """
+    if isinstance(cause, ssl.SSLError):
+        # Example: "TLSV1_ALERT_UNKNOWN_CA"; newer versions of OpenSSL have another prefix. Python
+        # sets no reason if OpenSSL gave none.
+        _, is_alert, alert = str(getattr(cause, "reason", None)).rpartition("ALERT_")
+        return bool(is_alert) and alert in _CERTIFICATE_ALERTS
+    return isinstance(cause, CredentialsRefusedError)

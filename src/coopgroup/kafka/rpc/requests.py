@@ -1,0 +1,410 @@
+"""Requests to the group coordinator and their answers, as plain values.
+
+Only this file builds or reads kafka-python's messages; no message leaves this file. A request does
+not name a version: the connection negotiates the version. A field that the negotiated version lacks
+is dropped if it is harmless (a reason). It is refused if dropping it would do harm: without its
+group instance id, a static member would silently become a dynamic one.
+
+The answers carry the broker's error codes. The table of the member's state machine decides what a
+code means to a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+
+from attrs import frozen
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer import group as wire
+from kafka.protocol.metadata import find_coordinator as wire_coordinator
+
+from coopgroup.model.group_api import (
+    Answer,
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+
+__all__ = [
+    "CommittedOffset",
+    "DescribeGroupRequest",
+    "DescribedGroup",
+    "FetchOffsetsAnswer",
+    "FetchOffsetsRequest",
+    "Question",
+    "build_message",
+    "read_answer",
+]
+
+GROUP_KEY_TYPE: Final = 0
+# OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows only names.
+OFFSET_COMMIT_VERSION_MAX: Final = 9
+# OffsetFetch v0 reads from ZooKeeper, where no coopgroup member commits. v10 names topics by id
+# only.
+OFFSET_FETCH_VERSION_MIN: Final = 1
+OFFSET_FETCH_VERSION_MAX: Final = 9
+# First versions with a group instance id (KIP-345).
+STATIC_JOIN_VERSION: Final = 5
+STATIC_SYNC_VERSION: Final = 3
+STATIC_HEARTBEAT_VERSION: Final = 3
+STATIC_LEAVE_VERSION: Final = 3
+STATIC_COMMIT_VERSION: Final = 7
+# In the next version, a missing group is an error. This version has instance ids.
+DESCRIBE_VERSION_MAX: Final = 5
+# kafka-python's messages have no static types.
+WireMessage: TypeAlias = Any
+
+
+@frozen(kw_only=True)
+class DescribeGroupRequest:
+    """Ask the coordinator to describe a group (DescribeGroups); members never send this."""
+
+    group_id: str
+
+
+@frozen(kw_only=True)
+class DescribedMember:
+    """A member as the coordinator knows it.
+
+    Attributes:
+        metadata: its subscription in the group's protocol; empty during a round.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+
+
+@frozen(kw_only=True)
+class DescribedGroup:
+    """A group as the coordinator knows it.
+
+    Attributes:
+        state: "Stable", "Empty", "Dead" for a missing group, or the name of a rebalance phase.
+        protocol_type: "consumer" for groups that share partitions, "" without one.
+    """
+
+    error_code: int
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[DescribedMember, ...]
+
+
+@frozen(kw_only=True)
+class FetchOffsetsRequest:
+    """Ask the coordinator for a group's committed offsets (OffsetFetch); any client may.
+
+    Attributes:
+        require_stable: whether a partition in an open transaction is answered with
+            UNSTABLE_OFFSET_COMMIT (KIP-447). Brokers before 2.5 (v7) ignore this and answer with
+            the last commit, as they answer librdkafka.
+    """
+
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+    require_stable: bool
+
+
+class CommittedOffset(NamedTuple):
+    """The answer for one partition; a tuple, because an answer has thousands of partitions.
+
+    Attributes:
+        offset: offset of the next record to read; negative if the group has committed none.
+        leader_epoch: leader epoch of the record before it, -1 if unknown (KIP-320).
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class FetchOffsetsAnswer:
+    """Committed offsets by partition, or the reason why they are missing."""
+
+    error_code: int
+    offsets: Mapping[tuple[str, int], CommittedOffset]
+
+
+Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest
+"""Requests that any client may send to a coordinator, also without being a member."""
+_Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
+
+
+def build_message(request: GroupRequest | Question) -> WireMessage:
+    """Return kafka-python's message for a request, without a version.
+
+    The message limits the versions, so that negotiation fails instead of dropping a group instance
+    id: kafka-python drops fields that a version lacks.
+    """
+    match request:
+        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
+            return _build_question(request)
+        case JoinGroupRequest():
+            return _build_join(request)
+        case SyncGroupRequest():
+            return _build_sync(request)
+        case HeartbeatRequest():
+            return wire.HeartbeatRequest(
+                group_id=request.group_id,
+                generation_id=request.generation,
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id,
+                min_version=_first(request, STATIC_HEARTBEAT_VERSION),
+            )
+        case LeaveGroupRequest():
+            return _build_leave(request)
+        case OffsetCommitRequest():
+            return _build_commit(request)
+        case _:
+            assert_never(request)
+
+
+def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply:
+    """Return the answer from kafka-python's response to a request."""
+    match request:
+        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
+            return _read_outside(request, response)
+        case JoinGroupRequest():
+            return _read_join(response)
+        case SyncGroupRequest():
+            return SyncGroupAnswer(
+                error_code=response.error_code, assignment=bytes(response.assignment or b"")
+            )
+        case HeartbeatRequest():
+            return HeartbeatAnswer(error_code=response.error_code)
+        case LeaveGroupRequest():
+            codes = [response.error_code, *(member.error_code for member in response.members)]
+            return LeaveGroupAnswer(error_code=next(filter(None, codes), 0))
+        case OffsetCommitRequest():
+            return OffsetCommitAnswer(
+                codes=tuple(
+                    sorted(
+                        (topic.name, partition.partition_index, partition.error_code)
+                        for topic in response.topics
+                        for partition in topic.partitions
+                    )
+                )
+            )
+        case _:
+            assert_never(request)
+
+
+def _first(
+    request: JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest,
+    static_version: int,
+) -> int:
+    return 0 if request.group_instance_id is None else static_version
+
+
+def _build_question(request: FindCoordinatorRequest | Question) -> WireMessage:
+    """Build a request that clients outside the group may send, too."""
+    if isinstance(request, FetchOffsetsRequest):
+        return _build_offset_fetch(request)
+    if isinstance(request, DescribeGroupRequest):
+        return DescribeGroupsRequest(groups=[request.group_id], max_version=DESCRIBE_VERSION_MAX)
+    return wire_coordinator.FindCoordinatorRequest(
+        key=request.group_id,
+        key_type=GROUP_KEY_TYPE,
+        coordinator_keys=[request.group_id],
+    )
+
+
+def _build_offset_fetch(request: FetchOffsetsRequest) -> WireMessage:
+    group = wire.OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [
+        (name, [index for _, index in partitions])
+        for name, partitions in groupby(request.partitions, key=lambda one: one[0])
+    ]
+    return wire.OffsetFetchRequest(
+        group_id=request.group_id,  # v1 to v7
+        topics=[
+            wire.OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indices)
+            for name, indices in topics
+        ],
+        groups=[  # from v8 on; member id and epoch are only for KIP-848 members
+            group(
+                group_id=request.group_id,
+                member_id=None,
+                member_epoch=-1,
+                topics=[
+                    group.OffsetFetchRequestTopics(name=name, partition_indexes=indices)
+                    for name, indices in topics
+                ],
+            )
+        ],
+        require_stable=request.require_stable,
+        min_version=OFFSET_FETCH_VERSION_MIN,
+        max_version=OFFSET_FETCH_VERSION_MAX,
+    )
+
+
+def _build_join(request: JoinGroupRequest) -> WireMessage:
+    protocol = wire.JoinGroupRequest.JoinGroupRequestProtocol
+    return wire.JoinGroupRequest(
+        group_id=request.group_id,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocols=[protocol(name=name, metadata=metadata) for name, metadata in request.protocols],
+        reason=request.reason or None,
+        min_version=_first(request, STATIC_JOIN_VERSION),
+    )
+
+
+def _build_sync(request: SyncGroupRequest) -> WireMessage:
+    assignment = wire.SyncGroupRequest.SyncGroupRequestAssignment
+    return wire.SyncGroupRequest(
+        group_id=request.group_id,
+        generation_id=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=[
+            assignment(member_id=member_id, assignment=encoded)
+            for member_id, encoded in request.assignments
+        ],
+        min_version=_first(request, STATIC_SYNC_VERSION),
+    )
+
+
+def _build_leave(request: LeaveGroupRequest) -> WireMessage:
+    member = wire.LeaveGroupRequest.MemberIdentity(
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        reason=request.reason or None,
+    )
+    return wire.LeaveGroupRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,  # v0 to v2
+        members=[member],  # from v3 on
+        min_version=_first(request, STATIC_LEAVE_VERSION),
+    )
+
+
+def _build_commit(request: OffsetCommitRequest) -> WireMessage:
+    topic = wire.OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic.OffsetCommitRequestPartition
+    return wire.OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=[
+            topic(
+                name=name,
+                partitions=[
+                    partition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_leader_epoch=leader_epoch,
+                        committed_metadata=metadata,
+                    )
+                    for _, index, offset, leader_epoch, metadata in offsets
+                ],
+            )
+            for name, offsets in groupby(sorted(request.offsets), key=lambda offset: offset[0])
+        ],
+        min_version=_first(request, STATIC_COMMIT_VERSION),
+        max_version=OFFSET_COMMIT_VERSION_MAX,
+    )
+
+
+def _read_coordinator(response: WireMessage) -> FindCoordinatorAnswer:
+    # v4 (KIP-699) answers with a list, one entry per key.
+    found = response.coordinators[0] if response.coordinators else response
+    if found.error_code:
+        return FindCoordinatorAnswer(
+            error_code=found.error_code, error_message=found.error_message or "", coordinator=None
+        )
+    return FindCoordinatorAnswer(
+        error_code=0,
+        error_message="",
+        coordinator=Coordinator(node_id=found.node_id, host=found.host, port=found.port),
+    )
+
+
+def _read_offsets(response: WireMessage) -> FetchOffsetsAnswer:
+    answer = response.groups[0] if response.groups else response
+    return FetchOffsetsAnswer(
+        error_code=answer.error_code,
+        offsets={
+            (topic.name, one.partition_index): CommittedOffset(
+                one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        },
+    )
+
+
+def _read_outside(
+    request: FindCoordinatorRequest | Question, response: WireMessage
+) -> FindCoordinatorAnswer | _Reply:
+    if isinstance(request, FetchOffsetsRequest):
+        return _read_offsets(response)
+    if isinstance(request, DescribeGroupRequest):
+        return _read_description(response.groups[0])
+    return _read_coordinator(response)
+
+
+def _read_description(group: WireMessage) -> DescribedGroup:
+    members = (
+        DescribedMember(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=bytes(member.member_metadata or b""),
+        )
+        for member in group.members
+    )
+    return DescribedGroup(
+        error_code=group.error_code,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_data,
+        members=tuple(sorted(members, key=lambda member: member.member_id)),
+    )
+
+
+def _read_join(response: WireMessage) -> JoinGroupAnswer:
+    return JoinGroupAnswer(
+        error_code=response.error_code,
+        generation=response.generation_id,
+        protocol_name=response.protocol_name or "",
+        leader_id=response.leader,
+        member_id=response.member_id,
+        members=tuple(
+            JoinedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=bytes(member.metadata or b""),
+            )
+            for member in response.members
+        ),
+        skip_assignment=bool(response.skip_assignment),
+    )

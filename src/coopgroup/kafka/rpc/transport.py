@@ -1,0 +1,405 @@
+"""Group RPCs to the brokers, from one background thread, without ever blocking the caller.
+
+Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out. Each
+request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what an
+error code or a failure means, and whether to try again.
+
+Theory of operation. A broker serves one request of a connection at a time, so a JoinGroup that
+waits for the group would hold up all later requests. Therefore there are two lanes, each with its
+own connection to every broker:
+
+- JOIN: JoinGroup and SyncGroup, and heartbeats while neither waits;
+- COMMIT: requests that must not wait for a join: OffsetCommit, FindCoordinator, LeaveGroup, and
+  heartbeats while a join or sync waits.
+
+The caller chooses the lane of each request. Requests of one lane to one broker are sent and
+answered in order. An OffsetCommit keeps its connection until its answer or its timeout, because
+its result is unknown until then. This holds even if another request on the connection times out.
+
+To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
+
+The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
+calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from attrs import define, field, frozen
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.broker_connection import HandshakeError
+from coopgroup.kafka.rpc.channel import Call, Channel, FailureKind, Outcome, TransportFailure
+from coopgroup.kafka.rpc.requests import Question, build_message, read_answer
+from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import (
+    Coordinator,
+    FindCoordinatorRequest,
+    GroupRequest,
+    OffsetCommitRequest,
+)
+
+__all__ = ["FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
+
+LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
+RESTART_PAUSE_S: Final = 0.1
+OnAnswer: TypeAlias = Callable[[Any], None]
+"""Called with the answer to the request, or with a `TransportFailure`."""
+Address: TypeAlias = tuple[str, int]
+
+
+class _Phase(enum.Enum):
+    NEW = "new"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@frozen(kw_only=True)
+class _Job:
+    lane: Lane
+    request: GroupRequest | Question
+    node: Coordinator | None
+    deadline: float
+    on_answer: OnAnswer
+
+
+@define(eq=False)
+class GroupTransport:
+    """Sends group requests and returns their answers, on a separate thread.
+
+    Attributes:
+        report: called with every internal exception, mostly from `on_answer`, and with a
+            `HandshakeError` for the first, second, fourth, … consecutive failed handshake. It is
+            called on the transport's thread and must not block.
+    """
+
+    settings: ConnectionSettings
+    report: Callable[[BaseException], None]
+    _net: NetworkSelector = field(init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _phase: _Phase = field(default=_Phase.NEW, init=False)
+    # Reentrant: a signal handler may close the consumer while its thread is in `send`.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    # Taken by the thread when it begins, or by a failed `start`, once; never waited for.
+    _begun: threading.Lock = field(factory=threading.Lock, init=False)
+    # The callers' orders, in sequence; only the thread takes from it.
+    _inbox: deque[Callable[[], None]] = field(factory=deque, init=False)
+    # Only the thread uses the rest.
+    _channels: dict[tuple[Lane, str, int], Channel] = field(factory=dict, init=False)
+    _known_brokers: tuple[Address, ...] = field(default=(), init=False)
+    _brokers_read_at: float = field(default=0.0, init=False)
+    _look_ups: int = field(default=0, init=False)
+    _failed_handshakes: int = field(default=0, init=False)
+
+    # --- the caller's side -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread; connections are made when they are first needed.
+
+        Raises:
+            RuntimeError: the transport was started before.
+        """
+        with self._lock:
+            if self._phase is not _Phase.NEW:
+                raise RuntimeError("the transport can be started once only")
+            keep_quiet_about_connections()
+            self._net = self._new_loop()
+            self._thread = threading.Thread(
+                target=self._run, name=f"{THREAD_PREFIX}{self.settings.client_id}", daemon=True
+            )
+            self._phase = _Phase.OPEN
+            try:
+                self._thread.start()
+            except BaseException:
+                self._phase = _Phase.CLOSED
+                if self._begun.acquire(blocking=False):
+                    self._thread = None
+                    self._net.close()
+                else:  # a signal's exception came after the thread had begun, which now ends
+                    self._net.wakeup()
+                raise
+
+    def send(
+        self,
+        lane: Lane,
+        request: GroupRequest | Question,
+        on_answer: OnAnswer,
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        """Send a request and return immediately.
+
+        Args:
+            lane: the connection to use.
+            request: the request.
+            on_answer: called exactly once, on the transport's thread, with the answer or a failure.
+                It must be quick, because it delays all other answers. Its exceptions are given to
+                `report`.
+            node: the group coordinator; None for FindCoordinator, which goes to any broker.
+            timeout_ms: time for the answer, connecting included. The caller adds the time for which
+                a coordinator holds a join or a sync.
+
+        Raises:
+            RuntimeError: the transport is not running.
+            ValueError: a request other than FindCoordinator without a node.
+        """
+        if node is None and not isinstance(request, FindCoordinatorRequest):
+            raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
+        job = _Job(
+            lane=lane,
+            request=request,
+            node=node,
+            deadline=time.monotonic() + timeout_ms / 1000,
+            on_answer=on_answer,
+        )
+        self._enqueue(lambda: self._begin(job))
+
+    def close_lane(self, lane: Lane) -> None:
+        """Close all connections of a lane; its pending requests fail as disconnected.
+
+        Only a FindCoordinator continues with the next broker.
+
+        The lane can be used again immediately. A coordinator does not notice that a join's
+        connection is gone: the member stays in the group until it leaves or its session ends.
+
+        Raises:
+            RuntimeError: the transport is not running.
+        """
+        self._enqueue(lambda: self._close_lane(lane))
+
+    def close(self, timeout_ms: int = 5_000) -> bool:
+        """Fail all pending requests and close all connections; return whether the thread has ended.
+
+        Raises:
+            RuntimeError: called on the transport's thread, which cannot wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("the transport cannot be closed from its own thread")
+        with self._lock:
+            was_open = self._phase is _Phase.OPEN
+            self._phase = _Phase.CLOSED
+            if was_open:
+                # Wake it only now, or the thread could check the phase too early and sleep again.
+                self._net.wakeup()
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def _enqueue(self, action: Callable[[], None]) -> None:
+        with self._lock:
+            if self._phase is not _Phase.OPEN:
+                raise RuntimeError("the transport is not running")
+            self._inbox.append(action)
+            self._net.call_soon_threadsafe(self._drain_inbox)
+
+    # --- the thread's side -----------------------------------------------------------------------
+
+    def _new_loop(self) -> NetworkSelector:
+        return NetworkSelector(client_id=self.settings.client_id)
+
+    def _run(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return  # `start` was interrupted, and has closed the loop
+        while self._phase is _Phase.OPEN:
+            try:
+                self._net.poll()
+            except Exception as error:  # noqa: BLE001 -- a dead thread would be a dead member
+                self._report(error)
+                self._restart()
+        # Nothing is added now: earlier requests are taken, then failed.
+        self._drain_inbox()
+        self._drop_channels("the transport was closed")
+        self._net.close()
+
+    def _restart(self) -> None:
+        time.sleep(RESTART_PAUSE_S)
+        with self._lock:
+            broken, self._net = self._net, self._new_loop()
+            self._net.call_soon(self._drain_inbox)
+        self._drop_channels("the transport's loop failed and was restarted")
+        try:
+            broken.close()
+        except Exception as error:  # noqa: BLE001 -- it was broken before
+            self._report(error)
+
+    def _drain_inbox(self) -> None:
+        while self._inbox:
+            action = self._inbox.popleft()
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 -- one request must not end the others
+                self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        with contextlib.suppress(Exception):  # the failure cannot be reported anywhere
+            self.report(error)
+
+    def _begin(self, job: _Job) -> None:
+        answer = self._answer(job)
+        with self._failing(answer):
+            if job.node is None:
+                self._look_up(job, self._candidates(job.lane), answer)
+            else:
+                self._submit(job, (job.node.host, job.node.port), job.deadline, answer)
+
+    @contextlib.contextmanager
+    def _failing(self, on_done: Callable[[Outcome], None]) -> Iterator[None]:
+        """Fail a request that cannot be begun."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+            self._report(error)
+            on_done(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
+
+    def _submit(
+        self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
+    ) -> None:
+        try:
+            message = build_message(job.request)
+        except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+            self._report(error)
+            on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
+            return
+        self._channel(job.lane, address).submit(
+            Call(
+                message=message,
+                deadline=deadline,
+                on_done=on_done,
+                outlives=isinstance(job.request, OffsetCommitRequest),
+            )
+        )
+
+    def _answer(self, job: _Job) -> Callable[[Outcome], None]:
+        answered = False
+
+        def answer(outcome: Outcome) -> None:
+            nonlocal answered
+            if answered:  # the exception came after the request was sent
+                return
+            answered = True
+            self._watch_handshakes(outcome)
+            try:
+                job.on_answer(_read(job.request, outcome))
+            except Exception as error:  # noqa: BLE001 -- the caller's code
+                self._report(error)
+
+        return answer
+
+    def _watch_handshakes(self, outcome: Outcome) -> None:
+        """Report failed handshakes, because they are repeated without end."""
+        if not isinstance(outcome, TransportFailure):
+            self._failed_handshakes = 0
+        elif outcome.kind is FailureKind.HANDSHAKE:
+            self._failed_handshakes += 1
+            if self._failed_handshakes.bit_count() == 1:
+                self._report(HandshakeError(outcome.message))
+
+    def _channel(self, lane: Lane, address: Address) -> Channel:
+        key = (lane, *address)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel(self._net, *address, self.settings)
+        return channel
+
+    def _close_lane(self, lane: Lane) -> None:
+        for key, channel in sorted(self._channels.items(), key=_by_address):
+            if key[0] is lane:
+                channel.close("the lane was closed")
+
+    def _drop_channels(self, reason: str) -> None:
+        channels = [channel for _, channel in sorted(self._channels.items(), key=_by_address)]
+        self._channels.clear()
+        for channel in channels:
+            try:
+                channel.close(reason)
+            except Exception as error:  # noqa: BLE001 -- the other channels must close, too
+                self._report(error)
+
+    # --- look-up ---------------------------------------------------------------------------------
+
+    def _candidates(self, lane: Lane) -> list[Address]:
+        """Return the brokers to ask, connected ones first; the order rotates with each call."""
+        addresses = [*dict.fromkeys((*self._known_brokers, *self.settings.bootstrap_servers))]
+        turn = self._look_ups % len(addresses)
+        self._look_ups += 1
+
+        def rank(address: Address) -> tuple[bool, float]:
+            channel = self._channels.get((lane, *address))
+            if channel is None:
+                return (True, 0.0)
+            return (not channel.is_connected, channel.retry_at)
+
+        return sorted((*addresses[turn:], *addresses[:turn]), key=rank)
+
+    def _look_up(
+        self, job: _Job, candidates: list[Address], answer: Callable[[Outcome], None]
+    ) -> None:
+        """Ask one broker after the other until one answers or the time is over."""
+        address, *others = candidates
+        now = time.monotonic()
+        share = max((job.deadline - now) / len(candidates), LOOK_UP_ATTEMPT_MS_MIN / 1000)
+
+        def on_done(outcome: Outcome) -> None:
+            failed = isinstance(outcome, TransportFailure)
+            in_time = time.monotonic() < job.deadline and self._phase is _Phase.OPEN
+            if failed and others and in_time:
+                with self._failing(answer):
+                    self._look_up(job, others, answer)
+                return
+            answer(outcome)
+            if not failed:
+                with self._failing(answer):
+                    self._learn_brokers(job.lane, address)
+
+        self._submit(job, address, min(now + share, job.deadline), on_done)
+
+    def _learn_brokers(self, lane: Lane, address: Address) -> None:
+        """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
+        now = time.monotonic()
+        age_ms = (now - self._brokers_read_at) * 1000
+        if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
+            return
+        self._brokers_read_at = now
+
+        def on_done(outcome: Outcome) -> None:
+            if not isinstance(outcome, TransportFailure):
+                self._known_brokers = tuple(
+                    sorted((broker.host, broker.port) for broker in outcome.brokers)
+                )
+
+        self._channel(lane, address).submit(
+            Call(
+                message=MetadataRequest(topics=[], allow_auto_topic_creation=False),
+                deadline=now + self.settings.request_timeout_ms / 1000,
+                on_done=on_done,
+            )
+        )
+
+
+def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, int]:
+    lane, host, port = item[0]
+    return (lane.value, host, port)
+
+
+def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
+    if isinstance(outcome, TransportFailure):
+        return outcome
+    try:
+        return read_answer(request, outcome)
+    except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+        return TransportFailure(
+            kind=FailureKind.UNSUPPORTED,
+            message=f"unreadable answer to {type(request).__name__}: {error}",
+        )

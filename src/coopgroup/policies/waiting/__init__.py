@@ -1,0 +1,1 @@
+"""The parts of a waiting policy's round, shared by `DeferredPolicy` and `IncrementalPolicy`."""

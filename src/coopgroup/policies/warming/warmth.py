@@ -1,0 +1,145 @@
+"""The facts about warm-ups in a round, before the assignor answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model import NOBODY
+from coopgroup.policies.stopping import member_numbers, rightful_resources, stopping_claims
+from coopgroup.policies.waiting.staging import keepable
+from coopgroup.policies.warming.pairs import (
+    NO_KEYS,
+    holds,
+    keys_in,
+    members_of,
+    pair_keys,
+    resources_of,
+    subscribes,
+)
+
+if TYPE_CHECKING:
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.policies.base import RoundContext
+    from coopgroup.policies.state import PolicyState
+    from coopgroup.policies.warming.option import Warmup
+
+__all__ = ["Warmth", "warmth_of"]
+
+
+@frozen(kw_only=True, eq=False)
+class Warmth:
+    """Facts of a round; R resources, M members, pairs as keys of module `pairs`, ascending.
+
+    Attributes:
+        group: the group.
+        option: the options.
+        now_ms: the leader's clock.
+        remembers: whether the leader led the last round.
+        takes_part: bool (M,).
+        warm: warm pairs whose member subscribes to the resource.
+        running: warm-ups of the last round whose member still takes part, cold or warm.
+        since_ms: int64, when each of `running` began.
+        receivers: int32 (R,): planned receiver of each unfinished move, `NOBODY` without one.
+        refused: pairs that timed out and were cancelled, while the members are the same.
+        may_stay: bool (R,): could stay with its owner, which was not told to stop it.
+        stopping: bool (R,): its owner was told to stop it, and still claims it.
+        free: bool (R,): assignable, with a subscriber, and not claimed.
+    """
+
+    group: GroupSnapshot
+    option: Warmup
+    now_ms: int
+    remembers: bool
+    takes_part: BoolArray
+    warm: Int64Array
+    running: Int64Array
+    since_ms: Int64Array
+    receivers: Int32Array
+    refused: Int64Array
+    may_stay: BoolArray
+    stopping: BoolArray
+    free: BoolArray
+
+    def is_able(self, member: Int32Array) -> BoolArray:
+        """Return bool (R,): whether each resource's member takes part; False for `NOBODY`."""
+        able: BoolArray = (member != NOBODY) & self.takes_part[member]
+        return able
+
+    def are_among(self, keys: Int64Array, member: Int32Array) -> BoolArray:
+        """Return bool (R,): whether each resource and its member are one of the pairs."""
+        found = np.zeros(member.size, dtype=np.bool_)
+        placed = np.flatnonzero(member != NOBODY)
+        found[placed] = holds(keys, pair_keys(self.group, placed, member[placed]))
+        return found
+
+    def is_cold(self, member: Int32Array) -> BoolArray:
+        """Return bool (R,): whether each resource's member could warm up, and is not warm."""
+        return self.is_able(member) & ~self.are_among(self.warm, member)
+
+    def has_warm(self) -> BoolArray:
+        """Return bool (R,): whether a member is warm for each resource."""
+        mask = np.zeros(len(self.group.resources), dtype=np.bool_)
+        mask[resources_of(self.group, self.warm)] = True
+        return mask
+
+    def timed_out(self) -> Int64Array:
+        """Return the running warm-ups that are cold after the time-out."""
+        late = self.now_ms - self.since_ms >= self.option.timeout_ms
+        return self.running[late & ~holds(self.warm, self.running)]
+
+
+def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Warmth:
+    """Collect the facts of a round."""
+    takes_part = np.array([member.warms for member in group.members], dtype=np.bool_)
+    warm = pair_keys(group, group.warm_resources, group.warm_members)
+    warm = warm[subscribes(group, warm)]
+    owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
+    running, since_ms, refused = _remembered(group, context, takes_part, warm)
+    stopping = rightful_resources(group, stopping_claims(group, context))
+    return Warmth(
+        group=group,
+        option=option,
+        now_ms=context.now_ms,
+        remembers=context.state is not None,
+        takes_part=takes_part,
+        warm=warm[~owned],
+        running=running,
+        since_ms=since_ms,
+        receivers=_receivers(group, context.state),
+        refused=refused,
+        may_stay=keepable(group) & ~stopping,
+        stopping=stopping,
+        free=group.assignable & group.subscribed() & ~group.claimed(),
+    )
+
+
+def _remembered(
+    group: GroupSnapshot, context: RoundContext, takes_part: BoolArray, warm: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the running warm-ups, when each began, and the refused pairs."""
+    state = context.state
+    if state is None:
+        return NO_KEYS, NO_KEYS, NO_KEYS
+    running, there = keys_in(group, state.warmups.pairs, state.members)
+    known = state.warmups
+    since_ms = np.where(known.warm, context.now_ms, known.since_ms)[there]
+    members = members_of(group, running)
+    counts = takes_part[members] & subscribes(group, running)
+    counts &= group.owner[resources_of(group, running)] != members
+    refused = NO_KEYS
+    if state.members == group.member_ids:
+        refused, _ = keys_in(group, state.refused, state.members)
+        refused = refused[~holds(warm, refused)]
+    return running[counts], since_ms[counts], refused
+
+
+def _receivers(group: GroupSnapshot, state: PolicyState | None) -> Int32Array:
+    if state is None:
+        return np.full(len(group.resources), NOBODY, dtype=np.int32)
+    there = member_numbers(group, state.members)
+    receivers = group.aligned(state.receivers.resources, there[state.receivers.holder])
+    return np.where(group.may_hold(receivers), receivers, NOBODY).astype(np.int32)

@@ -1,0 +1,93 @@
+"""`History`: everything that a page shows of one group, derived from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from attrs import evolve, frozen
+
+from coopgroup.report.history.rounds import RoundRow, client_names, round_rows
+from coopgroup.report.history.timeline import Doubles, Spans, doubles_of, gaps_of
+from coopgroup.report.history.timeline_events import TimelineEvent, known_ms, timeline_events
+from coopgroup.report.runs import LagSamples
+from coopgroup.telemetry import Envelope
+from coopgroup.telemetry.ownership import Ownership, read_ownership
+
+__all__ = ["Facts", "History", "facts_of", "history_of"]
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+
+@frozen(eq=False, kw_only=True)
+class History:
+    """One group over time.
+
+    Attributes:
+        known_ms: int64, shape (R,): first mention of each resource.
+    """
+
+    ownership: Ownership
+    known_ms: Int64Array
+    gaps: Spans
+    doubles: Doubles
+    rounds: tuple[RoundRow, ...]
+    timeline_events: tuple[TimelineEvent, ...]
+    lag: LagSamples | None = None
+
+
+@frozen(kw_only=True)
+class Facts:
+    """Figures derived from records alone.
+
+    Attributes:
+        gap_seconds: partition-seconds without an owner, counted from the first mention of each
+            resource.
+    """
+
+    rounds: int
+    gap_seconds: float
+    worst_gap_ms: int
+
+
+def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> History:
+    """Read the records of one group."""
+    ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
+    ends_ms = [one.at_ms for one in ordered[-1:]]
+    if lag is not None:
+        ends_ms += lag.times_ms[-1:].tolist()
+    until_ms = max(ends_ms, default=0)
+    ownership = _of_workers(read_ownership(ordered, until_ms=until_ms))
+    known = known_ms(ordered, ownership.resources, ownership.until_ms)
+    rounds = round_rows(ordered, client_names(ordered))
+    return History(
+        ownership=ownership,
+        known_ms=known,
+        gaps=gaps_of(ownership, known),
+        doubles=doubles_of(ownership),
+        rounds=rounds,
+        timeline_events=timeline_events(ordered, rounds),
+        lag=lag,
+    )
+
+
+def _of_workers(ownership: Ownership) -> Ownership:
+    """Drop clients that never worked: they need no colour."""
+    workers, owner = np.unique(ownership.owner, return_inverse=True)
+    return evolve(
+        ownership,
+        clients=tuple(ownership.clients[number] for number in workers.tolist()),
+        owner=owner.astype(np.int32),
+    )
+
+
+def facts_of(history: History) -> Facts:
+    """Compute the figures of a history."""
+    lengths_ms = history.gaps.end_ms - history.gaps.start_ms
+    return Facts(
+        rounds=sum(not row.refused for row in history.rounds),
+        gap_seconds=float(lengths_ms.sum()) / 1000,
+        worst_gap_ms=int(lengths_ms.max(initial=0)),
+    )

@@ -1,0 +1,373 @@
+"""Turn an `Ownership` into bars to draw: resources as rows, time as columns.
+
+Pure functions on arrays; nothing is drawn here.
+
+Theory of operation: a resource is a row. Intervals of neighbouring rows with the same owner and the
+same times become one bar, so the number of bars grows with events and not with partitions. In owner
+order, rows with the same history are neighbours, and a thousand rows can become a dozen bars. If
+there are still too many bars, times are snapped to ever coarser steps until the bars are few
+enough. Gaps and double owners are snapped outwards, so that all of them stay visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from attrs import evolve, frozen
+
+from coopgroup.report.palette import ranks
+from coopgroup.telemetry.ownership import Ownership
+
+__all__ = [
+    "BARS_MAX",
+    "NOBODY",
+    "Bars",
+    "Counts",
+    "Doubles",
+    "Spans",
+    "Timeline",
+    "doubles_of",
+    "gaps_of",
+    "name_order",
+    "owner_order",
+    "spans_of",
+    "timeline_of",
+    "unowned_counts",
+]
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+NOBODY: Final = -1
+BARS_MAX: Final = 20_000
+"""Above this number of bars a timeline rounds times: a canvas draws this many in 0.1 s."""
+# the first steps are finer than the pixels of a screen
+_STEPS_OF_SPAN: Final = (8_000, 4_000, 2_000, 1_000, 500)
+_POINTS_MAX: Final = 4_000
+_ROWS_BY_NAME_MAX: Final = 80
+_NEXT_TO_NOTHING: Final = 0.05  # share of the highest count
+_WORTH: Final = 1.2  # a coarser step must reduce the bars by this factor
+
+
+@frozen(eq=False, kw_only=True)
+class Spans:
+    """Intervals of single resources; all arrays int64, shape (N,).
+
+    Attributes:
+        owner: number of the client; `NOBODY` in a gap.
+    """
+
+    resource: Int64Array
+    owner: Int64Array
+    start_ms: Int64Array
+    end_ms: Int64Array
+
+    def take(self, picked: npt.NDArray[np.intp] | BoolArray) -> Spans:
+        """Return some of the intervals, by position or mask."""
+        return Spans(
+            resource=self.resource[picked],
+            owner=self.owner[picked],
+            start_ms=self.start_ms[picked],
+            end_ms=self.end_ms[picked],
+        )
+
+
+@frozen(eq=False, kw_only=True)
+class Doubles:
+    """Intervals with two owners of one resource.
+
+    Attributes:
+        other: int64, shape (N,): the first owner.
+    """
+
+    spans: Spans
+    other: Int64Array
+
+
+@frozen(eq=False, kw_only=True)
+class Bars:
+    """Rectangles of rows and time; all arrays int64, shape (B,).
+
+    Attributes:
+        owner: number of the client; `NOBODY` in a gap.
+    """
+
+    first_row: Int64Array
+    last_row: Int64Array
+    owner: Int64Array
+    start_ms: Int64Array
+    end_ms: Int64Array
+
+
+@frozen(eq=False, kw_only=True)
+class Timeline:
+    """The bars in one order of the rows.
+
+    Attributes:
+        order: int64, shape (R,): number of the resource in each row.
+        step_ms: precision of the times in ms; 1 is exact.
+    """
+
+    order: Int64Array
+    owned: Bars
+    gaps: Bars
+    doubles: Bars
+    step_ms: int
+
+    @property
+    def bars(self) -> int:
+        """Return the number of bars."""
+        return sum(layer.owner.size for layer in (self.owned, self.gaps, self.doubles))
+
+
+@frozen(eq=False, kw_only=True)
+class Counts:
+    """A count that changes in steps; both arrays int64, shape (P,).
+
+    Attributes:
+        times_ms: begin of each step.
+        counts: value until the next step.
+    """
+
+    times_ms: Int64Array
+    counts: Int64Array
+
+    @property
+    def settled_max(self) -> int:
+        """Return the highest count after the count first fell to nearly zero.
+
+        If it never did, or if nothing follows, return the highest of all.
+        """
+        highest = int(self.counts.max(initial=0))
+        begun = np.flatnonzero(self.counts <= highest * _NEXT_TO_NOTHING)
+        fallen = begun[begun > np.argmax(self.counts > 0)]
+        return int(self.counts[fallen[0] :].max(initial=0)) or highest if fallen.size else highest
+
+
+def spans_of(ownership: Ownership) -> Spans:
+    """Return the intervals of work, by resource, then by begin."""
+    spans = Spans(
+        resource=ownership.resource.astype(np.int64),
+        owner=ownership.owner.astype(np.int64),
+        start_ms=ownership.start_ms,
+        end_ms=ownership.end_ms,
+    )
+    return spans.take(np.lexsort((spans.end_ms, spans.start_ms, spans.resource)))
+
+
+def gaps_of(ownership: Ownership, known_ms: Int64Array) -> Spans:
+    """Return the times without an owner."""
+    spans = spans_of(ownership)
+    first, last = _edges(spans.resource)
+    reached = _reached(spans)
+    count = len(ownership.resources)
+    begins = np.full(count, ownership.until_ms, dtype=np.int64)
+    begins[spans.resource[first]] = spans.start_ms[first]
+    ends = np.minimum(known_ms, begins)
+    ends[spans.resource[last]] = reached[last]
+    without = np.ones(count, dtype=np.bool_)
+    without[spans.resource] = False
+    inner = ~first
+    numbers = np.arange(count, dtype=np.int64)
+    resource = np.concatenate([numbers[~without], spans.resource[inner], numbers])
+    start_ms = np.concatenate([known_ms[~without], np.roll(reached, 1)[inner], ends])
+    end_ms = np.concatenate(
+        [
+            begins[~without],
+            spans.start_ms[inner],
+            np.full(count, ownership.until_ms, dtype=np.int64),
+        ]
+    )
+    gaps = Spans(
+        resource=resource,
+        owner=np.full(resource.size, NOBODY, dtype=np.int64),
+        start_ms=start_ms,
+        end_ms=end_ms,
+    )
+    gaps = gaps.take(gaps.end_ms > gaps.start_ms)
+    return gaps.take(np.lexsort((gaps.start_ms, gaps.resource)))
+
+
+def doubles_of(ownership: Ownership) -> Doubles:
+    """Return the times with two owners: each interval that begins before an earlier one ended."""
+    spans = spans_of(ownership)
+    first, _ = _edges(spans.resource)
+    reached = _reached(spans)
+    # The earlier interval with the latest end: the last one that ended later than all before it.
+    positions = np.arange(first.size)
+    further = first | (spans.end_ms > np.roll(reached, 1))
+    furthest = np.maximum.accumulate(np.where(further, positions, 0))
+    doubles = Spans(
+        resource=spans.resource,
+        owner=spans.owner,
+        start_ms=spans.start_ms,
+        end_ms=np.minimum(spans.end_ms, np.roll(reached, 1)),
+    )
+    there = ~first & (doubles.end_ms > doubles.start_ms)
+    return Doubles(spans=doubles.take(there), other=spans.owner[np.roll(furthest, 1)[there]])
+
+
+def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
+    """Return the number of unowned resources over time.
+
+    If the count changes too often to draw, a point is the highest count of an interval.
+    """
+    moments = np.concatenate([[begin_ms], gaps.start_ms, gaps.end_ms, [end_ms]]).astype(np.int64)
+    size = gaps.start_ms.size
+    changes = np.concatenate([[0], np.ones(size), -np.ones(size), [0]]).astype(np.int64)
+    times_ms, position = np.unique(moments, return_inverse=True)
+    counts = np.cumsum(np.bincount(position, weights=changes, minlength=times_ms.size))
+    counts = counts.astype(np.int64)
+    if times_ms.size > _POINTS_MAX:
+        bins = (times_ms - begin_ms) * _POINTS_MAX // (end_ms - begin_ms + 1)
+        starts = np.flatnonzero(np.diff(bins, prepend=-1))
+        # The count at the start of an interval comes from before it.
+        carried = np.concatenate([counts[:1], counts[starts[1:] - 1]])
+        counts = np.maximum(np.maximum.reduceat(counts, starts), carried)
+        times_ms = times_ms[starts]
+    return Counts(times_ms=times_ms, counts=counts)
+
+
+def name_order(ownership: Ownership) -> Int64Array:
+    """Return the rows by name and index: int64, shape (R,), number of the resource in each row."""
+    return np.arange(len(ownership.resources), dtype=np.int64)
+
+
+def owner_order(ownership: Ownership, step_ms: int = 1) -> Int64Array:
+    """Return the rows by history: rows with the same sequence of owners are neighbours.
+
+    Groups are sorted by their first owner. A small group of rows is sorted by name. In a large
+    group rows with the same times are neighbours, so that they become one bar.
+
+    Returns:
+        int64, shape (R,): number of the resource in each row.
+    """
+    spans = spans_of(ownership)
+    rank = ranks(ownership.clients)
+    paths: list[list[int]] = [[] for _ in ownership.resources]
+    moments: list[list[int]] = [[] for _ in ownership.resources]
+    for resource, owner, start_ms, end_ms in zip(
+        spans.resource.tolist(),
+        spans.owner.tolist(),
+        (spans.start_ms // step_ms).tolist(),
+        (spans.end_ms // step_ms).tolist(),
+        strict=True,
+    ):
+        paths[resource].append(rank[owner])
+        moments[resource] += (start_ms, end_ms)
+    if len(paths) <= _ROWS_BY_NAME_MAX:
+        moments = [[] for _ in paths]
+    order = sorted(
+        range(len(paths)), key=lambda number: (not paths[number], paths[number], moments[number])
+    )
+    return np.array(order, dtype=np.int64)
+
+
+def timeline_of(
+    ownership: Ownership,
+    known_ms: Int64Array,
+    *,
+    by_owner: bool,
+    bars_max: int = BARS_MAX,
+) -> Timeline:
+    """Return the bars of all rows, few enough to draw."""
+    layers = (
+        spans_of(ownership),
+        gaps_of(ownership, known_ms),
+        doubles_of(ownership).spans,
+    )
+    span_ms = ownership.until_ms - ownership.begin_ms
+    tried: list[Timeline] = []
+    for step_ms in sorted({1, *(max(1, span_ms // parts) for parts in _STEPS_OF_SPAN)}):
+        tried.append(_timeline(ownership, layers, step_ms, by_owner=by_owner))
+        if tried[-1].bars <= bars_max:
+            return tried[-1]
+    # If rows have nothing in common, snapping loses precision and gains little.
+    return next(one for one in tried if one.bars <= tried[-1].bars * _WORTH)
+
+
+def _timeline(
+    ownership: Ownership, layers: Sequence[Spans], step_ms: int, *, by_owner: bool
+) -> Timeline:
+    order = owner_order(ownership, step_ms) if by_owner else name_order(ownership)
+    rows = np.empty_like(order)
+    rows[order] = np.arange(order.size)
+    owned, gaps, doubles = layers
+    limits_ms = ownership.begin_ms, ownership.until_ms
+    return Timeline(
+        order=order,
+        owned=_bars(_snapped(owned, limits_ms, step_ms), rows),
+        gaps=_bars(_widened(gaps, limits_ms, step_ms), rows),
+        doubles=_bars(_widened(doubles, limits_ms, step_ms), rows),
+        step_ms=step_ms,
+    )
+
+
+def _snapped(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
+    """Snap both ends to the nearest step; intervals without length are invisible and dropped."""
+    if step_ms == 1:
+        return spans
+    half_ms = step_ms // 2
+    snapped = _moved(spans, limits_ms, lambda at_ms: (at_ms + half_ms) // step_ms * step_ms)
+    return snapped.take(snapped.end_ms > snapped.start_ms)
+
+
+def _widened(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
+    """Snap both ends outwards to a step, so that every interval keeps a length."""
+    widened = _moved(spans, limits_ms, lambda at_ms: at_ms // step_ms * step_ms)
+    outwards = _moved(spans, limits_ms, lambda at_ms: -(-at_ms // step_ms) * step_ms)
+    return evolve(widened, end_ms=outwards.end_ms)
+
+
+def _moved(
+    spans: Spans, limits_ms: tuple[int, int], moved: Callable[[Int64Array], Int64Array]
+) -> Spans:
+    """Map both ends by a function of the time since the begin, within the limits."""
+    begin_ms, until_ms = limits_ms
+    return evolve(
+        spans,
+        start_ms=np.minimum(moved(spans.start_ms - begin_ms) + begin_ms, until_ms),
+        end_ms=np.minimum(moved(spans.end_ms - begin_ms) + begin_ms, until_ms),
+    )
+
+
+def _bars(spans: Spans, rows: Int64Array) -> Bars:
+    """Join the intervals of neighbouring rows with the same owner and times."""
+    row = rows[spans.resource]
+    order = np.lexsort((row, spans.end_ms, spans.start_ms, spans.owner))
+    spans, row = spans.take(order), row[order]
+    fresh = np.ones(row.size, dtype=np.bool_)
+    fresh[1:] = (
+        (np.diff(row) != 1)
+        | (np.diff(spans.owner) != 0)
+        | (np.diff(spans.start_ms) != 0)
+        | (np.diff(spans.end_ms) != 0)
+    )
+    firsts = np.flatnonzero(fresh)
+    lasts = np.flatnonzero(np.roll(fresh, -1))
+    return Bars(
+        first_row=row[firsts],
+        last_row=row[lasts],
+        owner=spans.owner[firsts],
+        start_ms=spans.start_ms[firsts],
+        end_ms=spans.end_ms[firsts],
+    )
+
+
+def _edges(resource: Int64Array) -> tuple[BoolArray, BoolArray]:
+    first = np.ones(resource.size, dtype=np.bool_)
+    np.not_equal(resource[1:], resource[:-1], out=first[1:])
+    return first, np.roll(first, -1)
+
+
+def _reached(spans: Spans) -> Int64Array:
+    """Return the latest end of each interval and all earlier ones of its resource."""
+    if not spans.end_ms.size:
+        return spans.end_ms
+    low_ms = int(spans.end_ms.min())
+    stride = int(spans.end_ms.max()) - low_ms + 1  # offset that keeps the resources apart
+    lifted: Int64Array = np.maximum.accumulate(spans.end_ms - low_ms + spans.resource * stride)
+    return lifted - spans.resource * stride + low_ms

@@ -1,0 +1,1 @@
+"""The processes of a simulated group: each hosts a session, with an application."""

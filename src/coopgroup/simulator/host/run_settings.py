@@ -1,0 +1,37 @@
+"""`RunSettings`: settings that all processes of a run share, and that can change during the run."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from coopgroup.assignors.base import Assignor
+from coopgroup.policies.base import Policy
+from coopgroup.simulator.scenario import Span
+
+__all__ = ["RunSettings"]
+
+
+@define(kw_only=True)
+class RunSettings:
+    """Settings that all processes of a run share, and that can change during the run.
+
+    Attributes:
+        callback_ms: time from when a callback is due to its call.
+        notice_ms: time until a leader notices a change of partitions.
+        no_metadata: share of rounds without metadata.
+        awaits_commits: whether an application waits for the commit of a resource that it stops.
+            Otherwise it requests the commit and immediately reports the stop, which a consumer
+            allows.
+        late_commit_ms: time after which an application requests another commit of a resource that
+            it has given up, as a worker that ends after the callback does; 0 for never.
+    """
+
+    assignor: Assignor
+    policy: Policy
+    callback_ms: Span = field(factory=lambda: Span(1, 10))
+    lead_ms: Span = field(factory=lambda: Span(1, 10))
+    notice_ms: Span = field(factory=lambda: Span(1, 50))
+    jitter_ms: int = 50
+    no_metadata: float = 0.0
+    awaits_commits: bool = True
+    late_commit_ms: int = 0

@@ -1,0 +1,405 @@
+"""A scenario: a group, its load, its environment, and the events during the run.
+
+All values are frozen and use the terms of the scenario file (docs: scenarios). Times are in virtual
+ms from the start of the run, rates in records per second. The values do not contain behaviour:
+`deployment` plays the events, `file` reads the values. Each value checks its own bounds when it is
+made; `checks` holds the rules between values.
+
+A run has two parts. All events happen within `duration_ms`. The following `settle_ms` are free of
+faults and restarts, and by their end the group must have converged. Production never stops.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from attrs import Attribute, field, frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.reading import OneOrMore, between
+from coopgroup.simulator.scenario.shares import (
+    AddPartitions,
+    CreateTopic,
+    DeleteTopic,
+    Rate,
+    Shares,
+    Topic,
+    Weight,
+)
+
+__all__ = [
+    "LEADER",
+    "PROCESSES_MAX",
+    "AddPartitions",
+    "Capacity",
+    "Choice",
+    "Close",
+    "CoordinatorLost",
+    "CoordinatorMoved",
+    "Cost",
+    "Crash",
+    "CreateTopic",
+    "Cut",
+    "DeleteTopic",
+    "Event",
+    "Flap",
+    "Group",
+    "How",
+    "Identity",
+    "MemberSet",
+    "Network",
+    "Pause",
+    "Rate",
+    "RollingRestart",
+    "Scale",
+    "Scenario",
+    "Shares",
+    "Span",
+    "Topic",
+    "Weight",
+]
+
+LEADER: Final = "leader"
+"""Replaces a process name: the process whose member leads the group at the time of the event."""
+
+PROCESSES_MAX: Final = 10_000
+"""Limit of processes in a scenario."""
+
+_PPM: Final = 1_000_000
+
+
+class Identity(enum.StrEnum):
+    """How a returning process proves its identity."""
+
+    NONE = "none"
+    STATIC = "static"
+    STATE_DIR = "state-dir"
+
+
+class How(enum.StrEnum):
+    """How a process ends: it closes its consumer and leaves the group, or it is killed."""
+
+    CLOSE = "close"
+    CRASH = "crash"
+
+
+@frozen
+class Span:
+    """An integer range with both limits included; each use draws one number."""
+
+    low: int
+    high: int
+
+
+def _span(_: object, attribute: Attribute[Span], value: Span) -> None:
+    in_bounds = between(1 - _PPM if attribute.name == "clock_skew_ppm" else 0)
+    in_bounds(_, attribute, value.low)
+    in_bounds(_, attribute, value.high)
+    if value.high < value.low:
+        shown = [value.low, value.high]
+        raise ConfigurationError(attribute.name, shown, "the smaller number before the larger")
+
+
+def _capacity(_: object, attribute: Attribute[float], value: float) -> None:
+    if not value > 0:
+        raise ConfigurationError(attribute.name, value, "a number greater than 0, or inf")
+
+
+def _loss(_: object, attribute: Attribute[float], value: float) -> None:
+    if not 0 <= value < 1:
+        expected = "a number from 0 up to but not including 1"
+        raise ConfigurationError(attribute.name, value, expected)
+
+
+def _set_name(_: object, attribute: Attribute[str], value: str) -> None:
+    if not value or value == LEADER:
+        raise ConfigurationError(attribute.name, value, f"a name other than {LEADER!r}")
+
+
+@frozen(kw_only=True)
+class Choice:
+    """A policy or an assignor by name, with options."""
+
+    name: str
+    options: Mapping[str, object] = field(factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        pairs = [f"{key}={_word(value)}" for key, value in sorted(self.options.items())]
+        return f"{self.name}:{','.join(pairs)}" if pairs else self.name
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@frozen(kw_only=True)
+class Group:
+    """Configuration shared by all members of the group.
+
+    Attributes:
+        session_timeout_ms: silence after which the group coordinator removes a member.
+        rebalance_timeout_ms: how long the group coordinator waits for members to rejoin.
+        window_heartbeat_interval_ms: the same during a delay or a revocation.
+        commit_interval_ms: time between commits of a member; 0 for commits on stops only.
+    """
+
+    policy: Choice = Choice(name="simple")
+    assignor: Choice = Choice(name="sticky")
+    session_timeout_ms: int = field(default=45_000, validator=between(1))
+    rebalance_timeout_ms: int = field(default=300_000, validator=between(1))
+    heartbeat_interval_ms: int = field(default=3_000, validator=between(1))
+    window_heartbeat_interval_ms: int = field(default=250, validator=between(1))
+    commit_interval_ms: int = field(default=5_000, validator=between(0))
+
+
+@frozen(kw_only=True)
+class MemberSet:
+    """A set of identical processes, as a deployment starts them.
+
+    Attributes:
+        name: name of the set. Its processes are called NAME-1, NAME-2 and so on. If `count` is
+            None, there is one process, called NAME, and the set cannot be scaled.
+        topics: subscribed topics, including topics that are created later. Members of a group of
+            named resources subscribe to all of them.
+        capacity_per_s: records that a process handles per second, over all its partitions;
+            infinite for no limit.
+        start_every_ms: time between the starts of two processes; 0 starts all together.
+        clock_skew_ppm: how much the clock of each process runs fast (negative: slow), in
+            millionths; drawn once for each process.
+    """
+
+    name: str = field(validator=_set_name)
+    count: int | None = field(default=None, validator=between(0))
+    topics: tuple[str, ...]
+    identity: Identity = Identity.NONE
+    capacity_per_s: float = field(default=math.inf, validator=_capacity)
+    start_ms: int = field(default=0, validator=between(0))
+    start_every_ms: int = field(default=0, validator=between(0))
+    clock_skew_ppm: Span = field(default=Span(0, 0), validator=_span)
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """Names of the processes at the start, in starting order."""
+        if self.count is None:
+            return (self.name,)
+        return tuple(self.process(number) for number in range(1, self.count + 1))
+
+    def process(self, number: int) -> str:
+        """Return the name of one process of a set with a count; `number` starts at 1."""
+        return f"{self.name}-{number}"
+
+
+@frozen(kw_only=True)
+class Cost:
+    """The time that a handover of resources takes; each time is drawn anew for each resource.
+
+    Attributes:
+        resources: affected resources; None for all resources without a cost of their own.
+        stop_ms: from the revocation to the end of work.
+        commit_ms: to flush and commit, after the stop.
+        restore_ms: from the assignment to the first handled record.
+    """
+
+    resources: ResourceSet | None = None
+    stop_ms: Span = field(default=Span(0, 0), validator=_span)
+    commit_ms: Span = field(default=Span(0, 0), validator=_span)
+    restore_ms: Span = field(default=Span(0, 0), validator=_span)
+
+
+@frozen(kw_only=True)
+class Network:
+    """The network between every process and the group coordinator.
+
+    Attributes:
+        delay_ms: of a request or an answer, one way; each connection keeps its order.
+        loss: fraction of the requests and answers that is lost together with its connection, at
+            least 0 and less than 1.
+    """
+
+    delay_ms: Span = field(default=Span(1, 1), validator=_span)
+    loss: float = field(default=0.0, validator=_loss)
+
+
+# --- events -------------------------------------------------------------------------------------
+# `member` is the name of a process or LEADER. `members` are names of sets or processes, in the
+# order of their turns. The name of a set means all its processes at that moment.
+
+
+@frozen(kw_only=True)
+class Crash:
+    """A process is killed; its work is neither committed nor given up.
+
+    Attributes:
+        back_after_ms: time until a new process of the same name starts; None for never.
+    """
+
+    at_ms: int = field(validator=between(0))
+    member: str
+    back_after_ms: int | None = field(default=None, validator=between(0))
+
+
+@frozen(kw_only=True)
+class Close:
+    """A process closes its consumer and ends.
+
+    A dynamic member leaves the group. A member that can prove its identity later behaves as in
+    production.
+
+    Attributes:
+        back_after_ms: time from its end to its next start; None for never.
+    """
+
+    at_ms: int = field(validator=between(0))
+    member: str
+    back_after_ms: int | None = field(default=None, validator=between(0))
+
+
+@frozen(kw_only=True)
+class Pause:
+    """A process is paused, as under SIGSTOP, and resumes without knowing of the pause."""
+
+    at_ms: int = field(validator=between(0))
+    member: str
+    for_ms: int = field(validator=between(1))
+
+
+@frozen(kw_only=True)
+class RollingRestart:
+    """Processes end and come back, in batches.
+
+    Attributes:
+        down_ms: time from the end of a process to its next start.
+        every_ms: time from the end of a batch to the end of the next batch.
+    """
+
+    at_ms: int = field(validator=between(0))
+    members: OneOrMore[str]
+    down_ms: int = field(validator=between(0))
+    every_ms: int = field(validator=between(0))
+    batch: int = field(default=1, validator=between(1))
+    how: How = How.CLOSE
+
+
+@frozen(kw_only=True)
+class Scale:
+    """A set grows by new processes, or shrinks by the processes with the highest numbers.
+
+    Attributes:
+        every_ms: time between two processes; 0 for all together.
+    """
+
+    at_ms: int = field(validator=between(0))
+    members: str
+    to: int = field(validator=between(0, PROCESSES_MAX))
+    every_ms: int = field(default=0, validator=between(0))
+    how: How = How.CLOSE
+
+
+@frozen(kw_only=True)
+class Flap:
+    """A process ends and comes back again and again.
+
+    Attributes:
+        up_ms: time from each start to the next end.
+        down_ms: time from each end to the next start.
+    """
+
+    at_ms: int = field(validator=between(0))
+    member: str
+    up_ms: int = field(validator=between(1))
+    down_ms: int = field(validator=between(0))
+    times: int = field(validator=between(1))
+    how: How = How.CRASH
+
+
+@frozen(kw_only=True)
+class Cut:
+    """Processes and the group coordinator cannot reach each other."""
+
+    at_ms: int = field(validator=between(0))
+    members: OneOrMore[str]
+    for_ms: int = field(validator=between(1))
+
+
+@frozen(kw_only=True)
+class CoordinatorLost:
+    """The broker with the group coordinator dies; another broker loads the group later."""
+
+    at_ms: int = field(validator=between(0))
+    for_ms: int = field(validator=between(1))
+
+
+@frozen(kw_only=True)
+class CoordinatorMoved:
+    """Another broker becomes the group coordinator without a gap; the old broker tells clients."""
+
+    at_ms: int = field(validator=between(0))
+
+
+@frozen(kw_only=True)
+class Capacity:
+    """From now on processes work faster or slower, including processes that start later."""
+
+    at_ms: int = field(validator=between(0))
+    members: OneOrMore[str]
+    capacity_per_s: float = field(validator=_capacity)
+
+
+Event: TypeAlias = (
+    Crash
+    | Close
+    | Pause
+    | RollingRestart
+    | Scale
+    | Flap
+    | Cut
+    | CoordinatorLost
+    | CoordinatorMoved
+    | AddPartitions
+    | CreateTopic
+    | DeleteTopic
+    | Rate
+    | Weight
+    | Capacity
+)
+
+
+@frozen(kw_only=True)
+class Scenario:
+    """All inputs of a run except the seed.
+
+    Attributes:
+        name: short name, derived from the file name.
+        duration_ms: length of the part with events.
+        settle_ms: length of the undisturbed part that follows.
+        costs: times of a handover; at most one cost without resources.
+        policies: options of policies that are chosen by name alone.
+    """
+
+    name: str = "scenario"
+    description: str = ""
+    duration_ms: int = field(validator=between(1))
+    settle_ms: int = field(default=60_000, validator=between(0))
+    group: Group = Group()
+    shares: Shares = Shares.TOPICS
+    topics: tuple[Topic, ...]
+    members: tuple[MemberSet, ...]
+    costs: tuple[Cost, ...] = ()
+    network: Network = Network()
+    events: tuple[Event, ...] = ()
+    policies: tuple[Choice, ...] = ()
+
+    @property
+    def end_ms(self) -> int:
+        """When the run ends."""
+        return self.duration_ms + self.settle_ms
+
+    def policy_named(self, name: str) -> Choice:
+        """Return the policy of that name with its options in this scenario."""
+        known = (*self.policies, self.group.policy)
+        return next((choice for choice in known if choice.name == name), Choice(name=name))

@@ -1,0 +1,115 @@
+"""`Brokers`: location of the group coordinator, existing topics, and answers to requests.
+
+A request reaches the broker to which it was sent. Only the broker that has the group answers for
+it. Answers return through `reply` of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from attrs import define, field
+
+from coopgroup.member import ErrorCode
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import Answer, FindCoordinatorRequest
+from coopgroup.simulator.coordinator import GroupCoordinator, refusal
+from coopgroup.simulator.coordinator.answers import find_coordinator
+from coopgroup.simulator.world import World
+from coopgroup.simulator.world.calls import Call
+
+__all__ = ["NODES", "Brokers"]
+
+NODES: Final = (1, 2, 3)
+"""Ids of the brokers."""
+
+
+@define(kw_only=True, eq=False)
+class Brokers:
+    """The cluster, as the group sees it.
+
+    Attributes:
+        index_min: first index of each topic: -1 in groups of connectors.
+    """
+
+    world: World
+    coordinator: GroupCoordinator
+    reply: Callable[[Call, Answer], None]
+    break_off: Callable[[Call], None]
+    index_min: int = 0
+    topics: dict[str, int] = field(factory=dict)
+    # The existing resources with their topics: they rarely change, and leaders look them up often.
+    _existing: tuple[dict[str, int], ResourceSet] = field(init=False, factory=lambda: ({}, EMPTY))
+    _down_until_ms: int = 0
+    _wakes_at_ms: int | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a broker has the group."""
+        return self.world.now_ms >= self._down_until_ms
+
+    def existing(self) -> ResourceSet:
+        """Return every partition of every topic; every connector with its tasks."""
+        topics, resources = self._existing
+        if topics != self.topics:
+            first, topics = self.index_min, dict(self.topics)
+            resources = ResourceSet({name: range(first, size) for name, size in topics.items()})
+            self._existing = (topics, resources)
+        return resources
+
+    def serve(self, call: Call) -> None:
+        """Process a request that has arrived."""
+        request, to = call.send.request, call.send.coordinator
+        if isinstance(request, FindCoordinatorRequest):
+            self.reply(call, find_coordinator(self.coordinator.node_id, is_up=self.is_up))
+        elif not self.is_up:
+            self.break_off(call)
+        elif to is None or to.node_id != self.coordinator.node_id:
+            self.reply(call, refusal(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            self.coordinator.receive(call, request, self.world.now_ms, client_id=call.process.name)
+            self._send_answers()
+
+    def move(self, node_id: int, down_ms: int = 0) -> None:
+        """Let another broker take over the group, after `down_ms` if the old one died.
+
+        If the old broker is alive, it refuses the waiting calls.
+        """
+        world = self.world
+        before = self.coordinator.node_id
+        if down_ms:
+            world.fault(f"broker {before} dies, broker {node_id} has the group in {down_ms} ms")
+        else:
+            world.fault(f"group coordinator moves from broker {before} to broker {node_id}")
+        self._down_until_ms = max(self._down_until_ms, world.now_ms + down_ms)
+        waiting = self.coordinator.fail_over(node_id, self._down_until_ms)
+        calls = [cast("Call", token) for token in waiting]  # the tokens here are calls
+        for call in calls:
+            if not down_ms:
+                self.reply(call, refusal(call.send.request, ErrorCode.NOT_COORDINATOR))
+        self._wake_in_time()
+
+    def _send_answers(self) -> None:
+        for token, answer in self.coordinator.take_answers():
+            self.reply(cast("Call", token), answer)
+        self._wake_in_time()
+
+    def _wake_in_time(self) -> None:
+        deadline_ms = self.coordinator.deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._wakes_at_ms is None or deadline_ms < self._wakes_at_ms:
+            self._wakes_at_ms = deadline_ms
+            self.world.at(deadline_ms, self._wake, deadline_ms)
+
+    def _wake(self, at_ms: int) -> None:
+        if self._wakes_at_ms != at_ms:
+            return  # replaced by an earlier wake-up
+        self._wakes_at_ms = None
+        if self.is_up:
+            self.coordinator.advance(self.world.now_ms)
+            self._send_answers()
+        else:
+            self._wakes_at_ms = self._down_until_ms
+            self.world.at(self._down_until_ms, self._wake, self._down_until_ms)

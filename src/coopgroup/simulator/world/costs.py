@@ -1,0 +1,79 @@
+"""`Costs`: the times to stop, to commit and to restore each resource."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.simulator.world.drawing import between
+
+__all__ = ["Costs"]
+
+
+@define(eq=False)
+class Costs:
+    """Draws times.
+
+    Attributes:
+        costs: rules of the scenario; at most one without resources, for all other resources.
+        slow: share of resources with a slow stop, drawn each time.
+    """
+
+    dice: random.Random
+    costs: tuple[Cost, ...] = ()
+    slow: float = 0.0
+    slow_ms: Span = field(factory=lambda: Span(0, 0))
+    _named: tuple[Cost, ...] = field(init=False)
+    _other: Cost = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._named = tuple(cost for cost in self.costs if cost.resources is not None)
+        others = (cost for cost in self.costs if cost.resources is None)
+        self._other = next(others, Cost())
+
+    def to_stop(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
+        """Group resources by the time from revocation to commit, ascending."""
+        groups: dict[int, list[ResourceSet]] = {}
+        for cost, part in self._by_cost(resources):
+            for stop_ms, some in self._draw(cost.stop_ms, part, may_be_slow=True):
+                for commit_ms, few in self._draw(cost.commit_ms, some):
+                    groups.setdefault(stop_ms + commit_ms, []).append(few)
+        return _joined(groups)
+
+    def to_restore(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
+        """Group resources by the time from assignment to the first record, ascending."""
+        groups: dict[int, list[ResourceSet]] = {}
+        for cost, part in self._by_cost(resources):
+            for restore_ms, some in self._draw(cost.restore_ms, part):
+                groups.setdefault(restore_ms, []).append(some)
+        return _joined(groups)
+
+    def _by_cost(self, resources: ResourceSet) -> Iterator[tuple[Cost, ResourceSet]]:
+        rest = resources
+        for cost in self._named:
+            part = rest & cost.resources if cost.resources is not None else rest
+            if part:
+                rest -= part
+                yield cost, part
+        if rest:
+            yield self._other, rest
+
+    def _draw(
+        self, span: Span, resources: ResourceSet, *, may_be_slow: bool = False
+    ) -> list[tuple[int, ResourceSet]]:
+        slow = self.slow if may_be_slow else 0.0
+        if span.low == span.high and not slow:
+            return [(span.low, resources)]
+        drawn: dict[int, list[tuple[str, int]]] = {}
+        for resource in resources:
+            chosen = self.slow_ms if slow and self.dice.random() < slow else span
+            drawn.setdefault(between(self.dice, chosen.low, chosen.high), []).append(resource)
+        return [(time_ms, ResourceSet.from_pairs(drawn[time_ms])) for time_ms in sorted(drawn)]
+
+
+def _joined(groups: dict[int, list[ResourceSet]]) -> list[tuple[int, ResourceSet]]:
+    return [(time_ms, ResourceSet.union_all(groups[time_ms])) for time_ms in sorted(groups)]

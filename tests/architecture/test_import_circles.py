@@ -1,0 +1,67 @@
+"""No module imports itself through others, so each module can be read after its imports.
+
+Imports for type checkers count as well: a reader follows them, too.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import SOURCE, python_files
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of a module: `from module import name`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def imports_of(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Return the modules that each module imports.
+
+    Args:
+        sources: code by name of the module.
+    """
+    imports = {}
+    for name, source in sources.items():
+        found = {
+            f"{module}.{part}" if f"{module}.{part}" in sources else module
+            for module, part in _imported_names(ast.parse(source))
+        }
+        imports[name] = found & sources.keys()
+    return imports
+
+
+def circle_in(imports: dict[str, set[str]]) -> list[str]:
+    """Return one circle, its first module also last; empty if there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    imports = imports_of({_name(path): path.read_text() for path in python_files("src")})
+    assert len(imports) > 300
+    assert sum(map(len, imports.values())) > 1000
+    assert circle_in(imports) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["from pkg.a import f", "if TYPE_CHECKING:\n    from pkg import a"],
+    ids=["run", "types"],
+)
+def test_circle_is_found(back: str) -> None:
+    sources = {"pkg": "", "pkg.a": "from pkg.b import g", "pkg.b": back}
+    assert set(circle_in(imports_of(sources))) == {"pkg.a", "pkg.b"}

@@ -1,0 +1,347 @@
+"""Play a run of the swarm: execute its acts, end all faults, and report violations.
+
+Every drawn run can be played; impossible acts are skipped. Three kinds of checks follow. The
+checkers read the telemetry, and the hosts report objections. At the end the group must come to rest
+in time, with every record handled and committed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+from attrs import define, field, frozen
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.member import Member, MemberConfig, MemberState
+from coopgroup.member.effects import Lane
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.member.transitions import AT_WORK
+from coopgroup.model import group_api
+from coopgroup.model.claims import NO_GENERATION
+from coopgroup.policies.registry import create_policy
+from coopgroup.protocol import decode_subscription, encode_subscription
+from coopgroup.simulator.garbage import searched_afterwards
+from coopgroup.simulator.hand_overs import HandOvers
+from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.scenario import LEADER, Cost, Identity, Span
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.transcript import Transcript
+from coopgroup.simulator.world import Violation
+from coopgroup.simulator.world.network import Mishap, Upset
+from tests.swarm.mixed import Guests
+from tests.swarm.rest import RECORDS_MAX, needless_losses, settle, settle_with_guests
+from tests.swarm.runs import ActKind
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.host.process import Process
+    from coopgroup.simulator.world.brokers import Brokers
+    from coopgroup.simulator.world.calls import Call, Client
+    from coopgroup.telemetry import Envelope
+    from tests.swarm.runs import Act, SwarmRun
+
+__all__ = ["CONFIG", "Played", "play", "set_topics", "small_group", "story"]
+
+CONFIG: Final = MemberConfig(
+    group_id="g",
+    session_timeout_ms=600,
+    rebalance_timeout_ms=1_500,
+    heartbeat_interval_ms=190,
+    window_heartbeat_interval_ms=120,
+    retry_backoff_ms=20,
+    retry_backoff_max_ms=100,
+    request_timeout_ms=300,
+    revocation_grace_ms=30,
+)
+"""Settings with short times; a run may have another rebalance time-out."""
+
+_READABLE_AFTER_MS: Final = 200
+_RATE_PER_S: Final = 50.0
+_STORY_LINES_MAX: Final = 80
+
+
+@frozen(kw_only=True, eq=False)
+class Played:
+    """The result of a run.
+
+    Attributes:
+        run: the run.
+        violations: in order of time; empty for a successful run.
+        telemetry: all records.
+        transcript: the same for people, with the requests; empty unless requested.
+    """
+
+    run: SwarmRun
+    violations: tuple[Violation, ...]
+    telemetry: tuple[Envelope, ...]
+    transcript: tuple[str, ...]
+
+
+@searched_afterwards()
+def play(run: SwarmRun, *, transcript: bool = False) -> Played:
+    """Play a run to its end.
+
+    Args:
+        run: the run.
+        transcript: whether to write a transcript for people, which takes time.
+    """
+    faults = run.faults
+    simulation = small_group(
+        seed=run.seed,
+        config=attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms),
+        run_settings=_habits(run),
+        delay_ms_max=faults.delay_ms_max,
+        loss=faults.loss,
+        commit_interval_ms=faults.commit_interval_ms,
+    )
+    simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
+    world = simulation.world
+    written = Transcript() if transcript else None
+    world.transcript = HandOvers(simulation, written)
+    guests = Guests(simulation=simulation, theirs=run.theirs)
+    player = _Player(simulation=simulation, guests=guests)
+    for act in run.acts:
+        simulation.run(act.after_ms)
+        player.act(act)
+        if len(world.telemetry) > RECORDS_MAX:
+            break
+    simulation.run(run.healed_after_ms)
+    plain = not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+    if run.theirs:
+        violations = settle_with_guests(guests, player.away, plain=plain)
+    else:
+        violations = settle(simulation, plain=plain, away=player.away)
+        violations += tuple(needless_losses(run, world.telemetry))
+    return Played(
+        run=run,
+        violations=violations,
+        telemetry=tuple(world.telemetry),
+        transcript=() if written is None else tuple(written.lines),
+    )
+
+
+def small_group(
+    *,
+    seed: int,
+    run_settings: RunSettings,
+    config: MemberConfig = CONFIG,
+    delay_ms_max: int = 2,
+    loss: float = 0.0,
+    commit_interval_ms: int = 250,
+) -> Simulation:
+    """Return a group with short timeouts, so that much happens in little virtual time."""
+    return Simulation.create(
+        config=config,
+        run_settings=run_settings,
+        seed=seed,
+        delay_ms=Span(1, delay_ms_max),
+        loss=loss,
+        costs=(Cost(stop_ms=Span(1, 10), restore_ms=Span(0, 10)),),
+        commit_interval_ms=commit_interval_ms,
+    )
+
+
+def set_topics(simulation: Simulation, counts: dict[str, int]) -> None:
+    """Create, delete or resize topics.
+
+    A topic that is created again stays empty. Commits from before the deletion may still be
+    pending, and their offsets would look like offsets of the new topic.
+    """
+    for name in sorted(counts):
+        count, before = counts[name], simulation.brokers.topics.get(name, 0)
+        if count != before:
+            ever = len(simulation.load.resources.restrict_names([name]))
+            fresh = range(before if count > before else 0, count)
+            rates = [0.0 if partition < ever else _RATE_PER_S for partition in fresh]
+            simulation.set_topic(name, count, rates)
+
+
+def story(run: SwarmRun) -> str:
+    """Play a run again, and return its transcript up to the first violation."""
+    played = play(run, transcript=True)
+    if not played.violations:
+        return f"SEED={run.seed} {run.policy}: nothing is wrong"
+    first_s = played.violations[0].at_ms / 1_000
+    until = [line for line in played.transcript if float(line.split()[0]) <= first_s]
+    wrong = [f"{one.at_ms / 1_000:.3f} {one.checker}: {one.message}" for one in played.violations]
+    return "\n".join([f"SEED={run.seed} {run.policy}", *until[-_STORY_LINES_MAX:], *wrong])
+
+
+def _habits(run: SwarmRun) -> RunSettings:
+    return RunSettings(
+        assignor=create_assignor(run.assignor),
+        policy=create_policy(run.policy.name, run.policy.options),
+        lead_ms=Span(1, run.faults.lead_ms_max),
+        jitter_ms=10,
+        no_metadata=run.faults.no_metadata,
+        awaits_commits=run.faults.awaits_commits,
+        late_commit_ms=run.faults.late_commit_ms,
+    )
+
+
+@define(kw_only=True, eq=False)
+class _Player:
+    """Executes acts.
+
+    Attributes:
+        simulation: the group.
+        guests: processes of other clients.
+        garbled: processes whose next join is changed, with the act that does so.
+        away: processes that have ended, or are to end, and will come back.
+    """
+
+    simulation: Simulation
+    guests: Guests
+    garbled: dict[str, Act] = field(factory=dict)
+    away: set[str] = field(factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        """Put a `_Garbler` between the network and the brokers."""
+        network = self.simulation.network
+        network.brokers = cast("Brokers", _Garbler(self.simulation, network.brokers, self.garbled))
+
+    def act(self, act: Act) -> None:
+        """Execute one act."""
+        simulation = self.simulation
+        match act.kind:
+            case ActKind.START:
+                self._start(act)
+            case ActKind.MOVE:
+                simulation.move_coordinator(act.number, act.for_ms)
+            case ActKind.RESIZE:
+                set_topics(simulation, dict.fromkeys(act.topics, act.number))
+            case ActKind.UPSET:
+                self._upset(act)
+            case _ if self.guests.end(act):
+                pass
+            case _:
+                leads = act.process == LEADER
+                process = simulation.leader if leads else simulation.process(act.process)
+                if process is not None and process.alive:
+                    self._happen_to(process, act)
+                elif process is not None and act.kind is ActKind.SUBSCRIBE:
+                    process.topics = act.topics  # takes effect in its next life
+
+    def _start(self, act: Act) -> None:
+        before = self.simulation.process(act.process)
+        if self.guests.start(act):
+            return
+        if before is None or not before.alive:
+            self.simulation.start(
+                act.process, act.topics, identity=act.identity, skew_ppm=act.skew_ppm
+            )
+
+    def _upset(self, act: Act) -> None:
+        leader = self.simulation.leader
+        client = act.process if act.process != LEADER else "" if leader is None else leader.name
+        mishap = Mishap[act.mishap]
+        upset = Upset(
+            request=getattr(group_api, f"{act.request}Request"),
+            mishap=mishap,
+            client=client,
+            code=act.number,
+            delay_ms=act.for_ms if mishap in {Mishap.DELAYED, Mishap.ANSWER_DELAYED} else 0,
+        )
+        for _ in range(act.times):
+            self.simulation.network.upset(upset)
+
+    def _happen_to(self, process: Process, act: Act) -> None:
+        """Execute one act on one process."""
+        world = self.simulation.world
+        match act.kind:
+            case ActKind.CLOSE | ActKind.CRASH:
+                if act.for_ms:
+                    self.away.add(process.name)
+                    process.on_end = partial(world.later, act.for_ms, self._come_back, process)
+                end = process.close if act.kind is ActKind.CLOSE else process.crash
+                end()
+            case ActKind.STALL:
+                process.stall()
+            case ActKind.PAUSE:
+                process.pause()
+                world.later(act.for_ms, process.resume)
+            case ActKind.CUT:
+                self.simulation.cut(process, act.for_ms)
+            case ActKind.HOLD_UP:
+                self.simulation.hold_up(process, Lane(act.lane), act.for_ms)
+            case ActKind.GARBLE | ActKind.FORGE:
+                # A process with an identity returns without a round and gets the group's stored
+                # metadata.
+                if process.identity is Identity.NONE:
+                    self.garbled[process.name] = act
+            case _:
+                self._subscribe(process, act.topics)
+
+    def _come_back(self, process: Process) -> None:
+        self.away.discard(process.name)
+        self.simulation.start_again(process)
+
+    def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
+        """Change the subscription of a process if its consumer accepts calls now."""
+        at_work = process.state in AT_WORK or process.state is MemberState.LOSING
+        if at_work and not process.paused and not process.application.closing:
+            process.topics = topics
+            process.give(SubscriptionChanged(topics=topics))
+
+
+def _is_stopping(client: Client) -> bool:
+    return client.session.member.revocation.is_under_way
+
+
+@define(eq=False)
+class _Garbler:
+    """Brokers behind a wire that changes the subscriptions of some joins.
+
+    The group does not notice when a member becomes readable again, so its process requests a round.
+
+    Attributes:
+        simulation: the group.
+        brokers: the real brokers.
+        garbled: processes whose next join with an id is changed, with the act that does so.
+    """
+
+    simulation: Simulation
+    brokers: Brokers
+    garbled: dict[str, Act]
+
+    def serve(self, call: Call) -> None:
+        """Serve a request that has arrived."""
+        request, name = call.send.request, call.process.name
+        if (
+            isinstance(request, group_api.JoinGroupRequest)
+            and request.member_id
+            and name in self.garbled
+            and (self.garbled[name].kind is ActKind.GARBLE or not _is_stopping(call.process))
+        ):
+            act = self.garbled.pop(name)
+            protocols = tuple(
+                (chosen, self._garble(act, metadata, call.process.session.member))
+                for chosen, metadata in request.protocols
+            )
+            garbled = attrs.evolve(request, protocols=protocols)
+            call.send = attrs.evolve(call.send, request=garbled)
+            self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
+        self.brokers.serve(call)
+
+    def _garble(self, act: Act, metadata: bytes, member: Member) -> bytes:
+        if act.kind is ActKind.GARBLE:
+            return b"\0"
+        true = decode_subscription(metadata)
+        everything = self.simulation.brokers.existing().restrict_names(true.topics)
+        # A false claim may tie with a true claim and never beats it, because a leader must believe
+        # the newer claim. After a failed SyncGroup, the claims of a member are several generations
+        # old.
+        true_ones = [p.session.member for p in self.simulation.alive if p.session.member.owned]
+        generations = [one.claim_generation for one in true_ones]
+        generation = max(min([member.claim_generation - act.number, *generations]), NO_GENERATION)
+        return encode_subscription(
+            attrs.evolve(true, owned=true.owned | everything, generation=generation)
+        )
+
+    def _ask(self, name: str) -> None:
+        process = self.simulation.process(name)
+        if process is not None and process.alive and process.state in AT_WORK:
+            process.give(RejoinRequested(reason="it can be read again"))
+        else:
+            self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)

@@ -1,0 +1,201 @@
+"""The end of a run: all faults end, the group comes to rest, and every rule is checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from coopgroup.member.events import RejoinRequested, Woken
+from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.scenario import Span
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
+from tests.swarm.runs import ActKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from coopgroup.simulator.simulation import Simulation
+    from coopgroup.telemetry import Envelope, Record
+    from tests.swarm.mixed import Guests
+    from tests.swarm.runs import SwarmRun
+
+__all__ = ["RECORDS_MAX", "needless_losses", "settle", "settle_with_guests"]
+
+HEALED_WITHIN_MS: Final = 9_000
+"""Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
+_QUIET_MS: Final = 700
+_LOOK_MS: Final = 100
+RECORDS_MAX: Final = 10_000
+"""Only a group in an endless loop writes more; this is ten times as much as any other group."""
+_EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
+_TROUBLE: Final = frozenset(
+    {ActKind.PAUSE, ActKind.CUT, ActKind.HOLD_UP, ActKind.MOVE, ActKind.UPSET}
+)
+
+
+def settle(
+    simulation: Simulation, *, plain: bool = True, away: Collection[str] = ()
+) -> tuple[Violation, ...]:
+    """End all faults, let the group come to rest, and return the violations of the whole run.
+
+    Production stops, too. Changing lags could change the target of a lag-aware assignor, and the
+    group would never rest.
+
+    Args:
+        simulation: the group.
+        plain: whether all members had the same subscription all the time, and claimed their owned
+            partitions. If not, no record distinguishes moves from other revocations.
+        away: processes that will return by themselves; a group does not rest without them.
+    """
+    policy = simulation.run_settings.policy
+    _calm(simulation)
+    calm_from_ms = simulation.world.now_ms
+    delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
+    ration = getattr(policy, "ration", None)
+    more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
+    more_ms += 10 * ration.interval_ms if ration else 0
+    _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
+    end_ms = simulation.world.now_ms
+    topics = {topic for process in simulation.alive for topic in process.topics}
+    expected = Expectations(
+        owned=simulation.brokers.existing().restrict_names(topics),
+        calm_from_ms=calm_from_ms,
+        quiet_from_ms=end_ms - _QUIET_MS + 1,
+        end_ms=end_ms,
+        slack_ms=HEALED_WITHIN_MS,
+        stop_max_ms=simulation.config.rebalance_timeout_ms,
+        delay_ms=delay_ms,
+        with_losses=plain,
+        max_moves_per_round=ration.moves_max if ration and plain else None,
+        move_interval_ms=ration.interval_ms if ration else 0,
+    )
+    found = [*simulation.world.violations, *_check_committed(simulation, expected)]
+    found += _check_even(simulation, end_ms)
+    found += check_run(simulation.world.telemetry, expected)
+    return tuple(sorted(found, key=lambda one: one.at_ms))
+
+
+def _calm(simulation: Simulation) -> None:
+    """End all faults and stop production.
+
+    After several refused rounds a leader waits for up to 30 s until it tries again, which would
+    only prolong the run. It tries immediately instead. So does the next process of a leader that
+    ended meanwhile.
+    """
+    simulation.run_settings.lead_ms = Span(1, 10)
+    simulation.heal()
+    for process in simulation.alive:
+        if process.session.refusals:
+            process.session = attrs.evolve(process.session, refusals=0, retry_at_ms=0)
+            process.give(Woken())
+        if process.session.owed is not None:
+            owed = attrs.evolve(process.session.owed, at_ms=0)
+            process.session = attrs.evolve(process.session, owed=owed)
+            process.give(Woken())
+    for name, past in simulation.kept.items():
+        if past.next_round_in_ms is not None:
+            simulation.kept[name] = attrs.evolve(past, next_round_in_ms=0)
+    for name, count in simulation.brokers.topics.items():
+        simulation.set_rate(name, tuple(range(count)), 0)
+
+
+def settle_with_guests(
+    guests: Guests, away: Collection[str], *, plain: bool
+) -> tuple[Violation, ...]:
+    """Do the same as `settle` for a group with members of other clients."""
+    simulation = guests.simulation
+    _calm(simulation)
+
+    def until_rest(is_at_rest: Callable[[], bool]) -> bool:
+        end_ms = simulation.world.now_ms + HEALED_WITHIN_MS
+        changes_ms = end_ms - HEALED_WITHIN_MS // 2
+        since_ms: int | None = None
+        while simulation.world.now_ms < end_ms:
+            if simulation.world.now_ms >= changes_ms:
+                changes_ms = end_ms
+                _see_partitions_change(simulation)
+            simulation.run(_LOOK_MS)
+            if away or not is_at_rest():
+                since_ms = None
+            elif since_ms is None:
+                since_ms = simulation.world.now_ms
+            elif simulation.world.now_ms - since_ms >= _QUIET_MS:
+                return True
+        return False
+
+    return guests.settle(until_rest, plain=plain)
+
+
+def _see_partitions_change(simulation: Simulation) -> None:
+    """Let a static leader that returned to an eager group see changed partitions.
+
+    It does not know which partitions its earlier process saw, and a round would stop every member,
+    so it starts none. A partition that was created meanwhile has no owner until the next change.
+    The Java client behaves in the same way (KIP-814), so no run expects more (docs/migration.md).
+    """
+    for process in simulation.alive:
+        protocol = process.session.member.round.protocol
+        is_static = process.config.instance_id is not None
+        if is_static and process.session.leads_as is not None and protocol in _EAGER:
+            process.give(RejoinRequested(reason="partitions changed"))
+
+
+def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ()) -> None:
+    """Let time pass until all processes are back and the group rests, or until `until_ms`."""
+    world, since_ms = simulation.world, simulation.world.now_ms
+    while world.now_ms < until_ms:
+        simulation.run(_LOOK_MS)
+        if len(world.telemetry) > RECORDS_MAX:
+            world.object_to("rest", "the group goes round and round")
+            return
+        if not away and simulation.is_at_rest():
+            rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
+            is_quiet = world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS
+            # A commit on a connection that was given up is sent again only after its bound.
+            if is_quiet and not _awaits_commits(simulation):
+                return
+
+
+def _awaits_commits(simulation: Simulation) -> bool:
+    return any(process.session.member.commits.queue for process in simulation.alive)
+
+
+def _is_of_a_round(record: Record) -> bool:
+    return isinstance(record, AssignmentReceived | MembershipLost | ProcessEnded)
+
+
+def _check_committed(simulation: Simulation, expected: Expectations) -> list[Violation]:
+    """Report records without a commit; after so much time all must be committed."""
+    lags = simulation.load.lags(expected.owned, expected.end_ms)
+    late = lags.resources.take(lags.values > 0)
+    if not late:
+        return []
+    message = f"not committed at the end: {late.to_dict()}"
+    return [Violation(checker="commits", at_ms=expected.end_ms, message=message)]
+
+
+def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
+    """Report an uneven assignment of a sticky assignor if all subscriptions are equal.
+
+    The shares may differ by one. A member that returns with its identity keeps its share.
+    """
+    alive = simulation.alive
+    sticky = simulation.run_settings.assignor.name in {"sticky", "cooperative-sticky"}
+    if not sticky or any(p.topics != alive[0].topics for p in alive):
+        return []
+    counts = {process.name: len(process.application.working) for process in alive}
+    if not counts or max(counts.values()) - min(counts.values()) <= 1:
+        return []
+    return [Violation(checker="rest", at_ms=end_ms, message=f"uneven at the end: {counts}")]
+
+
+def needless_losses(run: SwarmRun, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+    """Report expired leases in a run whose members can always reach the group coordinator."""
+    if run.faults.loss or any(act.kind in _TROUBLE for act in run.acts):
+        return
+    for one in telemetry:
+        if isinstance(one.record, MembershipLost) and one.record.cause == "lease expired":
+            message = f"{one.client} loses {one.record.resources.to_dict()} for nothing"
+            yield Violation(checker="members", at_ms=one.at_ms, message=message)

@@ -1,0 +1,221 @@
+"""`StickyAssignor`: retained and revoked resources, and the spread of free ones."""
+
+from collections import Counter
+
+import pytest
+
+from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor, quotas
+from coopgroup.model import GroupSnapshot
+from tests.support.checkers import (
+    check_balanced,
+    check_each_resource_once,
+    kept_count,
+    load_of,
+    unfair_holders,
+)
+from tests.support.groups import by_member, claim, group_of, no_lags
+
+Held = dict[str, dict[str, list[int]]]
+
+
+def _target(group: GroupSnapshot) -> Held:
+    return by_member(group, StickyAssignor().assign(group, no_lags(group)))
+
+
+def test_fresh_group_when_assigned_takes_turns() -> None:
+    group = group_of({"a": range(3), "b": range(4)}, *(claim(m, topics=["a", "b"]) for m in "CAB"))
+    assert _target(group) == {
+        "A": {"a": [0], "b": [0, 3]},
+        "B": {"a": [1], "b": [1]},
+        "C": {"a": [2], "b": [2]},
+    }
+
+
+def test_member_when_joining_gets_its_share_and_others_keep_theirs() -> None:
+    group = group_of(
+        {"a": range(4), "b": range(4)},
+        claim("A", {"a": [0, 1], "b": [0, 1]}, topics=["a", "b"]),
+        claim("B", {"a": [2, 3], "b": [2, 3]}, topics=["a", "b"]),
+        claim("C", topics=["a", "b"]),
+    )
+    assert _target(group) == {
+        "A": {"a": [0, 1], "b": [0]},
+        "B": {"a": [2, 3], "b": [2]},
+        "C": {"b": [1, 3]},
+    }
+
+
+def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
+    """A member that gives up half of its load halves it in every topic (librdkafka#4044)."""
+    topics = ["a", "b", "c"]
+    group = group_of(
+        {name: range(4) for name in topics},
+        claim("A", {name: range(4) for name in topics}, topics=topics),
+        claim("B", topics=topics),
+    )
+    half: Held = {
+        "A": {name: [0, 2] for name in topics},
+        "B": {name: [1, 3] for name in topics},
+    }
+    assert _target(group) == half
+
+
+def test_member_when_leaving_leaves_its_share_to_all() -> None:
+    group = group_of(
+        {"t": range(9)},
+        claim("A", {"t": [0, 3, 6]}, topics=["t"]),
+        claim("B", {"t": [1, 4, 7]}, topics=["t"]),
+    )
+    assert _target(group) == {"A": {"t": [0, 2, 3, 6, 8]}, "B": {"t": [1, 4, 5, 7]}}
+
+
+def test_larger_share_when_counts_are_uneven_stays_where_it_is() -> None:
+    group = group_of(
+        {"t": range(7)},
+        claim("A", {"t": [0, 1]}, topics=["t"]),
+        claim("B", {"t": [2, 3]}, topics=["t"]),
+        claim("C", {"t": [4, 5, 6]}, topics=["t"]),
+    )
+    assert _target(group) == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}, "C": {"t": [4, 5, 6]}}
+
+
+def test_takers_when_they_lack_different_amounts_take_turns_in_proportion() -> None:
+    group = group_of(
+        {"a": range(3), "b": range(3), "held": range(6)},
+        claim("A", {"held": [0, 1]}, topics=["a", "b", "held"]),
+        claim("B", {"held": [2, 3, 4, 5]}, topics=["a", "b", "held"]),
+    )
+    assert _target(group) == {
+        "A": {"a": [0, 2], "b": [0, 2], "held": [0, 1]},
+        "B": {"a": [1], "b": [1], "held": [2, 3, 4, 5]},
+    }
+
+
+def test_topics_when_group_is_fresh_spread_as_far_as_they_can() -> None:
+    topics = [f"t{number}" for number in range(30)]
+    members = [claim(f"m{number}", topics=topics) for number in range(7)]
+    group = group_of({name: range(3 + place % 9) for place, name in enumerate(topics)}, *members)
+    held = _target(group)
+    for name in topics:
+        counts = [len(mine.get(name, ())) for mine in held.values()]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_owner_when_it_no_longer_subscribes_keeps_nothing_of_it() -> None:
+    group = group_of(
+        {"a": range(2), "b": range(2)},
+        claim("A", {"a": [0, 1], "b": [0]}, topics=["b"]),
+        claim("B", {"b": [1]}, topics=["a", "b"]),
+    )
+    assert _target(group) == {"A": {"b": [0, 1]}, "B": {"a": [0, 1]}}
+
+
+def test_mixed_subscriptions_when_one_member_can_take_less_levels_the_rest() -> None:
+    """B and C cannot take A's exclusive resources, so A gives up the common ones."""
+    group = group_of(
+        {"all": range(6), "mine": range(3)},
+        claim("A", {"all": range(6), "mine": range(3)}, topics=["all", "mine"]),
+        claim("B", topics=["all"]),
+        claim("C", topics=["all"]),
+    )
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert load_of(group, target) == {"A": 3, "B": 3, "C": 3}
+    assert kept_count(group, target) == 3
+
+
+def test_chain_of_topics_when_levelled_passes_load_along() -> None:
+    group = group_of(
+        {"ab": range(8), "bc": range(1), "cd": range(1)},
+        claim("A", {"ab": range(8)}, topics=["ab"]),
+        claim("B", topics=["ab", "bc"]),
+        claim("C", topics=["bc", "cd"]),
+        claim("D", topics=["cd"]),
+    )
+    target = StickyAssignor().assign(group, no_lags(group))
+    check_each_resource_once(group, target)
+    check_balanced(group, target)
+    assert load_of(group, target) == {"A": 4, "B": 4, "C": 1, "D": 1}
+
+
+def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The steps of levelling are bounded. The next round continues."""
+    names = [f"t{number:02}" for number in range(30)]
+    group = group_of(
+        {name: range(30) for name in names} | {"t00": range(450)},
+        *(
+            claim(f"m{place:02}", {name: range(450)}, topics=names[max(place - 1, 0) : place + 1])
+            for place, name in enumerate(names)
+        ),
+    )
+    monkeypatch.setattr(quotas, "_SWEEPS_MAX", 1)
+    monkeypatch.setattr(quotas, "ARCS_MAX", 0)
+    early = StickyAssignor().assign(group, no_lags(group))
+    check_each_resource_once(group, early)
+    assert unfair_holders(group, early) != {}
+    monkeypatch.undo()
+    check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
+
+
+def test_load_when_only_a_chain_can_level_it_is_passed_on() -> None:
+    """Three, two and one. A and C share no topic, so A gives to B, and B to C."""
+    group = group_of(
+        {"ab": range(4), "bc": range(2)},
+        claim("A", {"ab": [0, 1, 2]}, topics=["ab"]),
+        claim("B", {"ab": [3], "bc": [0]}, topics=["ab", "bc"]),
+        claim("C", {"bc": [1]}, topics=["bc"]),
+    )
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert load_of(group, target) == {"A": 2, "B": 2, "C": 2}
+    assert kept_count(group, target) == 4
+
+
+def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:
+    group = group_of(
+        {"t": range(3)},
+        claim("A", {"t": [0, 2]}, topics=["t"]),
+        claim("B", {"t": [1, 2]}, topics=["t"]),
+        claim("C", topics=["t"]),
+    )
+    assert _target(group) == {"A": {"t": [0]}, "B": {"t": [1]}, "C": {"t": [2]}}
+
+
+def test_large_group_when_one_joins_moves_only_its_share() -> None:
+    names = [f"t{number:03}" for number in range(100)]
+    fresh = group_of(
+        {name: range(100) for name in names},
+        *(claim(f"m{number:03}", topics=names) for number in range(100)),
+    )
+    before = by_member(fresh, StickyAssignor().assign(fresh, no_lags(fresh)))
+    group = group_of(
+        {name: range(100) for name in names},
+        *(claim(member, held, topics=names) for member, held in before.items()),
+        claim("new", topics=names),
+    )
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert kept_count(group, target) == 10_000 - 99
+    assert Counter(load_of(group, target).values()) == {99: 100, 100: 1}
+
+
+@pytest.mark.parametrize(
+    "group",
+    [group_of({"t": [0, 1]}), group_of({}, claim("A")), group_of({"t": [0]}, claim("A"))],
+    ids=["no members", "no resources", "no subscriber"],
+)
+def test_group_when_nothing_can_be_placed_gets_a_target_of_nobodies(group: GroupSnapshot) -> None:
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert target.tolist() == [-1] * len(group.resources)
+
+
+def test_cooperative_sticky_when_compared_has_the_same_target() -> None:
+    group = group_of({"t": range(5)}, claim("A", {"t": range(5)}, topics=["t"]), claim("B"))
+    plain, cooperative = StickyAssignor(), CooperativeStickyAssignor()
+    assert [
+        (one.name, one.needs_lags, isinstance(one, Assignor)) for one in (plain, cooperative)
+    ] == [
+        ("sticky", False, True),
+        ("cooperative-sticky", False, True),
+    ]
+    lags = no_lags(group)
+    assert cooperative.assign(group, lags).tolist() == plain.assign(group, lags).tolist()

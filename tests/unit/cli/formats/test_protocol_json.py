@@ -1,0 +1,202 @@
+"""JSON of `coopgroup protocol`: each item is translated and translated back."""
+
+import json
+from typing import Any
+
+import pytest
+
+from coopgroup.cli.formats.protocol_json import (
+    Dialect,
+    Kind,
+    decoded_item,
+    encoded_item,
+    error_line,
+)
+from coopgroup.errors import EncodeError, InvalidValueError
+from tests.support.cases import cases
+from tests.unit.protocol.reference import Vector, load_vectors
+
+NOTHING: dict[str, Any] = {
+    "assigned": None,
+    "revoked": None,
+    "scheduled_rebalance_timeout_ms": None,
+    "user_data_hex": None,
+}
+WAYS = {
+    "subscription": (Kind.SUBSCRIPTION, Dialect.COOPGROUP),
+    "assignment": (Kind.ASSIGNMENT, Dialect.COOPGROUP),
+    "kafka_assignment": (Kind.ASSIGNMENT, Dialect.KAFKA),
+}
+SHOWN = [vector for vector in load_vectors() if vector.kind in WAYS]
+CANONICAL = [vector for vector in SHOWN if vector.canonical]
+
+
+def row_of(vector: Vector) -> dict[str, Any]:
+    """Return all fields of the command's object; fields that the message lacks are null."""
+    value = vector.value or {}
+    return value if vector.kind == "subscription" else {**NOTHING, **value}
+
+
+@pytest.mark.parametrize("vector", SHOWN, ids=str)
+def test_decode_when_given_a_vector_prints_its_value(vector: Vector) -> None:
+    line = decoded_item(vector.content.hex(), *WAYS[vector.kind])
+    assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("vector", CANONICAL, ids=str)
+def test_encode_when_given_what_decode_printed_gives_the_bytes(vector: Vector) -> None:
+    line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
+    assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
+
+
+def test_loss_timeout_is_shown_and_taken_only_where_it_is_set() -> None:
+    """The field is an extension: messages without it must print as before."""
+    content = "000200000000ffffffff00000384ffffffff"
+    line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    assert json.loads(line)["loss_timeout_ms"] == -1
+    assert encoded_item(line, Kind.ASSIGNMENT, Dialect.COOPGROUP) == content
+    plain = decoded_item(content[:-8], Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    assert plain == line.replace('"loss_timeout_ms":-1,', "")
+    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got '1', expected an integer"):
+        encoded_item('{"assigned":{},"loss_timeout_ms":"1"}', Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got 1, expected null"):
+        encoded_item('{"assigned":{},"loss_timeout_ms":1}', Kind.ASSIGNMENT, Dialect.KAFKA)
+
+
+def test_warmups_are_shown_and_taken_only_where_they_are_set() -> None:
+    """The field is an extension: messages without it must print as before."""
+    plain = "000200000000ffffffff00000000"
+    content = plain + "000000010001610000000100000000" + "0000000f63677775"
+    line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    assert json.loads(line)["warmups"] == {"a": [0]}
+    assert encoded_item(line, Kind.ASSIGNMENT, Dialect.COOPGROUP) == content
+    assert "warmups" not in decoded_item(plain, Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    with pytest.raises(EncodeError, match=r"^warmups: got \{\}, expected null"):
+        encoded_item('{"assigned":{},"warmups":{}}', Kind.ASSIGNMENT, Dialect.KAFKA)
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> None:
+    content = "000000000001000161ffffffff"
+    row: dict[str, Any] = {
+        "generation": None,
+        "owned": {},
+        "rack": None,
+        "topics": ["a"],
+        "user_data_hex": None,
+        "version": 0,
+    }
+    assert json.loads(decoded_item(content, Kind.SUBSCRIPTION, dialect)) == row
+    assert encoded_item(json.dumps(row), Kind.SUBSCRIPTION, dialect) == content
+
+
+ABSENT = """\
+subscription {"topics":["b","a","b"]}
+    000300000002000161000162ffffffff00000000ffffffffffff
+subscription {"topics":[],"owned":{"b":[1],"a":[2,0,2]},"generation":null,"version":1}
+    000100000000ffffffff000000020001610000000200000000000000020001620000000100000001
+assignment {"assigned":{}}
+    000200000000ffffffff00000000
+assignment {"assigned":{},"revoked":{},"version":1}
+    00010000000000000000
+kafka_assignment {"assigned":{},"user_data_hex":"0A"}
+    000300000000000000010a
+"""
+
+
+@pytest.mark.parametrize(("line", "content"), cases(ABSENT))
+def test_encode_when_fields_are_absent_takes_their_defaults(line: str, content: str) -> None:
+    way, item = line.split(maxsplit=1)
+    assert encoded_item(item, *WAYS[way]) == content
+
+
+@pytest.mark.parametrize(
+    ("item", "message", "offset"),
+    [
+        ("00g0", "'g' is no hex digit", 1),
+        ("0x00", "'x' is no hex digit", 0),
+        ("00 00", "' ' is no hex digit", 1),
+        ("00000", "half a byte: the last hex digit is missing", 2),
+        ("é", "'é' is no hex digit", 0),
+    ],
+)
+def test_decode_when_item_is_no_hex_says_where(item: str, message: str, offset: int) -> None:
+    with pytest.raises(InvalidValueError) as refused:
+        decoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
+    assert (refused.value.message, refused.value.offset) == (message, offset)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("", "message: got '', expected one JSON object (Expecting value, column 1)"),
+        ("[]", "message: got [], expected one JSON object"),
+        ("{}", "topics: got nothing, expected a value, as this key is required"),
+        (
+            '{"topics":[],"topic":[]}',
+            "topic: got [], but there is no such key (did you mean topics?); there are ",
+        ),
+        (
+            '{"topics":[],"topics":[]}',
+            "message: got 'topics', expected every key once in an object",
+        ),
+        ('{"topics":"a"}', "topics: got 'a', expected a list of strings"),
+        ('{"topics":[1]}', "topics[0]: got 1, expected a string"),
+        ('{"topics":[],"owned":[]}', "owned: got [], expected an object of lists of integers"),
+        ('{"topics":[],"owned":{"a":0}}', "owned.a: got 0, expected a list of integers"),
+        ('{"topics":[],"owned":{"a":[true]}}', "owned.a[0]: got true, expected an integer from -2"),
+        ('{"topics":[],"owned":{"a":[0.5]}}', "owned.a[0]: got 0.5, expected an integer from -21"),
+        ('{"topics":[],"owned":{"a":[-1]}}', "owned: index -1 is less than 0"),
+        ('{"topics":[],"owned":{"a":[2147483648]}}', "owned.a[0]: got 2147483648, expected an"),
+        ('{"topics":[],"owned":{"a":[99999999999999999999]}}', "owned.a[0]: got 999999"),
+        ('{"topics":[],"generation":true}', "generation: got true, expected an integer"),
+        ('{"topics":[],"generation":NaN}', "message: got 'NaN', expected numbers that JSON has"),
+        ('{"topics":[],"version":"3"}', "version: got '3', expected an integer"),
+        ('{"topics":[],"version":4}', "version: got 4, expected 0 to 3"),
+        ('{"topics":[],"rack":5}', "rack: got 5, expected a string"),
+        ('{"topics":[],"user_data_hex":"0"}', "user_data_hex: got '0', expected pairs of hex digi"),
+        (
+            '{"topics":[],"user_data_hex":"zz"}',
+            "user_data_hex: got 'zz', expected pairs of hex dig",
+        ),
+        ('{"topics":["\\ud800"]}', r"topics: '\ud800' has no UTF-8 form"),
+        ('{"topics":' + "[" * 100_000, 'message: got \'{"topics":[[['),
+        (
+            '{"topics":[],"generation":' + "9" * 5_000 + "}",
+            'message: got \'{"topics":[],"generation":9',
+        ),
+    ],
+)
+def test_encode_when_item_is_no_subscription_says_why(item: str, message: str) -> None:
+    with pytest.raises(EncodeError) as refused:
+        encoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
+    assert str(refused.value).startswith(message)
+
+
+NO_ASSIGNMENTS = """\
+assignment {"assigned":null}
+    assigned: got null, expected an object of lists
+assignment {"revoked":{}}
+    assigned: got nothing, expected a value, as this key is required
+assignment {"assigned":{},"user_data_hex":""}
+    user_data_hex: got '', expected null, as this message has no such field
+assignment {"assigned":{},"version":1,"scheduled_rebalance_timeout_ms":7}
+    scheduled_rebalance_timeout_ms: 7 has no place in version 1
+kafka_assignment {"assigned":{},"revoked":{}}
+    revoked: got {}, expected null, as this message has no such field
+kafka_assignment {"assigned":{},"scheduled_rebalance_timeout_ms":0}
+    scheduled_rebalance_timeout_ms: got 0, expected null, as this message has no such
+"""
+
+
+@pytest.mark.parametrize(("line", "message"), cases(NO_ASSIGNMENTS))
+def test_encode_when_item_is_no_assignment_says_why(line: str, message: str) -> None:
+    way, item = line.split(maxsplit=1)
+    with pytest.raises(EncodeError) as refused:
+        encoded_item(item, *WAYS[way])
+    assert str(refused.value).startswith(message)
+
+
+def test_error_line_when_message_has_line_ends_is_one_line() -> None:
+    assert error_line("two\nlines", 3) == '{"error":"two lines","offset":3}'
+    assert error_line("é", None) == '{"error":"\\u00e9","offset":null}'

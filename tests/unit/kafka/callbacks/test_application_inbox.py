@@ -1,0 +1,69 @@
+"""Notices that wait for the application, and the events that make them void."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.records.test_delivery_interruption import interrupt, strike
+
+THREADING = {"threading.py"}
+SOME = ResourceSet({"orders": [0, 1]})
+GRANT = GrantResources(resources=SOME)
+REVOCATION = RevokeResources(resources=SOME)
+LOSS = LoseResources(resources=SOME, cause="lease expired")
+FAILURE = FailMember(code=82, message="fenced")
+
+
+def _all(inbox: ApplicationInbox) -> list[object]:
+    taken: list[object] = []
+    while (notice := inbox.take()) is not None:
+        taken.append(notice)
+    return taken
+
+
+def test_notices_are_taken_in_their_order() -> None:
+    inbox = ApplicationInbox()
+    inbox.put(GRANT)
+    inbox.put(REVOCATION)
+    assert inbox.waiting
+    assert _all(inbox) == [GRANT, REVOCATION]
+    assert inbox.take_call() is None
+    assert not inbox.waiting
+
+
+def test_earlier_notices_are_void_when_everything_is_lost() -> None:
+    inbox = ApplicationInbox()
+    for notice in (GRANT, FAILURE, REVOCATION, LOSS, GRANT):
+        inbox.put(notice)
+    assert _all(inbox) == [FAILURE, LOSS, GRANT]
+
+
+def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
+    """The application must not begin an old grant when it subscribes again."""
+    inbox = ApplicationInbox()
+    called: list[str] = []
+    inbox.call_soon(lambda: called.append("on_commit"))
+    for notice in (GRANT, FAILURE, LOSS):
+        inbox.put(notice)
+    inbox.clear()
+    assert _all(inbox) == [FAILURE]
+    call = inbox.take_call()
+    assert call is not None
+    call()
+    assert called == ["on_commit"]
+
+
+@pytest.mark.parametrize("name", ["take", "take_call", "take_stall", "wake", "clear"])
+def test_inbox_when_a_signal_strikes_as_it_is_locked_is_not_locked_afterwards(name: str) -> None:
+    """The group's thread would wait for the lock forever, and send no heartbeat."""
+    for place in range(1, 20):
+        inbox: Any = ApplicationInbox()
+        strike(inbox, lambda inbox: getattr(inbox, name)() or [], place, interrupt, THREADING)
+        other = threading.Thread(target=inbox.wake, daemon=True)
+        other.start()
+        other.join(5.0)
+        assert not other.is_alive(), f"at place {place}"

@@ -1,0 +1,227 @@
+"""A consumer that was dropped without `close` leaves no thread, slot or membership behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped
+from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
+from coopgroup.member import MemberState
+from tests.unit.kafka.fakes import FakeDriver
+
+
+class Owner:
+    """The dropped consumer; part of a reference cycle, as the real one."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@define
+class LeftDriver(FakeDriver):
+    """A driver that can be stopped."""
+
+    parts: Any = None
+
+    def stop(self) -> None:
+        self.parts.told.append("driver")
+
+
+@define
+class Parts:
+    """The other parts of a consumer; they record the order in which they end.
+
+    Attributes:
+        told: closed parts, in order.
+        duties: duties of the watcher's thread at its end.
+    """
+
+    driver: LeftDriver = field(init=False)
+    told: list[str] = field(factory=list)
+    duties: list[Callable[[], None]] = field(factory=list)
+
+    def finish(self, duty: Callable[[], None]) -> None:
+        self.duties.append(duty)
+
+    def __attrs_post_init__(self) -> None:
+        self.driver = LeftDriver(parts=self)
+        self.driver.member.state = MemberState.STABLE
+
+    def release(self) -> None:
+        self.told.append("slot")
+
+    def close(self) -> None:
+        self.told.append("sink")
+
+
+def owned(parts: Parts) -> tuple[Owner, Finalizer]:
+    owner = Owner()
+    anything: Any = parts
+    return owner, finalize_when_dropped(owner, anything.driver, anything, anything, anything)
+
+
+def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
+    """The collector's thread only leaves the group; the watcher's last duty does the waiting."""
+    parts = Parts()
+    owner, _ = owned(parts)
+    del owner
+    gc.collect()
+    assert parts.driver.left == [("consumer dropped", True)]
+    (duty,) = parts.duties
+    assert parts.told == []
+    ending = threading.Thread(target=duty)
+    ending.start()
+    ending.join(0.1)
+    assert parts.told == []  # the leave is still pending
+    parts.driver.member.state = MemberState.UNSUBSCRIBED
+    ending.join(5)
+    assert parts.told == ["driver", "slot", "sink"]
+
+
+def test_dropped_consumer_ends_although_the_group_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coopgroup.kafka.membership.driver._LEAVE_TIMEOUT_S", 0.01)
+    parts = Parts()
+    owner, _ = owned(parts)
+    del owner
+    gc.collect()
+    parts.duties[0]()
+    assert parts.told == ["driver", "slot", "sink"]
+
+
+def test_consumer_when_closed_is_done() -> None:
+    parts = Parts()
+    owner, when_dropped = owned(parts)
+    when_dropped.detach()
+    del owner
+    gc.collect()
+    assert (parts.driver.left, parts.duties) == ([], [])
+
+
+def test_consumer_when_dropped_in_a_forked_child_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Parts()
+    owner, _ = owned(parts)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    del owner
+    gc.collect()
+    assert (parts.driver.left, parts.duties) == ([], [])
+
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "dropped", "log_level": 0}
+
+
+class Application:
+    """An object that owns a consumer and passes its own methods as callbacks."""
+
+    def __init__(self, chosen: str, folder: Path) -> None:
+        given = {
+            **dict.fromkeys(("on_commit", "error_cb", "stats_cb", "throttle_cb"), self.hear),
+            "coopgroup.telemetry.listener": self.hear,
+            "logger": self,
+        }
+        login = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": self.token,
+        }
+        callbacks = {**given, **login} if chosen == "all" else {chosen: given.get(chosen)}
+        if chosen == "oauth_cb":
+            callbacks = login
+        more: dict[str, Any] = {"on_assign": None} if chosen != "listener" else {}
+        if not more:
+            callbacks = {}
+            more = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), self.hear)
+        self.consumer = CooperativeConsumer(
+            {
+                **NOBODY,
+                **{key: value for key, value in callbacks.items() if value is not None},
+                "coopgroup.state.dir": str(folder / "state"),
+                "coopgroup.telemetry.file": str(folder / "telemetry.jsonl"),
+                "statistics.interval.ms": 100,
+            }
+        )
+        self.consumer.subscribe(["t"], **more)
+
+    def hear(self, *_: object) -> None:
+        pass
+
+    def log(self, *_: object, **__: object) -> None:
+        pass
+
+    def token(self, _: str) -> tuple[str, float]:
+        return "token", time.time() + 3_600
+
+
+def own_threads() -> set[str]:
+    return {one.name for one in threading.enumerate() if "dropped" in one.name}
+
+
+CHOICES = (
+    "on_commit",
+    "error_cb",
+    "stats_cb",
+    "throttle_cb",
+    "coopgroup.telemetry.listener",
+    "logger",
+    "oauth_cb",
+    "listener",
+    "all",
+)
+
+
+def test_consumers_whose_callbacks_are_methods_of_their_owners_are_collected(
+    tmp_path: Path,
+) -> None:
+    """Otherwise the group's threads would keep its partitions for the life of the process."""
+    owners = {chosen: Application(chosen, tmp_path) for chosen in CHOICES}
+    for owner in owners.values():
+        owner.consumer.poll(0.1)
+        # Notices that wait for a poll must not keep the consumer alive either.
+        owner.consumer.commit(offsets=[TopicPartition("t", 0, 5)])
+        owner.consumer.finish_revoke([TopicPartition("t", 0)])
+    dropped = {chosen: weakref.ref(owner) for chosen, owner in owners.items()}
+    assert own_threads()
+    del owner, owners
+    deadline = time.monotonic() + 20
+    while own_threads() or any(one() for one in dropped.values()):
+        gc.collect()
+        assert time.monotonic() < deadline, (dropped, own_threads())
+        time.sleep(0.05)
+
+
+def test_callback_that_only_the_consumer_has_is_called_until_it_is_closed() -> None:
+    """The consumer keeps it: a stand-in refers to it weakly."""
+    heard: list[str] = []
+    consumer = CooperativeConsumer(
+        {**NOBODY, "statistics.interval.ms": 50, "stats_cb": heard.append}
+    )
+    with consumer:
+        deadline = time.monotonic() + 10
+        while not heard:
+            gc.collect()
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline
+
+
+def test_stand_in_for_a_callback_says_so_when_its_consumer_is_gone() -> None:
+    configuration, kept = keep_callbacks({"oauth_cb": lambda _: ("token", 0.0), "error_cb": 5})
+    assert configuration["oauth_cb"]("") == ("token", 0.0)
+    assert configuration["error_cb"] == 5
+    del kept
+    gc.collect()
+    with pytest.raises(RuntimeError, match="oauth_cb: its consumer was dropped"):
+        configuration["oauth_cb"]("")

@@ -1,0 +1,89 @@
+"""An exception of a configuration callback is raised by `poll`, from Python, C or a signal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from coopgroup import CooperativeConsumer
+from coopgroup.errors import ConfigurationError
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+
+
+def by_python(_: object) -> None:
+    raise LookupError("no")
+
+
+def by_c(_: object) -> None:
+    int("x")
+
+
+def by_exit(_: object) -> None:
+    sys.exit(3)
+
+
+def by_signal(_: object) -> None:
+    """Raise SIGINT, even if the parent process ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def poll_on(consumer: CooperativeConsumer, count: int) -> None:
+    """Poll for a while, for one record or for several."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        consumer.consume(count, 0.05) if count > 1 else consumer.poll(0.05)
+
+
+@pytest.mark.parametrize("key", ["error_cb", "stats_cb"])
+@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize(
+    ("callback", "expected", "message"),
+    [
+        (by_python, LookupError, "no"),
+        (by_c, ValueError, "invalid literal for int() with base 10: 'x'"),
+        (by_exit, SystemExit, "3"),
+        (by_signal, KeyboardInterrupt, ""),
+    ],
+)
+def test_callback_when_it_raises_is_heard_from_poll(
+    key: str,
+    count: int,
+    callback: Callable[..., None],
+    expected: type[BaseException],
+    message: str,
+) -> None:
+    raising: list[Any] = [callback]
+
+    def once(event: object) -> None:
+        if raising:
+            raising.pop()(event)
+
+    consumer = CooperativeConsumer({**NOBODY, key: once, "statistics.interval.ms": 20})
+    with consumer, pytest.raises(expected) as caught:
+        poll_on(consumer, count)
+    assert str(caught.value) == message
+
+
+def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
+    heard: list[KafkaError] = []
+    with CooperativeConsumer({**NOBODY, "error_cb": heard.append}) as consumer:
+        deadline = time.monotonic() + 10
+        while not heard and time.monotonic() < deadline:
+            consumer.poll(0.05)
+    assert heard[0].name() == "_TRANSPORT"
+
+
+def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
+    with pytest.raises(ConfigurationError, match="error_cb: got 5"):
+        CooperativeConsumer({**NOBODY, "error_cb": 5})

@@ -1,0 +1,126 @@
+"""One configuration with librdkafka's keys gives both clients the same connections."""
+
+import socket
+from typing import Any
+
+import pytest
+from kafka.net.connection import KafkaConnection
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS
+from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
+
+SERVER = {"bootstrap.servers": "localhost:9092"}
+SCRAM = SERVER | {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "user",
+    "sasl.password": "secret",
+}
+
+
+def test_settings_are_the_defaults_when_only_servers_are_given() -> None:
+    assert read_connection_settings(SERVER) == ConnectionSettings(
+        bootstrap_servers=(("localhost", 9092),),
+        client_id="coopgroup",
+        request_timeout_ms=30_000,
+        connect_timeout_ms=10_000,
+        reconnect_backoff_ms=50,
+        reconnect_backoff_max_ms=1_000,
+        metadata_max_age_ms=900_000,
+        address_family=socket.AF_UNSPEC,
+        socket_options=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
+        ssl_context=None,
+        token_source=None,
+        connection={"security_protocol": "PLAINTEXT", "receive_message_max_bytes": 100_000_000},
+    )
+
+
+def test_settings_follow_when_everything_about_sockets_is_given() -> None:
+    assert read_connection_settings(
+        {
+            "bootstrap.servers": "PLAINTEXT://a:1, b ,[::1]:3",
+            "client.id": "me",
+            "socket.timeout.ms": "2000",
+            "socket.connection.setup.timeout.ms": 3000,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 20,
+            "metadata.max.age.ms": 1234,
+            "broker.address.family": "v4",
+            "socket.nagle.disable": False,
+            "socket.keepalive.enable": "true",
+            "socket.send.buffer.bytes": 4096,
+            "socket.receive.buffer.bytes": 8192,
+            "receive.message.max.bytes": 5000,
+            "group.id": "not ours to read",
+        }
+    ) == ConnectionSettings(
+        bootstrap_servers=(("a", 1), ("b", 9092), ("::1", 3)),
+        client_id="me",
+        request_timeout_ms=2_000,
+        connect_timeout_ms=3_000,
+        reconnect_backoff_ms=10,
+        reconnect_backoff_max_ms=20,
+        metadata_max_age_ms=1_234,
+        address_family=socket.AF_INET,
+        socket_options=(
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, 4096),
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, 8192),
+        ),
+        ssl_context=None,
+        token_source=None,
+        connection={"security_protocol": "PLAINTEXT", "receive_message_max_bytes": 5_000},
+    )
+
+
+def test_connection_arguments_are_known_to_kafka_python() -> None:
+    """kafka-python silently drops unknown arguments."""
+    oauth = SCRAM | {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: ("t", 0)}
+    for configuration in (SERVER, SCRAM, oauth):
+        arguments = read_connection_settings(configuration).connection
+        assert set(arguments) <= set(KafkaConnection.DEFAULT_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"broker.version.fallback": "2.3.0"}, None),
+        ({"api.version.request": False, "broker.version.fallback": "2.3.0"}, (2, 3)),
+        ({"api.version.request": "false"}, (0, 10)),
+    ],
+)
+def test_version_is_fixed_when_it_is_not_negotiated(
+    changes: dict[str, Any], expected: tuple[int, ...] | None
+) -> None:
+    """The fallback version counts only if negotiation is off, as in librdkafka."""
+    assert read_connection_settings(SERVER | changes).api_version == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("bootstrap.servers", "", "HOST:PORT, more after commas"),
+        ("bootstrap.servers", "host:x", "HOST:PORT, more after commas"),
+        ("bootstrap.servers", "host:70000", "HOST:PORT, more after commas"),
+        ("security.protocol", "tls", "one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        ("broker.address.family", "v5", "one of any, v4, v6"),
+        ("socket.timeout.ms", "soon", "a whole number from 10 to 2147483647"),
+        ("socket.timeout.ms", -1, "a whole number from 10 to 2147483647"),
+        ("socket.keepalive.enable", "maybe", "one of true, false"),
+        ("ssl.new.option", "x", "a connection setting that coopgroup knows"),
+        ("sasl.oauthbearer.method", "oidc", "default, with tokens from oauth_cb"),
+        ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only", None),
+        ("ssl.keystore.location", "store.p12", None),
+    ],
+)
+def test_setting_is_refused_when_it_cannot_be_honoured(
+    key: str, value: object, expected: str | None
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_connection_settings(SERVER | {key: value})
+    # Errors show a value only if its key is known to be harmless.
+    value = "(not shown)" if key == "ssl.new.option" else value
+    assert (caught.value.field, caught.value.value) == (key, value)
+    assert caught.value.expected == (expected or CONNECTION_SETTINGS[key].reason)
+    assert "\n" not in str(caught.value)

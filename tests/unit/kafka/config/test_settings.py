@@ -1,0 +1,299 @@
+"""Valid configurations, and each reason to refuse one."""
+
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.settings import (
+    ConsumerSettings,
+    merge_configuration,
+    read_settings,
+    refusal_of_librdkafka,
+)
+from coopgroup.member import MemberConfig
+
+GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
+
+
+def read(**more: Any) -> ConsumerSettings:  # noqa: ANN401  (values of keys)
+    """Return the settings of a group "g" with further keys."""
+    return read_settings(GIVEN | more)
+
+
+def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
+    settings = read()
+    assert settings.member == MemberConfig(
+        group_id="g",
+        session_timeout_ms=45_000,
+        heartbeat_interval_ms=3_000,
+        rebalance_timeout_ms=300_000,
+        request_timeout_ms=30_000,
+    )
+    assert settings.librdkafka == GIVEN | {
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+    }
+    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert (settings.max_poll_interval_ms, settings.auto_commit_interval_ms) == (300_000, 5_000)
+    assert (settings.auto_offset_store, settings.offset_reset) == (True, "latest")
+    assert settings.metadata_refresh_ms == 300_000
+    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (30_000, 5_000)
+    assert (settings.telemetry_file, settings.on_commit) == (None, None)
+
+
+def test_settings_when_all_is_given_are_that() -> None:
+    settings = read(
+        **{
+            "group.instance.id": "static-1",
+            "client.rack": "rack-a",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": 500,
+            "max.poll.interval.ms": 60_000,
+            "socket.timeout.ms": 20_000,
+            "auto.commit.interval.ms": 250,
+            "enable.auto.offset.store": "False",
+            "auto.offset.reset": "smallest",
+            "topic.metadata.refresh.interval.ms": -1,
+            "coopgroup.leader.timeout.ms": 1_000,
+            "coopgroup.lookup.timeout.ms": 2_000,
+            "coopgroup.state.dir": "state",
+            "coopgroup.telemetry.file": "telemetry.jsonl",
+            "coopgroup.window.heartbeat.interval.ms": 100,
+            "on_commit": print,
+            "fetch.min.bytes": 10,
+        }
+    )
+    assert settings.member == MemberConfig(
+        group_id="g",
+        instance_id="static-1",
+        rack="rack-a",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=500,
+        rebalance_timeout_ms=60_000,
+        request_timeout_ms=20_000,
+        window_heartbeat_interval_ms=100,
+        keeps_identity=True,
+    )
+    assert settings.librdkafka == GIVEN | {
+        "client.rack": "rack-a",
+        "socket.timeout.ms": 20_000,
+        "auto.offset.reset": "smallest",
+        "topic.metadata.refresh.interval.ms": -1,
+        "fetch.min.bytes": 10,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+    }
+    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092", "socket.timeout.ms": 20_000}
+    assert (settings.auto_commit_interval_ms, settings.auto_offset_store) == (250, False)
+    assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
+    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 2_000)
+    assert (settings.state_dir, settings.telemetry_file) == ("state", "telemetry.jsonl")
+    assert settings.on_commit is print
+
+
+@pytest.mark.parametrize(
+    "more", [{"enable.auto.commit": False}, {"auto.commit.interval.ms": 0}], ids=["off", "never"]
+)
+def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) -> None:
+    """An interval of zero turns it off, as in librdkafka."""
+    assert read(**more).auto_commit_interval_ms is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("group.id", "", "the name of the group"),
+        ("group.id", 5, "the name of the group"),
+        ("group.instance.id", 5, "a string"),
+        ("session.timeout.ms", "soon", "a whole number from 1 to 3600000"),
+        ("session.timeout.ms", 0, "a whole number from 1 to 3600000"),
+        ("heartbeat.interval.ms", 45_000, "less than session.timeout.ms (45000)"),
+        ("max.poll.interval.ms", 44_999, "at least session.timeout.ms (45000)"),
+        ("auto.commit.interval.ms", -1, "a whole number from 0 to 86400000"),
+        ("enable.auto.commit", "maybe", "true or false"),
+        ("enable.auto.offset.store", 2, "true or false"),
+        ("auto.offset.reset", "middle", "earliest, latest or error"),
+        ("on_commit", 5, "a callable"),
+        ("coopgroup.telemetry.listener", "print", "a callable"),
+        ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
+        ("coopgroup.leader.timeout.ms", 0, "a whole number from 1 to 86400000"),
+        ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
+        ("coopgroup.state.dir", 5, "a string"),
+        ("coopgroup.telemetry.file", 5, "a string"),
+        ("coopgroup.telemetry.file.backups", -1, "a whole number from 0 to 1000"),
+        ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
+        ("coopgroup.telemetry.queue.records", 0, "a whole number from 1 to 10000000"),
+        ("coopgroup.window.heartbeat.interval.ms", 0, "a whole number from 1 to 3600000"),
+        (
+            "coopgroup.telemetry.path",
+            "x",
+            (
+                "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
+                "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
+                "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
+                "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
+                "coopgroup.telemetry.queue.records, "
+                "coopgroup.window.heartbeat.interval.ms"
+            ),
+        ),
+        ("group.protocol", "consumer", "classic: members of this group assign by themselves"),
+        ("group.protocol.type", "connect", "consumer"),
+        ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
+        ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
+    ],
+)
+def test_settings_when_a_value_is_invalid_are_refused(
+    key: str, value: object, expected: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: value})
+    said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
+    shown = "(not shown)" if key == "coopgroup.telemetry.path" else value  # unknown key
+    assert str(caught.value) == f"{key}: got {shown!r}, {said}"
+
+
+def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> None:
+    logger = logging.getLogger("mine")
+    merged = merge_configuration(
+        {
+            "group.id": "a",
+            "client.id": "x",
+            "client.rack": None,
+            "default.topic.config": {"auto.offset.reset": "earliest", "client.id": "no"},
+        },
+        {"group.id": "b", "logger": logger},
+    )
+    assert merged == {
+        "auto.offset.reset": "earliest",
+        "client.id": "x",
+        "group.id": "b",
+        "logger": logger,
+    }
+
+
+@pytest.mark.parametrize("configuration", [None, 5, "group.id=g"])
+def test_configuration_when_it_is_no_dict_is_a_type_error(configuration: Any) -> None:  # noqa: ANN401
+    with pytest.raises(TypeError, match="expected configuration dict"):
+        merge_configuration(configuration, {})
+
+
+def test_configuration_when_a_key_is_no_string_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="configuration: got 1, expected strings as keys"):
+        merge_configuration({1: 2}, {})  # type: ignore[dict-item]
+
+
+def refusal_of(key: str, value: object) -> ConfigurationError:
+    configuration = {"group.id": "g", key: value}
+    with pytest.raises((KafkaException, TypeError, ValueError)) as caught:
+        Consumer(configuration)
+    return refusal_of_librdkafka(caught.value, configuration)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (
+            "fetch.min.bytes",
+            -4,
+            (
+                'Configuration property "fetch.min.bytes" value -4 is outside allowed range '
+                "0..2147483647"
+            ),
+        ),
+        ("error_cb", 5, "expected error_cb property as a callable function"),
+        ("isolation.level", "x", 'Invalid value "x" for configuration property "isolation.level"'),
+    ],
+)
+def test_refusal_of_librdkafka_names_the_key_in_one_line(
+    key: str, value: object, reason: str
+) -> None:
+    said = f"{key}: got {value!r}, expected what librdkafka takes ({reason})"
+    assert str(refusal_of(key, value)) == said
+
+
+def test_refusal_of_librdkafka_shows_no_value_of_an_unknown_key() -> None:
+    said = "foo: got '(not shown)', but there is no such key: it is unknown"
+    assert str(refusal_of("foo", 1)) == said
+
+
+def test_refusal_of_librdkafka_shows_no_secret() -> None:
+    """A wrong key file must not write the key into the log."""
+    error = KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.key.pem failed"))
+    refusal = refusal_of_librdkafka(error, {"ssl.key.pem": "BEGIN PRIVATE KEY"})
+    expected = "ssl.key.pem: got '(not shown)', expected what librdkafka takes (ssl.key.pem failed)"
+    assert str(refusal) == expected
+
+
+def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None:
+    refusal = refusal_of_librdkafka(ValueError("no\nway"), {"group.id": "g"})
+    assert str(refusal) == (
+        "configuration: got 'values that do not fit together', "
+        "expected what librdkafka takes (no way)"
+    )
+
+
+@pytest.mark.parametrize("text", ["broken-\udc80", "cut\0off"], ids=["no UTF-8", "NUL"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "group.id",
+        "client.id",
+        "bootstrap.servers",
+        "coopgroup.state.dir",
+        "coopgroup.telemetry.file",
+    ],
+)
+def test_text_that_cannot_be_written_is_refused(key: str, text: str) -> None:
+    """With a group's name that is not UTF-8, librdkafka aborts. It truncates other values."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: text})
+    assert str(caught.value) == f"{key}: got {text!r}, expected text in UTF-8, without NUL"
+
+
+def test_password_that_cannot_be_written_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"got '\(not shown\)', expected text"):
+        read(**{"sasl.password": "broken-\udc80"})
+
+
+@pytest.mark.parametrize("key", ["group.id", "group.instance.id", "client.id", "client.rack"])
+def test_name_that_no_message_has_room_for_is_refused(key: str) -> None:
+    """Otherwise the name would never be sent, and no error would be reported."""
+    assert read(**{key: "ü" * 16_000}).member.group_id
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: "ü" * 16_000 + "x"})
+    shown = "ü" * 100 + "…"
+    assert str(caught.value) == f"{key}: got {shown!r}, expected at most 32000 bytes"
+
+
+@pytest.mark.parametrize(
+    ("given", "protocols", "eager"),
+    [
+        ("coopgroup", ("coopgroup",), False),
+        ("coopgroup, cooperative-sticky", ("coopgroup", "cooperative-sticky"), False),
+        ("coopgroup,range,roundrobin", ("coopgroup", "range", "roundrobin"), False),
+        ("range,coopgroup", ("range", "coopgroup"), True),
+        (
+            "cooperative-sticky,coopgroup,sticky",
+            ("cooperative-sticky", "coopgroup", "sticky"),
+            False,
+        ),
+    ],
+)
+def test_protocols_in_the_order_given_and_eager_where_that_is_wanted_most(
+    given: str, protocols: tuple[str, ...], eager: bool
+) -> None:
+    """A member that prefers an eager protocol revokes all partitions before each join."""
+    member = read(**{"coopgroup.protocols": given}).member
+    assert (member.protocols, member.eager) == (protocols, eager)
+
+
+@pytest.mark.parametrize(
+    "given", ["range", "coopgroup,coopgroup", "coopgroup,round-robin", "coopgroup,", ",", 5]
+)
+def test_invalid_protocols_are_refused(given: object) -> None:
+    """Our protocol is required; other protocols only serve a migration to it or back."""
+    with pytest.raises(ConfigurationError, match=r"^coopgroup\.protocols: "):
+        read(**{"coopgroup.protocols": given})

@@ -1,0 +1,148 @@
+"""Certificates of the group's connections: trusted authorities, and the client's own."""
+
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.config.tls import tls_context
+
+PASSWORD = "key-password"  # noqa: S105 -- of a key made below
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create a self-signed certificate, its key (plain and encrypted) and a CRL."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    key = serialization.load_pem_private_key(authority.private_key_pem.bytes(), password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    now = datetime.now(tz=UTC)
+    revoked = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(x509.load_pem_x509_certificate(authority.cert_pem.bytes()).subject)
+        .last_update(now)
+        .next_update(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    encryption = serialization.BestAvailableEncryption(PASSWORD.encode())
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    (folder / "crl.pem").write_bytes(revoked.public_bytes(pem))
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()))
+    (folder / "locked.pem").write_bytes(key.private_bytes(pem, pkcs8, encryption))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("configuration", "check_hostname", "verify_mode"),
+    [
+        ({}, True, ssl.CERT_REQUIRED),
+        ({"ssl.endpoint.identification.algorithm": "none"}, False, ssl.CERT_REQUIRED),
+        ({"enable.ssl.certificate.verification": False}, False, ssl.CERT_NONE),
+    ],
+)
+def test_verification_follows_when_it_is_given(
+    configuration: Mapping[str, Any], check_hostname: bool, verify_mode: ssl.VerifyMode
+) -> None:
+    context = tls_context(configuration)
+    assert (context.check_hostname, context.verify_mode) == (check_hostname, verify_mode)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_authority_is_loaded_when_it_is_a_file_or_text(folder: Path) -> None:
+    text = (folder / "ca.pem").read_text(encoding="ascii")
+    from_file = tls_context({"ssl.ca.location": str(folder / "ca.pem")}).get_ca_certs()
+    assert len(from_file) == 1
+    assert tls_context({"ssl.ca.pem": text}).get_ca_certs() == from_file
+
+
+def test_revocations_are_checked_when_there_is_a_list(folder: Path) -> None:
+    context = tls_context(
+        {
+            "ssl.ca.location": str(folder / "ca.pem"),
+            "ssl.crl.location": str(folder / "crl.pem"),
+        }
+    )
+    assert context.verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
+    assert context.cert_store_stats()["crl"] == 1
+
+
+def test_certificate_is_loaded_when_it_is_files_or_text(folder: Path) -> None:
+    certificate, key, locked = (
+        (folder / name).read_text(encoding="ascii") for name in ("ca.pem", "key.pem", "locked.pem")
+    )
+    as_files = {
+        "ssl.certificate.location": str(folder / "ca.pem"),
+        "ssl.key.location": str(folder / "locked.pem"),
+        "ssl.key.password": PASSWORD,
+    }
+    as_text = {"ssl.certificate.pem": certificate, "ssl.key.pem": key}
+    locked_text = as_text | {"ssl.key.pem": locked, "ssl.key.password": PASSWORD}
+    for configuration in (as_files, as_text, locked_text):
+        assert tls_context(configuration).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_ciphers_are_limited_when_they_are_given() -> None:
+    """Of TLS 1.2 only the named suite is left (1.3 has its own, always on)."""
+    name = "ECDHE-RSA-AES256-GCM-SHA384"
+    suites = tls_context({"ssl.cipher.suites": name}).get_ciphers()
+    assert [suite["name"] for suite in suites if suite["protocol"] == "TLSv1.2"] == [name]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ssl.ca.location", "/no/such/file"),
+        ("ssl.crl.location", "/no/such/file"),
+        ("ssl.cipher.suites", "no-such-suite"),
+    ],
+)
+def test_file_is_refused_when_tls_cannot_load_it(key: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="what TLS can load") as caught:
+        tls_context({key: value})
+    assert (caught.value.field, caught.value.value) == (key, value)
+
+
+def test_text_is_not_shown_when_tls_cannot_load_it(folder: Path) -> None:
+    locked = (folder / "locked.pem").read_text(encoding="ascii")
+    certificate = (folder / "ca.pem").read_text(encoding="ascii")
+    for password in ("", "wrong"):
+        with pytest.raises(ConfigurationError) as caught:
+            tls_context(
+                {
+                    "ssl.certificate.pem": certificate,
+                    "ssl.key.pem": locked,
+                    "ssl.key.password": password,
+                }
+            )
+        assert (caught.value.field, caught.value.value) == ("ssl.certificate.pem", "(not shown)")
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("ssl.certificate.location", "ssl.key.location"),
+        ("ssl.key.location", "ssl.certificate.location"),
+    ],
+)
+def test_half_a_certificate_is_refused(given: str, missing: str, folder: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        tls_context({given: str(folder / "ca.pem")})
+    assert caught.value.field == missing
+
+
+def test_context_reaches_the_connection_when_the_protocol_has_tls() -> None:
+    configuration = {"bootstrap.servers": "localhost:9092"}
+    assert read_connection_settings(configuration).ssl_context is None
+    secured = read_connection_settings(configuration | {"security.protocol": "SSL"})
+    assert secured.ssl_context is not None

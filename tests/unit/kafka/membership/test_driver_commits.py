@@ -1,0 +1,165 @@
+"""Each commit requested from the group's thread ends exactly once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from coopgroup.kafka.membership import driver as driver_module
+from coopgroup.kafka.records.pending_commits import PendingCommits
+from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.member import ErrorCode, MemberState
+from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.model.group_api import GroupRequest, OffsetCommitRequest
+from coopgroup.session import Session, SessionEvent, step
+from tests.support.waiting import wait_for
+from tests.unit.kafka.one_member_group import (
+    WAIT_S,
+    DriverAndGroup,
+    Outcome,
+    commit,
+    fail,
+    running,
+    subscribe,
+)
+
+
+def test_commits_are_answered_once_each(driver_and_group: DriverAndGroup) -> None:
+    driver, _ = driver_and_group
+    outside = commit(driver)
+    wait_for(lambda: bool(outside))
+    assert outside == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+    subscribe(driver)
+    inside = commit(driver)
+    wait_for(lambda: bool(inside))
+    assert inside == [(("orders", 0, 0),)]
+
+
+def test_commit_when_the_driver_stops_ends_too(driver_and_group: DriverAndGroup) -> None:
+    driver, group = driver_and_group
+    subscribe(driver)
+    group.silent = frozenset({OffsetCommitRequest})
+    waiting = commit(driver)
+    wait_for(lambda: OffsetCommitRequest in group.requests)
+    driver.stop()
+    driver.stop()
+    assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+
+
+def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
+
+    def cut_off(request: GroupRequest) -> Outcome:
+        if not isinstance(request, OffsetCommitRequest):
+            return None
+        return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
+
+    # No heartbeat in between: its answer would prove that the coordinator is alive.
+    seldom = {
+        "session.timeout.ms": 9_000,
+        "max.poll.interval.ms": 9_000,
+        "heartbeat.interval.ms": 8_000,
+    }
+    with running(monkeypatch, more=seldom) as (driver, group):
+        subscribe(driver)
+        group.override = cut_off
+        outcome = commit(driver)
+        wait_for(lambda: bool(outcome))
+        assert outcome == [(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)]
+        sent = group.requests.count(OffsetCommitRequest)
+        group.override = None
+        time.sleep(0.5)
+        assert (sent > 0, group.requests.count(OffsetCommitRequest)) == (True, sent)
+        assert driver.member.state is MemberState.STABLE
+
+
+def test_commit_when_the_driver_was_stopped_ends_at_once(driver_and_group: DriverAndGroup) -> None:
+    driver, _ = driver_and_group
+    subscribe(driver)
+    ended: list[tuple[tuple[str, int, int], ...]] = []
+    early = driver.new_commit(ended.append)
+    driver.stop()
+    assert ended == [()]  # ended without an offset
+    driver.post(CommitRequested(commit_id=early, offsets=(Offset("orders", 0, 5),)))
+    assert ended == [()]
+    assert commit(driver) == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+
+
+def test_commits_when_the_driver_stops_meanwhile_end_once_each(
+    driver_and_group: DriverAndGroup,
+) -> None:
+    driver, _ = driver_and_group
+    subscribe(driver)
+    outcomes: list[list[tuple[tuple[str, int, int], ...]]] = []
+    stopped = threading.Event()
+
+    def commit_until_stopped() -> None:
+        while not stopped.wait(0.0002):
+            outcomes.append(commit(driver))
+        outcomes.append(commit(driver))
+
+    threads = [threading.Thread(target=commit_until_stopped) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(outcomes) > 10)
+    driver.stop()
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    wait_for(lambda: all(outcomes))
+    assert {len(one) for one in outcomes} == {1}
+
+
+COMMITS = 3_000
+
+
+def test_commits_that_time_out_together_cost_the_member_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seldom = {"session.timeout.ms": 9_000, "max.poll.interval.ms": 9_000}
+    steps: list[object] = []
+
+    def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
+        if isinstance(event, CommitsAbandoned):
+            steps.append(event)
+        return step(session, event, now_ms=now_ms)
+
+    with running(monkeypatch, more=seldom | {"heartbeat.interval.ms": 8_000}) as (driver, group):
+        subscribe(driver)
+        group.silent = frozenset({OffsetCommitRequest})
+        monkeypatch.setattr(driver_module, "step", counted)
+        outcomes = [commit(driver) for _ in range(COMMITS)]
+        wait_for(lambda: all(outcomes))
+    assert {one[0] for one in outcomes} == {(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)}
+    assert len(steps) < COMMITS // 10
+
+
+def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
+    """The thread checks after each event. Checking every commit made commits quadratic."""
+    pending = PendingCommits(timeout_ms=0, warn=fail)
+    ended: list[object] = []
+    ids = [pending.register(ended.append) for _ in range(3)]
+    for commit_id in ids:
+        pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
+    pending.end(ids[0], ErrorCode.NONE)
+    assert pending.overdue() == ids[1:]
+    assert pending.overdue() == []
+    patient = PendingCommits(timeout_ms=60_000, warn=fail)
+    patient.take_up(CommitRequested(commit_id=1, offsets=()))
+    assert (patient.overdue(), patient.are_waited_for) == ([], True)
+
+
+def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
+    driver_and_group: DriverAndGroup,
+) -> None:
+    driver, group = driver_and_group
+    subscribe(driver)
+    group.silent = frozenset({OffsetCommitRequest})
+    outcomes = [commit(driver) for _ in range(3)]
+    assert not driver.wait_for_commits(0.02)
+    assert not any(outcomes)
+    group.answer_held()
+    assert driver.wait_for_commits(WAIT_S)
+    assert outcomes == [[(("orders", 0, 0),)]] * 3

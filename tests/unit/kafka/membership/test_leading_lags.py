@@ -1,0 +1,167 @@
+"""A leader uses the lags of one moment for all rounds of a rebalance, or it never ends."""
+
+import time
+from random import Random
+from typing import cast
+
+import numpy as np
+from attrs import define, field
+
+from coopgroup.assignors.lag.assignor import LagAwareAssignor
+from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.leader import Lags, TopicMetadata
+from coopgroup.member.events import RejoinRequested
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies.base import Policy, RoundContext
+from coopgroup.policies.incremental import IncrementalPolicy
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
+from coopgroup.session import DecideRound, RoundDecided
+
+ROUNDS_MAX = 8
+ANSWER_S = 10.0
+
+
+@define
+class BusyTopic:
+    """A topic with small lags that differ in each look-up, as in a group at rest."""
+
+    partitions: int = 17
+    looks: int = 0
+    random: Random = field(factory=lambda: Random(1))
+
+    def metadata(self, _topics: object) -> TopicMetadata:
+        return TopicMetadata(resources=ResourceSet({"orders": range(self.partitions)}))
+
+    def lags(self, resources: ResourceSet) -> Lags:
+        self.looks += 1
+        values = [self.random.randrange(6) for _ in resources]
+        return Lags(resources=resources, values=np.array(values, dtype=np.int64))
+
+    def close(self) -> None:
+        pass
+
+
+@define
+class Group:
+    """Six members that follow each assignment immediately, and their leader.
+
+    Attributes:
+        now_ms: clock; each pause that the leader announces advances it.
+    """
+
+    topic: BusyTopic
+    owned: dict[str, ResourceSet]
+    policy: Policy = field(factory=SimplePolicy)
+    now_ms: int = 0
+    generation: int = 0
+    state: PolicyState | None = None
+    posted: list[RoundDecided | RejoinRequested] = field(factory=list)
+    leader: RoundLeader = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.leader = RoundLeader(
+            assignor=LagAwareAssignor(scope="group"),
+            policy=self.policy,
+            lookup=cast("ClusterLookup", self.topic),
+            timeout_ms=10_000,
+            post=self.posted.append,
+            sink=TelemetrySink("group"),
+        )
+
+    def play_round(self) -> bool:
+        """Play a round; return whether another one follows."""
+        self.generation += 1
+        duty = DecideRound(
+            generation=self.generation,
+            members=tuple(self._joined(name) for name in sorted(self.owned)),
+            context=RoundContext(
+                leader_id="a", generation=self.generation - 1, now_ms=self.now_ms, state=self.state
+            ),
+        )
+        answers = len(self.posted)
+        self.leader.start(duty)
+        until = time.monotonic() + ANSWER_S
+        while len(self.posted) == answers and time.monotonic() < until:
+            time.sleep(0.001)
+        answer = cast("RoundDecided", self.posted[-1])
+        self.state = answer.decision.state
+        follows = False
+        for name, content in answer.decision.assignments:
+            assignment = decode_assignment(content)
+            self.owned[name] = assignment.assigned
+            pause_ms = assignment.scheduled_rebalance_timeout_ms
+            follows = follows or assignment.revoked is not None or pause_ms > 0
+            self.now_ms += pause_ms
+        return follows
+
+    def rebalance(self) -> int:
+        """Play rounds until none follows; return their number."""
+        for count in range(1, ROUNDS_MAX + 1):
+            if not self.play_round():
+                return count
+        raise AssertionError("the rebalance does not end")
+
+    def _joined(self, name: str) -> JoinedMember:
+        subscription = Subscription(
+            topics=("orders",), owned=self.owned[name], generation=self.generation - 1
+        )
+        return JoinedMember(
+            member_id=name, group_instance_id=None, metadata=encode_subscription(subscription)
+        )
+
+
+def group(policy: Policy | None = None) -> Group:
+    """Return a group whose first member owns everything; the others have just joined."""
+    topic = BusyTopic()
+    owned = {name: ResourceSet() for name in "abcdef"}
+    owned["a"] = ResourceSet({"orders": range(topic.partitions)})
+    return Group(topic=topic, owned=owned, policy=policy or SimplePolicy())
+
+
+def test_rebalance_ends_although_lags_change_from_round_to_round() -> None:
+    for seed in range(20):
+        members = group()
+        members.topic.random.seed(seed)
+        assert members.rebalance() <= ROUNDS_MAX
+
+
+def test_rationed_rebalance_ends_although_lags_change_in_its_pauses() -> None:
+    for seed in range(20):
+        members = group(
+            IncrementalPolicy(
+                max_moves_per_round=6, move_interval_ms=500, scheduled_rebalance_timeout_ms=9_000
+            )
+        )
+        members.topic.random.seed(seed)
+        assert members.rebalance() <= ROUNDS_MAX
+
+
+def test_next_rebalance_looks_the_lags_up_again() -> None:
+    members = group()
+    members.rebalance()
+    looks = members.topic.looks
+    members.rebalance()
+    assert members.topic.looks > looks
+
+
+def test_lags_of_a_rebalance_that_another_member_went_on_with_are_not_used() -> None:
+    members = group()
+    assert members.play_round()
+    members.generation += 1
+    looks = members.topic.looks
+    members.play_round()
+    assert members.topic.looks == looks + 1
+
+
+def test_lags_are_looked_up_again_when_a_topic_has_grown_meanwhile() -> None:
+    members = group()
+    assert members.play_round()
+    members.topic.partitions += 1
+    looks = members.topic.looks
+    members.play_round()
+    assert members.topic.looks == looks + 1

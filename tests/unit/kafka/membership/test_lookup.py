@@ -1,0 +1,303 @@
+"""Look-ups without a controller, and answers that need a confirmation."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import weakref
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import PartitionMetadata
+from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
+
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.leader.request import TopicMetadata
+from coopgroup.model import ResourceSet
+from coopgroup.testing.trial.brokers import open_stage
+
+CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
+
+
+def test_metadata_when_there_is_no_controller_is_listed() -> None:
+    with open_stage("mock", 4, lambda _line: None) as stage:
+        config = dict(stage.client_config)
+        producer = Producer(config)
+        producer.produce("orders", b"x")
+        producer.flush(10)
+        lookup = ClusterLookup(config, "billing", "earliest", 500, CONNECTION)
+        expected = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
+        assert [lookup.metadata(["orders"]) for _ in range(2)] == [expected] * 2
+        lookup.close()
+
+
+class _Topics:
+    """An admin client whose answers are set by the test.
+
+    Attributes:
+        topics: partitions by topic, as the queried broker knows them.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicMetadataOfClient] = {}
+
+    def list_topics(self, *, timeout: float) -> _Topics:
+        """Return the client itself: it has the one attribute that callers read."""
+        assert timeout > 0
+        return self
+
+
+def test_a_topic_is_gone_only_after_two_seconds_of_answers_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A single lagging broker must not remove a topic; two seconds of absence do."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+    admin = _Topics()
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    monkeypatch.setattr(lookup, "_describe_from_s", 1e9)
+    orders = TopicMetadataOfClient()
+    orders.partitions = {0: PartitionMetadata(), 1: PartitionMetadata()}
+    there, gone = ResourceSet({"orders": [0, 1]}), ResourceSet()
+    story: tuple[tuple[float, dict[str, TopicMetadataOfClient], ResourceSet, bool], ...] = (
+        (0.0, {}, gone, False),  # never seen, so it does not exist
+        (1.0, {"orders": orders}, there, False),
+        (1.0, {}, there, True),
+        (1.5, {}, there, True),
+        (0.1, {"orders": orders}, there, False),  # the absence is refuted
+        (9.0, {}, there, True),
+        (2.0, {}, gone, False),
+    )
+    for wait_s, topics, expected, is_in_doubt in story:
+        clock[0] += wait_s
+        admin.topics = topics
+        assert lookup.metadata(["orders"]).resources == expected
+        assert lookup.is_in_doubt is is_in_doubt
+
+
+class _Described:
+    """An admin client that describes topics.
+
+    Attributes:
+        said: error by topic; a topic without an error has partition 0.
+        asked: the names of each request.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[str, KafkaError] = {}
+        self.asked: list[list[str]] = []
+
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float
+    ) -> dict[str, Future[SimpleNamespace]]:
+        assert request_timeout > 0
+        self.asked.append(list(topics.topic_names))
+        answers: dict[str, Future[SimpleNamespace]] = {}
+        for name in topics.topic_names:
+            answers[name] = Future()
+            if name in self.said:
+                answers[name].set_exception(KafkaException(self.said[name]))
+            else:
+                partition = SimpleNamespace(id=0, replicas=[])
+                answers[name].set_result(SimpleNamespace(partitions=[partition]))
+        return answers
+
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
+        assert timeout > 0
+        return SimpleNamespace(topics={"orders": TopicMetadataOfClient()})
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
+    """Replace the client of every look-up in the test."""
+    admin = _Described()
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    return admin
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "orders\0", "a b", "é", "a/b", "x" * 250, "x" * 32_000, "orders\n"]
+)
+def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
+    """One such name failed the request for all names, e.g. "" or a name with NUL beside orders."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
+    assert lookup.metadata([name]).resources == ResourceSet()
+    assert described.asked == [["orders"]]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.POLICY_VIOLATION,
+    ],
+)
+def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
+    """A member may subscribe to topics that the leader may not see."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    described.said["secret"] = KafkaError(code)
+    assert lookup.metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
+
+
+def test_topic_that_may_exist_is_what_it_was(
+    described: _Described, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    described.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
+        lookup.metadata(["orders", "payments"])
+    del described.said["orders"]
+    both = ResourceSet({"orders": [0], "payments": [0]})
+    assert lookup.metadata(["orders", "payments"]).resources == both
+    described.said["orders"] = KafkaError(KafkaError.UNKNOWN)
+    for _ in range(3):
+        clock[0] += 10
+        assert lookup.metadata(["orders", "payments"]).resources == both
+        assert lookup.is_in_doubt
+    described.said["orders"] = KafkaError(KafkaError._TIMED_OUT)
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        lookup.metadata(["orders", "payments"])  # no broker answered
+
+
+def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
+    """To describe 20,000 names, librdkafka took 5 s, and the group's round waited."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    names = ["orders", *(f"none-{number}" for number in range(5_000))]
+    assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
+    assert described.asked == [["orders"]]
+
+
+def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A single lagging broker must not remove a topic from a pattern. Metadata is not kept."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+    admin = _Topics()
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    story: tuple[tuple[float, str, tuple[str, ...], bool], ...] = (
+        (0.0, "ab", ("a", "b"), False),
+        (300.0, "b", ("a", "b"), True),
+        (1.0, "bc", ("a", "b", "c"), True),
+        (0.9, "abc", ("a", "b", "c"), False),  # the absence is refuted
+        (300.0, "", ("a", "b", "c"), True),
+        (2.0, "b", ("b",), False),
+        (1.0, "ab", ("a", "b"), False),  # recreated
+        (1.0, "b", ("a", "b"), True),
+    )
+    for wait_s, names, expected, is_in_doubt in story:
+        clock[0] += wait_s
+        admin.topics = {name: TopicMetadataOfClient() for name in names}
+        assert lookup.topic_names() == expected
+        assert lookup.is_in_doubt is is_in_doubt
+    lookup.forget_names()  # the pattern was withdrawn, so no look-up needs "a"
+    assert not lookup.is_in_doubt
+
+
+def test_look_up_after_close_fails_at_once_and_keeps_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that outlives its consumer would keep reconnecting to brokers that are gone."""
+    clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
+
+    def admin_client(_config: object) -> _Topics:
+        made = _Topics()
+        clients.add(made)
+        return made
+
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", admin_client)
+    lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
+    assert lookup.topic_names() == ()
+    assert len(clients) == 1
+    lookup.close()
+    assert len(clients) == 0
+    with pytest.raises(TimeoutError, match="the look-up was closed"):
+        lookup.topic_names()
+
+
+def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
+    configuration = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "logger": logging.getLogger("test-lookup-logger"),
+        "debug": "broker",
+    }
+    lookup = ClusterLookup(configuration, "billing", "earliest", 200, CONNECTION)
+    with caplog.at_level(logging.DEBUG, logger="test-lookup-logger"):
+        for _ in range(2):
+            with pytest.raises(KafkaException):
+                lookup.topic_names()
+    lookup.close()
+    assert any(one.name == "test-lookup-logger" for one in caplog.records)
+
+
+def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+    ends: dict[tuple[str, int], int] = {}
+    monkeypatch.setattr(ClusterLookup, "_committed", lambda *_: {})
+    monkeypatch.setattr(ClusterLookup, "_offsets", lambda *_: dict(ends))
+    lookup = ClusterLookup({}, "billing", "latest", 500, CONNECTION)
+    orders = ResourceSet({"orders": [0, 1, 2]})
+
+    def arrivals(at_s: float, *offsets: int) -> list[float] | None:
+        clock[0] = at_s
+        ends.clear()
+        ends.update({("orders", index): offset for index, offset in enumerate(offsets)})
+        found = lookup.lags(orders).arrivals_per_s
+        return None if found is None else found.tolist()
+
+    assert arrivals(100.0, 1_000, 50) is None
+    assert arrivals(101.0, 9_000, 50) is None
+    assert arrivals(110.0, 1_500, 40) == [50.0, 0.0, 0.0]
+    assert arrivals(111.0, 9_000, 40, 7) == [50.0, 0.0, 0.0]
+    assert arrivals(120.0, 1_500, 45, 107) == [0.0, 0.5, 0.0]
+
+
+def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
+    admin = SimpleNamespace(poll=lambda _: lookup.close())
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", lambda _: admin)
+    thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
+    thread.start()
+    thread.join(5.0)
+    assert not thread.is_alive()
+
+
+def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new client that needs long to connect is not replaced before it has connected."""
+    made: list[int] = []
+    answers = [False] * 20 + [True] + [False] * 3
+    asked: list[bool] = []
+
+    class Silent(_Topics):
+        def __init__(self, _: object) -> None:
+            super().__init__()
+            made.append(len(asked))
+
+        def list_topics(self, *, timeout: float) -> _Topics:
+            asked.append(answers[len(asked)])
+            if not asked[-1]:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+            return super().list_topics(timeout=timeout)
+
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", Silent)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    for _ in answers:
+        with contextlib.suppress(KafkaException):
+            lookup.topic_names()
+    assert made == [0, 2, 6, 14, 23]

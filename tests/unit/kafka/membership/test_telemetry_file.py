@@ -1,0 +1,391 @@
+"""The telemetry file: its own thread, a bounded queue, rotation, and disks that fail."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coopgroup.kafka.membership.telemetry_file import FileLimits, TelemetryFile
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import Envelope, ResourcesStarted
+from tests.support.waiting import wait_for
+
+WAIT_S = 10.0
+# Appends 300 records to a file that several processes share.
+WRITER = """
+import sys
+from coopgroup.kafka.membership.telemetry_file import FileLimits
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import ResourcesStarted
+
+sink = TelemetrySink("g", sys.argv[1], None, FileLimits(max_bytes=20_000, backups=100))
+for number in range(300):
+    record = ResourcesStarted(resources=ResourceSet({"t": [number]}))
+    sink.write(record, member_id=sys.argv[2], generation=1)
+sink.close()
+"""
+
+
+class Warned(list[tuple[str, dict[str, Any]]]):
+    """Record the warnings of a file."""
+
+    def __call__(self, event: str, **fields: object) -> None:
+        self.append((event, fields))
+
+    def fields(self, event: str) -> list[dict[str, Any]]:
+        return [fields for name, fields in self if name == event]
+
+
+def put(file: TelemetryFile, *numbers: int) -> None:
+    for number in numbers:
+        record = ResourcesStarted(resources=ResourceSet({"t": [number]}))
+        file.put(Envelope(at_ms=number, group="g", member="m", generation=1, record=record))
+
+
+def numbers(*paths: Path) -> list[int]:
+    texts = [path.read_text() for path in paths]
+    assert all(text.endswith("\n") or not text for text in texts)
+    return [json.loads(line)["at_ms"] for text in texts for line in text.splitlines()]
+
+
+@contextmanager
+def opened(path: Path, warned: Warned, **limits: int) -> Iterator[TelemetryFile]:
+    file = TelemetryFile(path, FileLimits(**limits), warned)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def hung_pipe(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Return a file whose writes hang: a full pipe without a reader."""
+    path = folder / "hung"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    filler = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(filler, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(filler)
+    try:
+        yield path, reader
+    finally:
+        os.close(reader)
+
+
+def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats continue, and the consumer can be closed."""
+    monkeypatch.setattr("coopgroup.kafka.membership.telemetry_file._CLOSE_S", 0.3)
+    with hung_pipe(tmp_path) as (path, _):
+        sink = TelemetrySink("g", str(path), None, FileLimits(queue_records=10))
+        record = ResourcesStarted(resources=ResourceSet({"t": [0]}))
+
+        def write() -> None:
+            for _ in range(100):
+                sink.write(record, member_id="m", generation=1)
+
+        heart = threading.Thread(target=write, daemon=True)
+        heart.start()
+        heart.join(WAIT_S)
+        assert not heart.is_alive()
+        began_s = time.monotonic()
+        sink.close()
+        assert time.monotonic() - began_s < WAIT_S
+    said = [one.getMessage() for one in caplog.records]
+    assert any("telemetry_dropped" in line for line in said)
+    assert any("telemetry_file_hangs" in line for line in said)
+
+
+def test_records_beyond_the_queue_are_dropped_counted_and_said(tmp_path: Path) -> None:
+    warned = Warned()
+    with hung_pipe(tmp_path) as (path, reader):
+        file = TelemetryFile(path, FileLimits(queue_records=5), warned)
+        put(file, *range(20))
+        # The writer may have taken one from the queue before it hung.
+        assert file.dropped in {14, 15}
+        assert [one["records"] for one in warned.fields("telemetry_dropped")] == [1, 2, 4, 8]
+        os.set_blocking(reader, True)
+        read = b""
+        while read.count(b"\n") < 20 - file.dropped:
+            read += os.read(reader, 65_536)
+        file.close()
+    lines = [json.loads(line) for line in read.lstrip(b"x").splitlines()]
+    assert [one["at_ms"] for one in lines] == list(range(20 - file.dropped))
+    assert warned.fields("telemetry_dropped")[-1]["records"] == file.dropped
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+class Disk:
+    """Free bytes of a disk; a larger write is truncated and then refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self.refused = 0
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, descriptor: int, content: bytes) -> int:
+        if self.room <= 0:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(descriptor, content[: self.room])
+        self.room -= written
+        return written
+
+
+def test_writing_starts_again_when_the_disk_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = Warned()
+    path = tmp_path / "t.jsonl"
+    disk = Disk(monkeypatch, 250)
+    with opened(path, warned, queue_records=6) as file:
+        put(file, *range(5))
+        wait_for(lambda: disk.refused >= 2, "no retry")
+        put(file, *range(5, 30))
+        dropped = file.dropped
+        assert dropped > 10
+        disk.room = 1_000_000
+        wait_for(lambda: bool(warned.fields("telemetry_file_writable")), "no end of the trouble")
+        assert file.flush(WAIT_S)
+        put(file, 100)
+    assert numbers(path) == [*range(30 - dropped), 100]
+    [refusal] = warned.fields("telemetry_file_unwritable")
+    assert refusal == {"path": str(path), "error": "[Errno 28] No space left on device"}
+    assert warned.fields("telemetry_file_writable") == [{"path": str(path), "dropped": dropped}]
+
+
+def fill(ballast: Path) -> None:
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_real_disk_that_was_full_is_written_again(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no mounts here")
+    try:
+        ballast = tmp_path / "ballast"
+        warned = Warned()
+        with opened(tmp_path / "t.jsonl", warned) as file:
+            put(file, 0)
+            assert file.flush(WAIT_S)
+            fill(ballast)
+            put(file, *range(1, 200))
+            wait_for(lambda: bool(warned.fields("telemetry_file_unwritable")), "it was never full")
+            ballast.unlink()
+            assert file.flush(WAIT_S)
+        assert numbers(tmp_path / "t.jsonl") == list(range(200))
+    finally:
+        unmount = ["umount", "-l", str(tmp_path)]
+        subprocess.run(unmount, check=True)
+
+
+def test_close_on_a_full_disk_leaves_whole_lines_and_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = Warned()
+    path = tmp_path / "t.jsonl"
+    disk = Disk(monkeypatch, 250)
+    with opened(path, warned) as file:
+        put(file, *range(1_000))
+        wait_for(lambda: disk.refused >= 1, "it was never full")
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < WAIT_S
+    assert numbers(path) == list(range(1_000 - file.dropped))
+    assert len(warned.fields("telemetry_file_unwritable")) == 1
+    assert warned.fields("telemetry_dropped")[-1]["records"] == file.dropped > 990
+
+
+def test_file_is_rotated_by_size_and_old_ones_go(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with opened(path, Warned(), max_bytes=1_000, backups=2) as file:
+        put(file, *range(100))
+        assert file.flush(WAIT_S)
+    files = [Path(f"{path}.2"), Path(f"{path}.1"), path]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert all(0 < one.stat().st_size <= 1_000 for one in files)
+    found = numbers(*files)
+    assert found == list(range(found[0], 100))
+
+
+@pytest.mark.parametrize(("limits", "files"), [({"max_bytes": 0}, 1), ({"backups": 0}, 1)])
+def test_rotation_can_be_turned_off_or_keep_nothing(
+    tmp_path: Path, limits: dict[str, int], files: int
+) -> None:
+    """0 bytes mean no rotation; 0 backups mean that the file is truncated."""
+    path = tmp_path / "t.jsonl"
+    with opened(path, Warned(), **{"max_bytes": 1_000, **limits}) as file:
+        put(file, *range(100))
+    assert len(list(tmp_path.iterdir())) == files
+    found = numbers(path)
+    assert found == list(range(found[0], 100))
+    assert (found[0] == 0) == (limits == {"max_bytes": 0})
+
+
+def test_folder_in_which_nothing_can_be_renamed_costs_the_rotation_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "replace", refuse)
+    warned = Warned()
+    path = tmp_path / "t.jsonl"
+    with opened(path, warned, max_bytes=1_000) as file:
+        put(file, *range(100))
+    assert numbers(path) == list(range(100))
+    assert len(warned.fields("telemetry_file_not_rotated")) == 1
+
+
+def test_member_that_cannot_rotate_does_not_keep_the_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.jsonl"
+
+    with (
+        opened(path, Warned(), max_bytes=300) as cannot,
+        opened(path, Warned(), max_bytes=300) as can,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", refuse)
+            put(cannot, *range(10))
+            assert cannot.flush(WAIT_S)
+        put(can, 10)
+        assert can.flush(WAIT_S)
+        assert numbers(path) == [10]
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["renamed", "deleted"])
+def test_file_that_something_else_rotates_is_made_anew(tmp_path: Path, *, moved: bool) -> None:
+    path = tmp_path / "t.jsonl"
+    with opened(path, Warned()) as file:
+        put(file, 0)
+        assert file.flush(WAIT_S)
+        if moved:
+            path.rename(tmp_path / "old")
+        else:
+            path.unlink()
+        put(file, 1)
+        assert file.flush(WAIT_S)
+        assert numbers(path) == [1]
+
+
+def test_processes_that_share_a_file_lose_and_tear_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"m{one}"]) for one in range(3)
+    ]
+    assert [one.wait(60) for one in writers] == [0, 0, 0]
+    rows = [
+        json.loads(line) for file in tmp_path.iterdir() for line in file.read_text().splitlines()
+    ]
+    assert len(list(tmp_path.iterdir())) > 3
+    found = sorted((row["member"], row["resources"]["t"][0]) for row in rows)
+    assert found == [(f"m{one}", number) for one in range(3) for number in range(300)]
+
+
+def test_torn_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"schema": 1, "at')
+    with opened(path, Warned()) as file:
+        put(file, 7)
+    torn, line = path.read_text().splitlines()
+    assert (torn, json.loads(line)["at_ms"]) == ('{"schema": 1, "at', 7)
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 20])
+def test_torn_line_on_a_full_disk_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"schema": 1, "at')
+    disk = Disk(monkeypatch, room)
+    with opened(path, Warned()) as file:
+        put(file, 7)
+        wait_for(lambda: disk.refused >= 2, "no retry")
+        disk.room = 1_000_000
+        assert file.flush(WAIT_S)
+    torn, line = path.read_text().splitlines()
+    assert (torn, json.loads(line)["at_ms"]) == ('{"schema": 1, "at', 7)
+
+
+def test_link_to_a_file_is_followed_and_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.touch()
+    link.symlink_to(target)
+    with opened(link, Warned(), max_bytes=200) as file:
+        put(file, *range(3))
+    assert link.is_symlink()
+    assert numbers(Path(f"{target}.2"), Path(f"{target}.1"), target) == [0, 1, 2]
+
+
+def test_forked_child_neither_writes_nor_waits(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    program = f"""
+import os
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import ResourcesStarted
+sink = TelemetrySink("g", {str(path)!r})
+record = ResourcesStarted(resources=ResourceSet({{"t": [1]}}))
+sink.write(record, member_id="parent", generation=1)
+child = os.fork()
+if not child:
+    sink.write(record, member_id="child", generation=1)
+    sink.flush(60)
+    sink.close()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+sink.write(record, member_id="parent", generation=2)
+sink.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["member"], row["generation"]) for row in rows] == [("parent", 1), ("parent", 2)]
+
+
+def test_writer_that_a_signal_hid_as_it_started_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers would tear each other's lines, and `close` would end only one of them."""
+    before, start = set(threading.enumerate()), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    def writers() -> int:
+        return len(set(threading.enumerate()) - before)
+
+    path = tmp_path / "telemetry"
+    with opened(path, Warned()) as file:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                put(file, 0)
+        put(file, *range(1, 50))
+        wait_for(lambda: writers() == 1, "two writers")
+    wait_for(lambda: not writers(), "a writer is left")
+    assert numbers(path) == [*range(50)]

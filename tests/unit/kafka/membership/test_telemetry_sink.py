@@ -1,0 +1,199 @@
+"""Telemetry in a file and in the log."""
+
+import json
+import logging
+import threading
+from pathlib import Path
+
+import attrs
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.membership.telemetry_file import TelemetryFile
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.member import Action
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    CommitFailed,
+    Envelope,
+    MembershipLost,
+    Record,
+    RequestRefused,
+    ResourcesStarted,
+    RoundRefused,
+    StateChanged,
+    SubscriptionUnreadable,
+    from_json,
+)
+
+WAIT_S = 5.0
+STARTED = ResourcesStarted(resources=ResourceSet({"t": [0, 1, 2]}))
+
+
+def test_records_are_appended_to_the_file_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.jsonl"
+    path.write_text("before\n")
+    heard: list[Envelope] = []
+    sink = TelemetrySink("g", str(path), heard.append)
+    sink.write(STARTED, member_id="m-1", generation=7)
+    assert sink.flush(WAIT_S)
+    before, line = path.read_text().splitlines()
+    sink.close()
+    assert before == "before"
+    envelope = from_json(json.loads(line))
+    assert [envelope] == heard
+    assert (envelope.group, envelope.member, envelope.generation, envelope.record) == (
+        "g",
+        "m-1",
+        7,
+        STARTED,
+    )
+    assert envelope.at_ms > 1_700_000_000_000
+
+
+def test_records_when_the_sink_is_closed_are_left_out_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.jsonl"
+    sink = TelemetrySink("g", str(path))
+    sink.close()
+    sink.write(STARTED, member_id="m-1", generation=7)
+    sink.close()
+    assert path.read_text() == ""
+
+
+def test_listener_that_raises_is_told_of_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "telemetry.jsonl"
+
+    def fail(_: Envelope) -> None:
+        raise ZeroDivisionError("of the application")
+
+    sink = TelemetrySink("g", str(path), fail)
+    sink.write(STARTED, member_id="m-1", generation=7)
+    sink.close()
+    assert len(path.read_text().splitlines()) == 1
+    [line] = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert "telemetry_listener_failed" in line
+    assert "of the application" in line
+
+
+def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler interrupts the same thread in the middle of `write`."""
+    path = tmp_path / "telemetry.jsonl"
+    sink = TelemetrySink("g", str(path))
+    started = TelemetryFile._start  # noqa: SLF001 -- the moment at which the lock is held
+
+    def start_and_close(file: TelemetryFile) -> None:
+        started(file)
+        sink.close()
+
+    monkeypatch.setattr(TelemetryFile, "_start", start_and_close)
+    writer = threading.Thread(
+        target=sink.write,
+        args=(STARTED,),
+        kwargs={"member_id": "m-1", "generation": 7},
+        daemon=True,
+    )
+    writer.start()
+    writer.join(WAIT_S)
+    assert not writer.is_alive()
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "telemetry.jsonl"
+    with pytest.raises(ConfigurationError) as caught:
+        TelemetrySink("g", str(path))
+    assert str(caught.value) == (
+        f"coopgroup.telemetry.file: got {str(path)!r}, "
+        "expected a file to write (No such file or directory)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "level"),
+    [
+        (STARTED, logging.INFO),
+        (StateChanged(before="a", after="b", cause="c"), logging.DEBUG),
+        (RequestRefused(request="a", error="b", action="c"), logging.DEBUG),
+        (MembershipLost(resources=ResourceSet(), cause="c"), logging.WARNING),
+        (CommitFailed(resources=ResourceSet(), error="e"), logging.WARNING),
+        (RoundRefused(violations=("v",)), logging.WARNING),
+        (SubscriptionUnreadable(member_id="m", reason="r"), logging.WARNING),
+    ],
+)
+def test_records_are_logged_as_the_documentation_says(
+    caplog: pytest.LogCaptureFixture, record: Record, level: int
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="coopgroup"):
+        TelemetrySink("g").write(record, member_id="m-1", generation=7)
+    assert [(one.name, one.levelno) for one in caplog.records] == [("coopgroup", level)]
+
+
+REFUSED = RequestRefused(request="SyncGroup", error="E", action=Action.REJOIN_LATER.value)
+ASSIGNED = AssignmentReceived(
+    leader=False,
+    gained=EMPTY,
+    kept=EMPTY,
+    revoked=EMPTY,
+    follow_up=False,
+    scheduled_rebalance_timeout_ms=0,
+)
+
+
+def test_rounds_refused_in_a_row_are_warnings_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The second refusal shows that the group makes no progress; the log is not flooded."""
+    sink = TelemetrySink("g")
+    with caplog.at_level(logging.WARNING, logger="coopgroup"):
+        warned = []
+        for number in range(1, 10):
+            sink.write(REFUSED, member_id="m-1", generation=7)
+            if caplog.records:
+                assert "rejoin after a back-off" in caplog.records[0].getMessage()
+                warned.append(number)
+            caplog.clear()
+        assert warned == [2, 4, 8]
+
+
+def test_rounds_refused_one_at_a_time_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    sink = TelemetrySink("g")
+    other = attrs.evolve(REFUSED, action=Action.REJOIN.value)
+    with caplog.at_level(logging.WARNING, logger="coopgroup"):
+        for record in (REFUSED, ASSIGNED, REFUSED, other, other, ASSIGNED, REFUSED):
+            sink.write(record, member_id="m-1", generation=7)
+    assert caplog.records == []
+
+
+def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object) -> None:
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", raising)
+    sink = TelemetrySink("g")
+    with pytest.raises(LookupError):
+        sink.write(MembershipLost(resources=EMPTY, cause="c"), member_id="m-1", generation=7)
+    sink.warn("topics_unavailable", error="no broker")
+
+
+def test_logged_records_have_counts_in_place_of_sets(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="coopgroup"):
+        TelemetrySink("g").write(STARTED, member_id="m-1", generation=7)
+        TelemetrySink("g").warn("topics_unavailable", error="no broker")
+    first, second = (one.getMessage() for one in caplog.records)
+    for part in ("resources_started", "resources=3", "group=g", "member=m-1", "generation=7"):
+        assert part in first
+    for part in ("topics_unavailable", "error='no broker'", "group=g"):
+        assert part in second
+
+
+def test_records_below_the_level_are_not_even_put_into_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="coopgroup"):
+        TelemetrySink("g").write(STARTED, member_id="m-1", generation=7)
+    assert caplog.records == []

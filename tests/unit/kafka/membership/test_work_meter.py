@@ -1,0 +1,111 @@
+"""The measured consumption rate, and the time that counts as work."""
+
+from attrs import define, field
+
+from coopgroup.kafka.membership.work_meter import WorkMeter
+
+
+@define
+class Application:
+    """An application on its own clock; librdkafka returns batches.
+
+    Attributes:
+        waiting: fetched records that were not handed out.
+        rearranged: number of other changes to these records.
+    """
+
+    meter: WorkMeter = field(factory=WorkMeter)
+    now_s: float = 100.0
+    waiting: int = 0
+    rearranged: int = 0
+
+    def ask(self, wait_s: float, handed: int, waiting: int = 0) -> None:
+        """Call for records for `wait_s`; `waiting` more records arrive with them."""
+        self.meter.pause(self.now_s, self.waiting, self.rearranged)
+        self.now_s += wait_s
+        self.waiting = waiting
+        self.meter.go_on(self.now_s, handed, waiting, self.rearranged)
+
+    def work(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.waiting = 0
+
+
+def test_rate_when_nothing_was_done_is_unknown() -> None:
+    application = Application()
+    for _ in range(50):
+        application.ask(1.0, handed=0)
+    application.ask(0.0, handed=1, waiting=9)
+    application.work(0.1)
+    application.ask(0.0, handed=1, waiting=9)
+    assert application.meter.rate_per_s is None
+
+
+def test_rate_when_there_is_always_more_is_that_of_the_work() -> None:
+    application = Application()
+    for _ in range(5):
+        application.ask(0.1, handed=1, waiting=99)
+        application.work(2.0)
+    assert application.meter.rate_per_s == 50.0
+
+
+def test_rate_when_the_member_mostly_waits_is_left_alone() -> None:
+    """Quick work between two waits says nothing about the rate."""
+    application = Application()
+    for _ in range(3):
+        application.ask(0.0, handed=100)
+        application.work(2.0)
+    for _ in range(200):
+        application.ask(5.0, handed=3)
+        application.work(0.001)
+    for _ in range(200):
+        application.ask(5.0, handed=1)
+        application.work(4.0)
+    assert application.meter.rate_per_s == 50.0
+
+
+def test_rate_when_the_application_is_called_back_for_the_group_leaves_that_time_out() -> None:
+    application = Application()
+    application.ask(0.0, handed=1, waiting=99)
+    application.now_s += 1.0
+    application.waiting = 50
+    application.ask(10.0, handed=1, waiting=49)
+    application.work(1.0)
+    application.ask(0.0, handed=1)
+    assert application.meter.rate_per_s == 50.0
+
+
+def test_rate_when_speed_changes_follows_over_some_ten_seconds_of_work() -> None:
+    """Two thirds of the change show after ten seconds, nearly all of it after forty."""
+    application = Application()
+    application.ask(0.0, handed=90)
+    application.work(1.0)
+    rates = []
+    for _ in range(40):
+        application.ask(0.0, handed=30)
+        application.work(1.0)
+        rates.append(application.meter.rate_per_s)
+    assert rates[0] == 90.0
+    assert rates == sorted(rates, key=lambda rate: -(rate or 0.0))
+    assert abs((rates[10] or 0.0) - 52.07) < 0.01
+    assert 30.0 < (rates[-1] or 0.0) < 32.0
+
+
+def test_rate_when_one_record_takes_long_counts_all_of_it() -> None:
+    application = Application()
+    for _ in range(3):
+        application.ask(0.5, handed=1)
+        application.work(60.0)
+    assert application.meter.rate_per_s == 1 / 60
+
+
+def test_rate_when_partitions_are_paused_tells_nothing_of_that_stretch() -> None:
+    application = Application()
+    application.ask(0.0, handed=1, waiting=99)
+    application.work(1.0)
+    application.rearranged += 1
+    application.ask(0.0, handed=1, waiting=199)
+    application.rearranged += 1
+    application.work(1.0)
+    application.ask(0.0, handed=1, waiting=9)
+    assert application.meter.rate_per_s is None

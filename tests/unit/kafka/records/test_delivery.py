@@ -1,0 +1,256 @@
+"""Records are handed out only while the lease is valid and no notice is pending."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import CommitRequested, LossHandled, Offset
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import CommitFailed
+from tests.unit.kafka.fakes import places, record
+from tests.unit.kafka.notice_stage import BOTH, ONE, owning
+
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coopgroup.kafka.membership.work_meter._SAMPLE_S", 0.05)
+
+
+def test_take_when_records_are_there_gives_as_many_as_asked_for() -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(1, 1), record(0, 2)])
+    assert places(stage.delivery.take(1, 0)) == [(0, 1)]
+    assert places(stage.delivery.take(5, 0)) == [(1, 1), (0, 2)]
+    assert stage.delivery.take(1, 0) == []
+    assert stage.delivery.take(0, 0) == []
+
+
+@pytest.mark.parametrize("timeout_s", [-1, None])
+def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> None:
+    stage = owning()
+    fetches: list[int] = []
+
+    def feed() -> None:
+        fetches.append(1)
+        if len(fetches) in {2, 4}:
+            stage.librdkafka.feed([record(0, len(fetches))])
+
+    stage.librdkafka.on_fetch = feed
+    assert places(stage.delivery.take(2, timeout_s)) == [(0, 2), (0, 4)]
+
+
+def test_take_when_the_lease_is_over_gives_nothing() -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    stage.driver.lease_until_s = now_s()
+    assert stage.delivery.take(1, 0.02) == []
+    stage.driver.lease_until_s = math.inf
+    assert places(stage.delivery.take(1, 0)) == [(0, 2)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int) -> None:
+    """A process that freezes during a fetch wakes up with records of partitions that it lost."""
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", now_s() - 1)
+    assert stage.delivery.take(count, 0.02) == []
+    stage.librdkafka.on_fetch = None
+    stage.driver.lease_until_s = math.inf
+    assert places(stage.delivery.take(2, 0)) == [(0, 1), (0, 2)]
+
+
+def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:
+    stage = owning()
+    lost = LoseResources(resources=BOTH, cause="fenced")
+    stage.librdkafka.feed([record(0, 1), record(1, 1)])
+    once = [lost]
+    stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
+    assert stage.delivery.take(2, 0.02) == []
+    assert stage.driver.posted == [LossHandled()]
+
+
+def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(1, 1)])
+    once = [RevokeResources(resources=ONE)]
+    stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
+    assert places(stage.delivery.take(2, 0.02)) == [(0, 1)]
+    commits = [one for one in stage.driver.posted if isinstance(one, CommitRequested)]
+    assert [one.offsets for one in commits] == [(Offset("t", 1, 1),)]
+
+
+def test_take_when_the_clock_says_so_commits_what_was_handed_out() -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    stage.committing.due_at_s = now_s()
+    stage.delivery.take(0, 0)
+    stage.delivery.take(0, 0)
+    assert [one.offsets for one in stage.driver.posted] == [(Offset("t", 0, 2),)]
+    assert stage.committed == [(None, [(0, 2)])]
+    assert 0.5 < stage.committing.due_at_s - now_s() <= 1.0
+
+
+def test_take_while_waiting_does_not_count_as_stalled() -> None:
+    """`max.poll.interval.ms` limits the application, not an empty topic."""
+    stage = owning()
+    seen: list[float] = []
+    stage.librdkafka.on_fetch = lambda: seen.append(stage.driver.polled_at_s)
+    stage.delivery.take(1, 0)
+    assert set(seen) == {math.inf}
+    assert stage.driver.polled_at_s <= now_s()
+
+
+def test_take_when_a_callback_raises_keeps_the_records() -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    no_positions: dict[str, int] = {}
+    stage.listener.callbacks = Callbacks(on_revoke=lambda *_: no_positions["t"])
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    with pytest.raises(KeyError):
+        stage.delivery.take(1, 0)
+    assert places(stage.delivery.take(1, 0)) == [(0, 2)]
+
+
+def test_commit_now_when_refused_raises_the_first_error() -> None:
+    stage = owning()
+    stage.driver.code = 25
+    with pytest.raises(KafkaException, match=r"UNKNOWN_MEMBER_ID.*Commit failed: Broker"):
+        stage.committing.commit_now((Offset("t", 0, 5),))
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        stage.committing.commit_now(())
+
+
+def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
+    stage = owning()
+    stage.driver.code = None
+
+    def stop() -> None:
+        while not stage.driver.waiting:
+            time.sleep(0.001)
+        stage.driver.waiting.popitem()[1](())
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(KafkaException, match="_DESTROY"):
+        stage.committing.commit_now((Offset("t", 0, 5),))
+    thread.join()
+
+
+def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
+    """The same as in librdkafka."""
+    stage = owning()
+    stage.committing.commit_later(())
+    stage.listener.serve()
+    assert stage.committed == [("_NO_OFFSET", [])]
+
+
+def test_commit_later_when_refused_is_heard_and_written() -> None:
+    stage = owning()
+    stage.driver.code = -2
+    stage.committing.commit_later((Offset("t", 0, 5),))
+    stage.listener.serve()
+    name = KafkaError(KafkaError._TRANSPORT).name()
+    assert stage.committed == [(name, [(0, 5)])]
+    assert stage.written == [CommitFailed(resources=ResourceSet({"t": [0]}), error=name)]
+
+
+def test_take_when_the_application_works_has_it_measured(short_samples: None) -> None:
+    for count in (1, 40):
+        stage = owning()
+        for first in (0, 40, 80):
+            stage.librdkafka.feed([record(0, first + one) for one in range(40)])
+            for _ in range(40 // count):
+                assert len(stage.delivery.take(count, 0)) == count
+                time.sleep(0.06 * count / 40)
+        rate_per_s = stage.meter.rate_per_s
+        assert rate_per_s is not None
+        assert 10 < rate_per_s < 40 / 0.06
+
+
+def test_take_when_nothing_comes_measures_nothing(short_samples: None) -> None:
+    stage = owning()
+    for _ in range(5):
+        assert stage.delivery.take(1, 0.01) == []
+        time.sleep(0.02)
+    assert stage.meter.rate_per_s is None
+
+
+def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka() -> None:
+    """The text and the fields are those that librdkafka 2.16 gave on its mock broker."""
+    stage = owning()
+    lost: list[int] = []
+    stage.listener.callbacks = Callbacks(on_lost=lambda _, some: lost.append(len(some)))
+    stage.driver.settings.max_poll_interval_ms = 6_000
+    stage.driver.polled_at_s = now_s() - 6.5
+    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
+    [event] = stage.delivery.take(1, 0)
+    error = event.error()
+    assert error is not None
+    assert (error.name(), error.fatal(), error.retriable()) == ("_MAX_POLL_EXCEEDED", False, False)
+    said = re.fullmatch(
+        r"Application maximum poll interval \(6000ms\) exceeded by (\d+)ms", error.str()
+    )
+    assert said is not None
+    assert 500 <= int(said.group(1)) < 5_000
+    assert event.value() == error.str().encode()
+    place = (event.topic(), event.partition(), event.offset(), event.key(), event.timestamp())
+    assert place == (None, 0, None, None, (0, -1))
+    assert lost == []
+    assert stage.driver.polled_at_s > now_s() - 1
+    assert stage.delivery.take(1, 0) == []
+    assert lost == [2]
+    assert stage.delivery.take(5, 0) == []  # reported once
+
+
+@pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID"])
+def test_other_losses_are_no_events(cause: str) -> None:
+    stage = owning()
+    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=cause))
+    assert stage.delivery.take(1, 0) == []
+
+
+def test_stall_is_void_when_the_group_is_left_before_the_next_poll() -> None:
+    stage = owning()
+    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
+    stage.driver.inbox.clear()
+    assert stage.delivery.take(1, 0) == []
+
+
+def test_take_when_an_offset_comes_late_begins_with_it() -> None:
+    stage = owning()
+    fetching = stage.fetching
+    coordinator: Any = fetching.starts.lookup.transport
+    stage.listener.owned = ResourceSet()
+    fetching.end(BOTH)
+    coordinator.is_silent = True
+    stage.driver.inbox.put(GrantResources(resources=BOTH))
+    assert stage.delivery.take(1, 0.01) == []
+    assert fetching.fetched == ResourceSet()
+    ((request, hear),) = coordinator.waiting
+    stage.librdkafka.log = [record(0, 1)]
+
+    def answer() -> None:
+        hear(coordinator.answer(request))
+        stage.driver.inbox.wake()
+
+    timer = threading.Timer(0.05, answer)
+    timer.start()
+    assert places(stage.delivery.take(1, WAIT_S)) == [(0, 1)]
+    timer.join()
+    assert fetching.fetched == BOTH

@@ -1,0 +1,327 @@
+"""No record is lost between librdkafka and the hand-out, even if a fetch is interrupted."""
+
+import time
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
+
+BOTH = [TopicPartition("t", 0), TopicPartition("t", 1, 50)]
+HELD = ResourceSet({"t": [0, 1]})
+
+
+def begun(*messages: Message) -> tuple[Fetching, FakeLibrdkafka]:
+    """Fetch two partitions, from a stored offset and from 50."""
+    librdkafka = FakeLibrdkafka()
+    fetching = Fetching(librdkafka, starts())
+    fetching.begin(BOTH)
+    librdkafka.calls.clear()
+    librdkafka.feed(messages)
+    return fetching, librdkafka
+
+
+def positions(fetching: Fetching) -> list[int]:
+    return [one.offset for one in fetching.positions(BOTH)]
+
+
+def ready(fetching: Fetching) -> list[tuple[int | None, int | None]]:
+    """Return (partition, offset) of the records to hand out next."""
+    return places(fetching.record_buffer.ready)
+
+
+def test_fetch_of_one_record_prefetches_others() -> None:
+    fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
+    assert positions(fetching) == [-1001, -1001]
+    fetching.fetch(1, 0)
+    assert (ready(fetching), positions(fetching)) == ([(0, 7), (1, 50), (0, 8)], [7, 50])
+    fetching.record_buffer.take(2)
+    assert positions(fetching) == [8, 51]
+    fetching.record_buffer.take(1)
+    assert positions(fetching) == [9, 51]
+
+
+def test_fetch_when_records_are_large_takes_few_ahead() -> None:
+    large = Message(topic="t", partition=0, offset=0, value=bytes(2_000_000))
+    fetching, librdkafka = begun(*[large] * 100)
+    fetching.fetch(1, 0)
+    fetching.record_buffer.take(100)
+    fetching.fetch(1, 0)
+    assert (len(fetching.record_buffer.ready), len(librdkafka.queue)) == (2, 100 - 32 - 2)
+
+
+@pytest.mark.parametrize("wanted", [1, 100])
+def test_fetch_when_interrupted_fetches_again_what_was_dropped(wanted: int) -> None:
+    """From the end of the hand-out; a partition without a hand-out restarts at its first offset."""
+    fetching, librdkafka = begun(record(0, 7), record(0, 8))
+    fetching.fetch(2, 0)
+    librdkafka.feed([record(0, 9), record(1, 50), record(0, 10)])
+    librdkafka.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(wanted, 0)
+    assert librdkafka.calls == [
+        ("unassign", [(0, 9)]),
+        ("assign", [(0, 9)]),
+        ("unassign", [(1, -1001)]),
+        ("assign", [(1, 50)]),
+    ]
+    assert positions(fetching) == [7, -1001]
+    fetching.record_buffer.take(2)
+    assert positions(fetching) == [9, -1001]
+    librdkafka.feed([record(0, 9), record(1, 50)])
+    fetching.fetch(2, 0)
+    fetching.record_buffer.take(2)
+    assert positions(fetching) == [10, 51]
+
+
+def test_fetch_when_interrupted_without_records_changes_nothing() -> None:
+    """The usual Ctrl-C arrives while no record comes."""
+    fetching, librdkafka = begun()
+    librdkafka.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(1, 0.1)
+    assert librdkafka.calls == []
+
+
+def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -> None:
+    """Another thread asks: librdkafka is already ahead, the hand-out lacks the records."""
+    fetching, librdkafka = begun(record(0, 7))
+    fetching.fetch(2, 0)
+    fetching.record_buffer.take(1)
+    seen: list[list[int]] = []
+    librdkafka.feed([record(0, 8), record(1, 50)])
+    librdkafka.on_fetch = lambda: seen.append(positions(fetching))
+    fetching.fetch(2, 0)
+    assert (seen, positions(fetching)) == ([[8, -1001]], [8, 50])
+
+
+def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
+    """Otherwise it would stay paused when the partition returns."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    fetching.fetch(2, 0)
+    fetching.pause([TopicPartition("t", 0), TopicPartition("t", 5)], HELD)
+    fetching.end(ResourceSet({"t": [0, 9]}))
+    assert librdkafka.calls[1:] == [("resume", [(0, -1001)]), ("unassign", [(0, -1001)])]
+    assert (fetching.record_buffer.paused, ready(fetching)) == (frozenset(), [(1, 50)])
+    assert fetching.fetched == ResourceSet({"t": [1]})
+
+
+def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
+    librdkafka = FakeLibrdkafka()
+    fetching = Fetching(librdkafka, starts())
+    fetching.pause([TopicPartition("t", 0)], HELD)
+    fetching.begin(BOTH)
+    assert librdkafka.calls == [
+        ("pause", [(0, -1001)]),
+        ("assign", [(1, 50), (0, -2)]),
+        ("pause", [(0, -2)]),
+    ]
+
+
+def test_seek_forgets_what_waits_and_the_position() -> None:
+    """The position is unknown until the next record, as in librdkafka."""
+    fetching, _ = begun(record(0, 7), record(1, 50))
+    fetching.fetch(2, 0)
+    fetching.seek(TopicPartition("t", 0, 100))
+    assert (ready(fetching), positions(fetching)) == ([(1, 50)], [-1001, 50])
+
+
+def test_close_hands_out_nothing_more() -> None:
+    fetching, librdkafka = begun(record(0, 7))
+    fetching.fetch(2, 0)
+    fetching.close()
+    assert (ready(fetching), librdkafka.calls) == ([], [("close", None)])
+
+
+# --- topics ahead of the first assignment ---------------------------------------------------------
+
+
+class _TopicsOnly:
+    """The look-up of topics of librdkafka's consumer.
+
+    Attributes:
+        asked: topics that were looked up, None for all.
+        is_connected: whether look-ups are answered.
+    """
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.asked: list[str | None] = []
+        self.is_connected = True
+        self.delay_s = delay_s
+
+    def list_topics(self, topic: str | None = None, *, timeout: float) -> None:
+        """Answer, or raise the error of a missing connection."""
+        if not self.is_connected:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        assert timeout > 0
+        time.sleep(min(self.delay_s, timeout))
+        if timeout < self.delay_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        self.asked.append(topic)
+
+    def incremental_assign(self, _partitions: list[TopicPartition]) -> None:
+        pass
+
+    def incremental_unassign(self, _partitions: list[TopicPartition]) -> None:
+        pass
+
+
+def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
+    """Otherwise librdkafka waits for its next tick. It already knows fetched topics."""
+    consumer = _TopicsOnly()
+    fetching = Fetching(consumer, starts())
+    fetching.begin([TopicPartition("a", 0), TopicPartition("a", 1)])
+    fetching.begin([TopicPartition("a", 2), TopicPartition("b", 0)])
+    assert consumer.asked == ["a", "b"]
+
+
+def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -> None:
+    consumer = _TopicsOnly()
+    fetching = Fetching(consumer, starts())
+    fetching.begin([TopicPartition("a", 0)])
+    fetching.end(ResourceSet({"a": [0]}))
+    fetching.begin([TopicPartition("a", 0)])
+    assert consumer.asked == ["a", "a"]
+
+
+def test_many_topics_are_looked_up_at_once() -> None:
+    """A thousand requests for one topic each would take longer than one request for all."""
+    consumer = _TopicsOnly()
+    Fetching(consumer, starts()).begin([TopicPartition(str(number), 0) for number in range(1_000)])
+    assert consumer.asked == [None]
+
+
+def test_partitions_are_fetched_although_no_topic_could_be_looked_up() -> None:
+    consumer = _TopicsOnly()
+    fetching = Fetching(consumer, starts())
+    consumer.is_connected = False
+    fetching.begin([TopicPartition("a", 0)])
+    assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
+
+
+def test_slow_look_ups_of_topics_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coopgroup.kafka.records.fetching._LEARN_TIMEOUT_S", 0.2)
+    consumer = _TopicsOnly(delay_s=0.06)
+    fetching = Fetching(consumer, starts())
+    fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
+    assert set(consumer.asked) <= {"a", "b", "c"}
+    assert fetching.fetched.names == tuple("abcde")
+
+
+def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
+    fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
+    batch = fetching.fetch_past(3, 0, lambda: True)
+    assert places(batch) == [(0, 7), (1, 50), (0, 8)]
+    assert positions(fetching) == [7, 50]
+    fetching.record_buffer.leaving = ()
+    assert (ready(fetching), positions(fetching)) == ([], [9, 51])
+
+
+@pytest.mark.parametrize(
+    ("count", "is_paused", "may_leave"), [(3, False, True), (2, True, True), (2, False, False)]
+)
+def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
+    count: int, is_paused: bool, may_leave: bool
+) -> None:
+    fetching, _ = begun(record(0, 7), record(1, 50))
+    if is_paused:
+        fetching.pause([TopicPartition("t", 1)], HELD)
+    assert fetching.fetch_past(count, 0, lambda: may_leave) == []
+    assert ready(fetching) == ([(0, 7)] if is_paused else [(0, 7), (1, 50)])
+    assert positions(fetching) == [7, 50]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool) -> None:
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    librdkafka.failure = KeyboardInterrupt() if inside else None
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch_past(2, 0, interrupted)
+    assert librdkafka.calls == [
+        ("unassign", [(0, -1001)]),
+        ("assign", [(0, -2)]),
+        ("unassign", [(1, -1001)]),
+        ("assign", [(1, 50)]),
+    ]
+    assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 100])
+def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
+    """Without the wait librdkafka hangs or crashes. Records of that fetch are not handed out."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    seen: list[object] = []
+
+    def close() -> None:
+        librdkafka.on_fetch = None
+        fetching.end(HELD)
+        fetching.close()
+        seen.extend(name for name, _ in librdkafka.calls)
+
+    librdkafka.on_fetch = close
+    fetching.fetch(wanted, 0)
+    assert seen == ["unassign"]
+    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+
+    def close() -> None:
+        fetching.end(HELD)
+        fetching.close()
+        assert ("close", None) not in librdkafka.calls
+
+    librdkafka.on_fetch = close
+    assert fetching.fetch_past(2, 0, lambda: leaves) == []
+    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
+
+
+def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is() -> None:
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    librdkafka.on_fetch = lambda: fetching.end(ResourceSet({"t": [0]}))
+    librdkafka.failure = SystemExit(0)
+    with pytest.raises(SystemExit):
+        fetching.fetch(2, 0)
+    assert librdkafka.calls == [
+        ("unassign", [(0, -1001)]),
+        ("unassign", [(1, -1001)]),
+        ("assign", [(1, 50)]),
+    ]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_positions_are_asked_for_anew_only_where_they_moved_far(
+    few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 positions are slow to read. An interrupted batch is fetched again in either case."""
+    asked: list[int] = []
+    position = FakeLibrdkafka.position
+
+    def count(self: FakeLibrdkafka, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        asked.append(len(partitions))
+        return position(self, partitions)
+
+    monkeypatch.setattr(FakeLibrdkafka, "position", count)
+    last = 8 if few else 20
+    fetching, librdkafka = begun(*(record(0, offset) for offset in range(7, last + 1)))
+    for _ in range(5):
+        fetching.fetch(100, 0)
+    assert asked == [2] * (1 if few else 2)
+    fetching.record_buffer.take(100)
+    librdkafka.feed([record(0, last + 1)])
+    librdkafka.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(1, 0)
+    assert librdkafka.calls == [("unassign", [(0, last + 1)]), ("assign", [(0, last + 1)])]
+    fetching.seek(TopicPartition("t", 0, 3))
+    asked.clear()
+    fetching.fetch(1, 0)
+    assert asked == [2]

@@ -1,0 +1,246 @@
+"""librdkafka gets explicit offsets only. A partition without an offset waits, but not forever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    TopicPartition,
+)
+
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.member import ErrorCode
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
+from tests.unit.kafka.records.test_delivery_interruption import PLACES_MAX, interrupt, strike
+
+HELD = ResourceSet({"t": [0, 1]})
+ZERO = TopicPartition("t", 0)
+
+
+class _Noting(FakeLibrdkafka):
+    """Record the assigned partitions unchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.assigned: list[TopicPartition] = []
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned += partitions
+        super().incremental_assign(partitions)
+
+
+def silent(reset: str = "earliest") -> tuple[Fetching, _Noting, FakeCoordinator]:
+    """Return parts whose coordinator does not answer by itself."""
+    coordinator, librdkafka = FakeCoordinator(is_silent=True), _Noting()
+    return Fetching(librdkafka, starts(coordinator, reset)), librdkafka, coordinator
+
+
+def answer(coordinator: FakeCoordinator) -> None:
+    """Answer all pending requests, including those that an answer causes."""
+    coordinator.is_silent = False
+    for request, hear in coordinator.waiting:
+        hear(coordinator.answer(request))
+    coordinator.waiting.clear()
+
+
+def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
+    fetching, librdkafka, coordinator = silent(reset)
+    coordinator.committed["t", 0] = found
+    fetching.begin([ZERO])
+    answer(coordinator)
+    fetching.begin_known()
+    return fetching, librdkafka
+
+
+@pytest.mark.parametrize(
+    ("reset", "offset"), [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END)]
+)
+def test_without_a_commit_it_begins_as_auto_offset_reset_says(reset: str, offset: int) -> None:
+    """The offset is explicit; without it librdkafka would look for a commit first."""
+    _, librdkafka = begin(reset, CommittedOffset(-1))
+    assert [one.offset for one in librdkafka.assigned] == [offset]
+
+
+def test_with_a_commit_it_begins_there_with_epoch_and_note() -> None:
+    """With the epoch librdkafka detects a truncated log (KIP-320)."""
+    _, librdkafka = begin("latest", CommittedOffset(7, 3, "note"))
+    (one,) = librdkafka.assigned
+    assert (one.offset, one.leader_epoch, one.metadata) == (7, 3, "note")
+
+
+def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> None:
+    fetching, librdkafka = begin("error", CommittedOffset(-1))
+    (event,) = fetching.record_buffer.ready
+    error = event.error()
+    assert error is not None
+    assert error.code() == KafkaError._AUTO_OFFSET_RESET
+    assert error.str() == "no previously committed offset available: Local: No offset stored"
+    assert (event.topic(), event.partition(), event.value()) == ("t", 0, error.str().encode())
+    assert (librdkafka.assigned, fetching.begun) == ([], ResourceSet({"t": [0]}))
+    fetching.seek(TopicPartition("t", 0, 12))
+    assert [one.offset for one in librdkafka.assigned] == [12]
+
+
+def test_a_refused_partition_is_told_once_and_begins_when_it_may() -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    fetching, librdkafka = begin("earliest", CommittedOffset(-1, error_code=code))
+    (event,) = fetching.record_buffer.ready
+    error = event.error()
+    assert error is not None
+    assert (error.code(), "topic t [0]: Broker: Topic auth" in error.str()) == (code, True)
+    fetching.starts.lookup.ask([("t", 0)])
+    fetching.begin_known()
+    assert len(fetching.record_buffer.ready) == 1
+    coordinator: Any = fetching.starts.lookup.transport
+    coordinator.committed["t", 0] = CommittedOffset(4)
+    fetching.starts.lookup.ask([("t", 0)])
+    fetching.begin_known()
+    assert [one.offset for one in librdkafka.assigned] == [4]
+
+
+@pytest.mark.parametrize("offset", [OFFSET_INVALID, OFFSET_STORED])
+def test_a_partition_waits_while_others_flow(offset: int) -> None:
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([TopicPartition("t", 0, offset), TopicPartition("t", 1, 50)])
+    assert librdkafka.calls == [("assign", [(1, 50)])]
+    assert (fetching.fetched, fetching.begun) == (ResourceSet({"t": [1]}), HELD)
+    assert fetching.is_about_to_begin
+    (position,) = fetching.positions([ZERO])
+    assert (position.offset, position.error) == (OFFSET_INVALID, None)
+    coordinator.committed["t", 0] = CommittedOffset(3)
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.calls[1:] == [("assign", [(0, 3)])]
+    assert (fetching.fetched, fetching.is_about_to_begin) == (HELD, False)
+
+
+def test_seek_begins_a_partition_that_waits() -> None:
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    fetching.seek(ZERO)  # without an offset: ignored, as in librdkafka
+    assert librdkafka.assigned == []
+    fetching.seek(TopicPartition("t", 0, 9))
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.calls == [("assign", [(0, 9)])]
+
+
+def test_pause_holds_for_a_partition_that_waits() -> None:
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    fetching.pause([ZERO], HELD)
+    answer(coordinator)
+    fetching.begin_known()
+    assert [name for name, _ in librdkafka.calls] == ["pause", "assign", "pause"]
+    assert fetching.record_buffer.paused == {("t", 0)}
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: bool) -> None:
+    """Otherwise librdkafka would remember the pause until the partition returns."""
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    if is_paused:
+        fetching.pause([ZERO], HELD)
+    fetching.end(ResourceSet({"t": [0]}))
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.assigned == []
+    assert fetching.begun == ResourceSet()
+    assert [name for name, _ in librdkafka.calls] == ["pause", "resume"] * is_paused
+
+
+def test_a_partition_begins_when_a_signal_struck_while_its_topic_was_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetching, librdkafka, coordinator = silent()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeLibrdkafka, "list_topics", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetching.begin([ZERO])
+    answer(coordinator)
+    fetching.begin_known()
+    assert [name for name, _ in librdkafka.calls] == ["assign"]
+
+
+STRUCK = {"fetching.py", "offset_lookup.py", "starting_offsets.py"}
+
+
+def struck(call: Callable[[], None], place: int) -> bool:
+    """Interrupt a call at a place; return whether it has such a place."""
+    anything: Any = None
+
+    def ask(_: object) -> list[Any]:
+        call()
+        return []
+
+    return strike(anything, ask, place, interrupt, STRUCK) is not None
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
+    *, is_paused: bool
+) -> None:
+    """The next call does the rest. librdkafka refuses a partition that it has already."""
+    for place in range(1, PLACES_MAX):
+        fetching, librdkafka, coordinator = silent()
+        coordinator.committed["t", 0] = CommittedOffset(7)
+        fetching.begin([ZERO, TopicPartition("t", 1)])
+        answer(coordinator)
+        if is_paused:
+            fetching.pause([ZERO], HELD)
+        is_struck = struck(fetching.begin_known, place)
+        fetching.begin_known()
+        places = [(one.partition, one.offset) for one in librdkafka.assigned]
+        assert places == [(0, 7), (1, OFFSET_BEGINNING)], f"at place {place}"
+        last = "pause" if is_paused else "assign"
+        assert librdkafka.calls[-1][0] == last, f"at place {place}"
+        assert (fetching.fetched, fetching.waiting) == (HELD, frozenset()), f"at place {place}"
+        if not is_struck:
+            assert place > 5
+            return
+    pytest.fail("it never ends")
+
+
+def test_a_partition_is_asked_for_when_a_signal_strikes_as_it_begins() -> None:
+    """A question that counts as asked but was not sent would never get its answer."""
+    for place in range(1, PLACES_MAX):
+        fetching, librdkafka, coordinator = silent()
+        coordinator.committed["t", 0] = CommittedOffset(7)
+        is_struck = struck(partial(fetching.starts.want, [("t", 0)]), place)
+        fetching.begin([ZERO])
+        fetching.starts.pause_s()
+        answer(coordinator)
+        fetching.begin_known()
+        assert [one.offset for one in librdkafka.assigned] == [7], f"at place {place}"
+        if not is_struck:
+            return
+    pytest.fail("it never ends")
+
+
+def test_an_event_is_told_when_a_signal_strikes_as_it_is_taken() -> None:
+    for place in range(1, PLACES_MAX):
+        fetching, _, coordinator = silent("error")
+        fetching.begin([ZERO])
+        answer(coordinator)
+        is_struck = struck(fetching.begin_known, place)
+        fetching.begin_known()
+        assert fetching.record_buffer.ready, f"at place {place}"
+        assert fetching.begun == ResourceSet({"t": [0]}), f"at place {place}"
+        if not is_struck:
+            return
+    pytest.fail("it never ends")

@@ -1,0 +1,111 @@
+"""The choice of offsets for a commit."""
+
+from typing import Any
+
+import attrs
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metadata
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_of_partitions
+from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.member import MemberConfig, new_member
+from coopgroup.member.events import Offset
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
+
+HELD = ResourceSet({"t": [0, 1]})
+ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))
+
+
+def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
+    """Return a store over a fetcher with one record of each of two partitions."""
+    librdkafka = FakeLibrdkafka()
+    fetching = Fetching(librdkafka, starts())
+    fetching.begin(to_partitions(HELD))
+    librdkafka.feed([record(1, 4), record(0, 9)])
+    fetching.fetch(2, 0)
+    return OffsetStore(fetching, automatic), librdkafka
+
+
+def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
+    offsets, _ = store(automatic=True)
+    offsets.fetching.record_buffer.take(2)
+    assert offsets.due(HELD) == (Offset("t", 0, 10), Offset("t", 1, 5))
+    offsets.mark_committed([Offset("t", 0, 10)])
+    assert offsets.due(HELD) == (Offset("t", 1, 5),)
+    assert offsets.due(ResourceSet()) == ()
+    offsets.forget([("t", 0)])
+    assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10),)
+
+
+def test_due_when_stored_by_hand_are_those() -> None:
+    offsets, _ = store(automatic=False)
+    assert offsets.due(HELD) == ()
+    offsets.store([Offset("t", 1, 3), Offset("t", 0, 2), Offset("t", 7, 1), Offset("t", 1, 4)])
+    assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 4))
+    offsets.forget([("t", 0)])
+    assert offsets.due(HELD) == (Offset("t", 1, 4),)
+
+
+def test_offsets_of_partitions_leave_out_those_without_and_keep_the_last() -> None:
+    partitions = [
+        TopicPartition("t", 0, 5),
+        TopicPartition("t", 1),
+        TopicPartition("t", 0, 6, metadata="note", leader_epoch=2),
+    ]
+    assert offsets_of_partitions(partitions) == (Offset("t", 0, 6, 2, "note"),)
+
+
+def test_given_offsets_of_a_record_are_those_of_the_next_one() -> None:
+    """The epoch is that of the record (KIP-320)."""
+    assert given_offsets(record(3, 7), None, "commit") == (Offset("t", 3, 8, 4),)
+    assert given_offsets(None, [], "commit") == ()
+    assert given_offsets(None, None, "commit") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "offsets", "kind", "said"),
+    [
+        (ERROR, [], ValueError, "message and offsets are mutually exclusive"),
+        (1, None, TypeError, "expected confluent_kafka.cimpl.Message"),
+        (None, 1, TypeError, "requires list of TopicPartition"),
+        (None, [1], TypeError, "expected cimpl.TopicPartition"),
+        (ERROR, None, KafkaException, "Cannot store offsets for message with error: 'the end'"),
+    ],
+)
+def test_given_offsets_when_wrong_are_refused_as_there(
+    message: Any,  # noqa: ANN401
+    offsets: Any,  # noqa: ANN401
+    kind: type[Exception],
+    said: str,
+) -> None:
+    with pytest.raises(kind, match=said):
+        given_offsets(message, offsets, "store")
+
+
+def test_partitions_become_resources_and_back() -> None:
+    resources = to_resources([TopicPartition("t", 1, 5), TopicPartition("a", 0)])
+    assert resources == ResourceSet({"a": [0], "t": [1]})
+    assert [(one.topic, one.partition, one.offset) for one in to_partitions(resources)] == [
+        ("a", 0, -1001),
+        ("t", 1, -1001),
+    ]
+
+
+@pytest.mark.parametrize(("instance_id", "end"), [(None, b"\1"), ("static-1", b"\0static-1\0")])
+def test_group_metadata_is_what_librdkafka_writes(instance_id: str | None, end: bytes) -> None:
+    """The bytes of librdkafka 2.16 for a consumer without membership."""
+    config = MemberConfig(group_id="g", instance_id=instance_id)
+    assert encode_group_metadata(config, Fence()) == b"CGMDv2:\xff\xff\xff\xffg\0\0" + end
+
+
+def test_fence_names_the_last_generation_until_there_is_a_new_one() -> None:
+    member = new_member(MemberConfig(group_id="g"))
+    joined = attrs.evolve(member, member_id="m", generation=7, claim_generation=6)
+    fence = Fence().after(member).after(joined)
+    assert fence == Fence("m", 7)
+    lost = attrs.evolve(member, member_id="", generation=-1, claim_generation=-1)
+    assert fence.after(lost) is fence
+    assert fence.after(attrs.evolve(joined, member_id="n")) == Fence("n", 7)

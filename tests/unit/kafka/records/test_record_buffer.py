@@ -1,0 +1,82 @@
+"""Records between librdkafka and the application."""
+
+from confluent_kafka import KafkaError, Message
+
+from coopgroup.kafka.records.record_buffer import RecordBuffer, partition_of
+from tests.unit.kafka.fakes import places, record
+
+EOF = Message(topic="t", partition=1, offset=5, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def filled(*messages: Message) -> RecordBuffer:
+    record_buffer = RecordBuffer()
+    record_buffer.add(messages)
+    return record_buffer
+
+
+def rest(record_buffer: RecordBuffer) -> list[tuple[int | None, int | None]]:
+    return places(record_buffer.ready)
+
+
+def test_partition_of_an_error_of_no_partition_is_none_of_any_topic() -> None:
+    assert partition_of(Message(error=KafkaError(KafkaError._TRANSPORT))) == ("", -1)
+
+
+def test_peek_when_records_are_not_taken_gives_them_again() -> None:
+    record_buffer = filled(record(0, 0), record(1, 0), record(0, 1))
+    assert places(record_buffer.peek(2)) == [(0, 0), (1, 0)]
+    assert places(record_buffer.peek(9)) == [(0, 0), (1, 0), (0, 1)]
+    record_buffer.take(2)
+    assert rest(record_buffer) == [(0, 1)]
+    record_buffer.take(1)
+    assert record_buffer.peek(1) == []
+
+
+def test_ready_stays_the_same_object_whatever_happens() -> None:
+    """The hot path keeps a reference to it."""
+    record_buffer = filled(record(0, 0), record(1, 0))
+    ready = record_buffer.ready
+    record_buffer.pause([("t", 0)])
+    record_buffer.resume([("t", 0)])
+    record_buffer.drop([("t", 1)])
+    record_buffer.take(5)
+    assert record_buffer.ready is ready
+
+
+def test_pause_puts_what_waits_aside_and_what_comes_too() -> None:
+    record_buffer = filled(record(0, 0), record(1, 0), record(0, 1))
+    record_buffer.pause([("t", 0), ("t", 0)])
+    record_buffer.add([record(0, 2), record(1, 1)])
+    assert rest(record_buffer) == [(1, 0), (1, 1)]
+    assert record_buffer.paused == {("t", 0)}
+    record_buffer.resume([("t", 0), ("t", 7)])
+    assert rest(record_buffer) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert record_buffer.paused == frozenset()
+
+
+def test_drop_forgets_records_events_and_the_pause() -> None:
+    record_buffer = filled(record(0, 0), record(1, 0), EOF)
+    record_buffer.pause([("t", 0)])
+    record_buffer.drop([("t", 0), ("t", 1)])
+    record_buffer.add([record(0, 9)])
+    assert (rest(record_buffer), record_buffer.paused) == ([(0, 9)], frozenset())
+
+
+def test_skip_forgets_records_and_keeps_the_pause() -> None:
+    record_buffer = filled(record(0, 0), record(1, 0))
+    record_buffer.pause([("t", 0)])
+    record_buffer.skip(("t", 0))
+    record_buffer.skip(("t", 1))
+    record_buffer.add([record(0, 30)])
+    assert rest(record_buffer) == []
+    record_buffer.resume([("t", 0)])
+    assert rest(record_buffer) == [(0, 30)]
+
+
+def test_first_and_last_waiting_leave_events_out() -> None:
+    record_buffer = filled(record(0, 3), record(0, 4), EOF, record(1, 5), record(1, 6))
+    record_buffer.pause([("t", 1)])
+    first = {key: one.offset() for key, one in record_buffer.first_waiting().items()}
+    last = {key: one.offset() for key, one in record_buffer.last_waiting().items()}
+    assert first == {("t", 0): 3, ("t", 1): 5}
+    assert last == {("t", 0): 4, ("t", 1): 6}

@@ -1,0 +1,355 @@
+"""Requests become kafka-python's messages, and its responses become answers."""
+
+from typing import Any
+
+import pytest
+from kafka.errors import IncompatibleBrokerVersion
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer import group as wire
+from kafka.protocol.metadata import find_coordinator as wire_coordinator
+
+from coopgroup.kafka.rpc.requests import (
+    CommittedOffset,
+    FetchOffsetsAnswer,
+    FetchOffsetsRequest,
+    build_message,
+    read_answer,
+)
+from coopgroup.model import group_api as api
+
+
+def join(group_instance_id: str | None = None) -> api.JoinGroupRequest:
+    return api.JoinGroupRequest(
+        group_id="g",
+        member_id="m",
+        group_instance_id=group_instance_id,
+        session_timeout_ms=1,
+        rebalance_timeout_ms=2,
+        protocol_type="consumer",
+        protocols=(("first", b"\x01"), ("second", b"\x02")),
+        reason="why",
+    )
+
+
+def sync(group_instance_id: str | None = None) -> api.SyncGroupRequest:
+    return api.SyncGroupRequest(
+        group_id="g",
+        generation=3,
+        member_id="m",
+        group_instance_id=group_instance_id,
+        protocol_type="consumer",
+        protocol_name="first",
+        assignments=(("m", b"\x03"), ("n", b"")),
+    )
+
+
+def heartbeat(group_instance_id: str | None = None) -> api.HeartbeatRequest:
+    return api.HeartbeatRequest(
+        group_id="g", generation=3, member_id="m", group_instance_id=group_instance_id
+    )
+
+
+def leave(group_instance_id: str | None = None) -> api.LeaveGroupRequest:
+    return api.LeaveGroupRequest(
+        group_id="g", member_id="m", group_instance_id=group_instance_id, reason="why"
+    )
+
+
+def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
+    return api.OffsetCommitRequest(
+        group_id="g",
+        generation=3,
+        member_id="m",
+        group_instance_id=group_instance_id,
+        offsets=(("b", 0, 7, -1, ""), ("a", 1, 6, 4, "note"), ("b", 2, 5, -1, "")),
+    )
+
+
+def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int) -> dict[str, Any]:
+    """Return the fields that a broker reads in a version, decoded by kafka-python."""
+    message = build_message(request)
+    encoded = message.encode(version=version)
+    fields: dict[str, Any] = type(message).decode(encoded, version=version).to_dict(json=False)
+    return fields
+
+
+def test_join_is_complete_when_the_version_is_new() -> None:
+    assert over_the_wire(join("static"), 9) == {
+        "group_id": "g",
+        "session_timeout_ms": 1,
+        "rebalance_timeout_ms": 2,
+        "member_id": "m",
+        "group_instance_id": "static",
+        "protocol_type": "consumer",
+        "protocols": [
+            {"name": "first", "metadata": b"\x01"},
+            {"name": "second", "metadata": b"\x02"},
+        ],
+        "reason": "why",
+    }
+
+
+def test_join_leaves_the_reason_out_when_the_version_is_old() -> None:
+    fields = over_the_wire(join(), 5)
+    assert (fields.get("reason"), fields["group_instance_id"]) == (None, None)
+
+
+def test_sync_is_complete_when_the_version_is_new() -> None:
+    assert over_the_wire(sync(), 5) == {
+        "group_id": "g",
+        "generation_id": 3,
+        "member_id": "m",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "first",
+        "assignments": [
+            {"member_id": "m", "assignment": b"\x03"},
+            {"member_id": "n", "assignment": b""},
+        ],
+    }
+
+
+def test_heartbeat_is_complete_when_the_version_is_new() -> None:
+    assert over_the_wire(heartbeat("static"), 4) == {
+        "group_id": "g",
+        "generation_id": 3,
+        "member_id": "m",
+        "group_instance_id": "static",
+    }
+
+
+def test_leave_names_the_member_when_the_version_is_new_or_old() -> None:
+    new = over_the_wire(leave("static"), 5)
+    assert new["members"] == [{"member_id": "m", "group_instance_id": "static", "reason": "why"}]
+    assert over_the_wire(leave(), 2) == {"group_id": "g", "member_id": "m"}
+
+
+def test_commit_is_sorted_by_topic_when_offsets_are_in_no_order() -> None:
+    assert over_the_wire(commit(), 9) == {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "m",
+        "group_instance_id": None,
+        "topics": [
+            {"name": "a", "partitions": [committed_offset(1, 6, 4, "note")]},
+            {"name": "b", "partitions": [committed_offset(0, 7), committed_offset(2, 5)]},
+        ],
+    }
+
+
+def committed_offset(
+    partition: int, offset: int, leader_epoch: int = -1, metadata: str = ""
+) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "committed_offset": offset,
+        "committed_leader_epoch": leader_epoch,
+        "committed_metadata": metadata,
+    }
+
+
+def test_look_up_names_the_group_when_the_version_is_new_or_old() -> None:
+    """From v4 on a look-up has a list of keys; before, it has a single key."""
+    request = api.FindCoordinatorRequest(group_id="g")
+    assert over_the_wire(request, 6) == {"key_type": 0, "coordinator_keys": ["g"]}
+    assert over_the_wire(request, 0) == {"key": "g"}
+
+
+OFFSETS = FetchOffsetsRequest(
+    group_id="g", partitions=(("a", 1), ("b", 0), ("b", 2)), require_stable=True
+)
+ASKED_TOPICS = [
+    {"name": "a", "partition_indexes": [1]},
+    {"name": "b", "partition_indexes": [0, 2]},
+]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
+    fields = over_the_wire(OFFSETS, version)
+    assert fields.pop("require_stable", None) is (True if version >= 7 else None)
+    if version < 8:
+        assert fields == {"group_id": "g", "topics": ASKED_TOPICS}
+        return
+    (group,) = fields["groups"]
+    assert (group["group_id"], group["topics"]) == ("g", ASKED_TOPICS)
+    assert (group.get("member_id"), group.get("member_epoch", -1)) == (None, -1)
+
+
+@pytest.mark.parametrize(("known", "expected"), [((0, 1), 1), ((1, 8), 8), ((1, 10), 9)])
+def test_offset_fetch_speaks_versions_with_names(known: tuple[int, int], expected: int) -> None:
+    """v0 reads from ZooKeeper; v10 has topic ids instead of names."""
+    message = build_message(OFFSETS)
+    assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
+    ancient = BrokerVersionData(api_versions={message.API_KEY: (0, 0)})
+    with pytest.raises(IncompatibleBrokerVersion):
+        ancient.api_version(message)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
+    """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
+    response: Any = wire.OffsetFetchResponse
+    partition = {"committed_offset": 7, "committed_leader_epoch": 3, "metadata": "note"}
+    refused = {"committed_offset": -1, "metadata": "", "error_code": 88}
+    if version < 8:
+        topic = response.OffsetFetchResponseTopic
+        kind = topic.OffsetFetchResponsePartition
+        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
+        message = response(
+            version=version, topics=[topic(name="a", partitions=parts)], error_code=0
+        )
+    else:
+        group = response.OffsetFetchResponseGroup
+        topics = group.OffsetFetchResponseTopics
+        kind = topics.OffsetFetchResponsePartitions
+        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
+        message = response(
+            version=version,
+            groups=[group(group_id="g", topics=[topics(name="a", partitions=parts)])],
+        )
+    decoded = response.decode(message.encode(version=version), version=version)
+    assert read_answer(OFFSETS, decoded) == FetchOffsetsAnswer(
+        error_code=0,
+        offsets={
+            ("a", 1): CommittedOffset(7, 3 if version >= 5 else -1, "note"),
+            ("a", 2): CommittedOffset(-1, -1, "", 88),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_of", "version_min"),
+    [(join, 5), (sync, 3), (heartbeat, 3), (leave, 3), (commit, 7)],
+)
+def test_negotiation_fails_when_a_static_id_cannot_be_sent(
+    request_of: Any,  # noqa: ANN401
+    version_min: int,
+) -> None:
+    """An old broker must not turn a static member into a dynamic one."""
+    message = build_message(request_of("static"))
+    old = BrokerVersionData(api_versions={message.API_KEY: (0, version_min - 1)})
+    with pytest.raises(IncompatibleBrokerVersion):
+        old.api_version(message)
+    assert old.api_version(build_message(request_of(None))) == version_min - 1
+    new = BrokerVersionData(api_versions={message.API_KEY: (0, version_min)})
+    assert new.api_version(message) == version_min
+
+
+def test_commit_stays_with_names_when_the_broker_knows_topic_ids() -> None:
+    message = build_message(commit())
+    broker = BrokerVersionData(api_versions={message.API_KEY: (2, 10)})
+    assert broker.api_version(message) == 9
+
+
+def join_response(version: int, **fields: Any) -> Any:  # noqa: ANN401
+    member = wire.JoinGroupResponse.JoinGroupResponseMember
+    response = wire.JoinGroupResponse(
+        version=version,
+        throttle_time_ms=0,
+        error_code=0,
+        generation_id=4,
+        protocol_type="consumer",
+        protocol_name="first",
+        leader="m",
+        member_id="m",
+        members=[member(version=version, member_id="m", group_instance_id="s", metadata=b"\x01")],
+        **fields,
+    )
+    return wire.JoinGroupResponse.decode(response.encode(), version=version)
+
+
+@pytest.mark.parametrize(("version", "skip_assignment"), [(9, True), (5, False)])
+def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: bool) -> None:
+    """A leader reads the members; before v9 it is never told to skip the assignment."""
+    fields = {"skip_assignment": True} if version == 9 else {}
+    assert read_answer(join(), join_response(version, **fields)) == api.JoinGroupAnswer(
+        error_code=0,
+        generation=4,
+        protocol_name="first",
+        leader_id="m",
+        member_id="m",
+        members=(api.JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
+        skip_assignment=skip_assignment,
+    )
+
+
+COORDINATOR = wire_coordinator.FindCoordinatorResponse.Coordinator
+LEFT = wire.LeaveGroupResponse.MemberResponse
+COMMITTED = wire.OffsetCommitResponse.OffsetCommitResponseTopic
+COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "answer"),
+    [
+        (
+            api.FindCoordinatorRequest(group_id="g"),
+            wire_coordinator.FindCoordinatorResponse(
+                coordinators=[
+                    COORDINATOR(
+                        key="g", node_id=1, host="h", port=2, error_code=0, error_message=None
+                    )
+                ]
+            ),
+            api.FindCoordinatorAnswer(
+                error_code=0,
+                error_message="",
+                coordinator=api.Coordinator(node_id=1, host="h", port=2),
+            ),
+        ),
+        (
+            api.FindCoordinatorRequest(group_id="g"),
+            wire_coordinator.FindCoordinatorResponse(
+                error_code=15, error_message="not now", node_id=-1, host="", port=-1
+            ),
+            api.FindCoordinatorAnswer(error_code=15, error_message="not now", coordinator=None),
+        ),
+        (
+            sync(),
+            wire.SyncGroupResponse(error_code=0, assignment=b"\x05"),
+            api.SyncGroupAnswer(error_code=0, assignment=b"\x05"),
+        ),
+        (
+            sync(),
+            wire.SyncGroupResponse(error_code=27, assignment=b""),
+            api.SyncGroupAnswer(error_code=27, assignment=b""),
+        ),
+        (heartbeat(), wire.HeartbeatResponse(error_code=27), api.HeartbeatAnswer(error_code=27)),
+        (
+            leave(),
+            wire.LeaveGroupResponse(error_code=16, members=[]),
+            api.LeaveGroupAnswer(error_code=16),
+        ),
+        (
+            leave(),
+            wire.LeaveGroupResponse(error_code=0, members=[LEFT(member_id="m", error_code=25)]),
+            api.LeaveGroupAnswer(error_code=25),
+        ),
+        (
+            commit(),
+            wire.OffsetCommitResponse(
+                topics=[
+                    COMMITTED(
+                        name="b",
+                        partitions=[
+                            COMMITTED_PARTITION(partition_index=2, error_code=22),
+                            COMMITTED_PARTITION(partition_index=0, error_code=0),
+                        ],
+                    ),
+                    COMMITTED(
+                        name="a", partitions=[COMMITTED_PARTITION(partition_index=1, error_code=3)]
+                    ),
+                ]
+            ),
+            api.OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
+        ),
+    ],
+    ids=["found", "not-found", "synced", "unsynced", "alive", "unleft", "unleft-member", "commit"],
+)
+def test_answer_is_plain_when_read(
+    request_: api.GroupRequest,
+    response: Any,  # noqa: ANN401
+    answer: api.Answer,
+) -> None:
+    assert read_answer(request_, response) == answer

@@ -1,0 +1,497 @@
+"""Warm-ups, rule by rule, on small groups that are played through the leader's bytes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coopgroup.assignors import RangeAssignor, StickyAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import GroupSnapshot, ResourceSet
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies import (
+    DeferredPolicy,
+    IncrementalPolicy,
+    PolicyState,
+    SimplePolicy,
+    Warmup,
+    create_policy,
+    state_from_json,
+    state_to_json,
+)
+from coopgroup.policies.base import Policy
+from tests.support.warm_group import WarmGroup, partitions
+
+DELAY_MS = 60_000
+
+
+def simple(**options: Any) -> SimplePolicy:  # noqa: ANN401 - options of Warmup
+    return SimplePolicy(warmup=Warmup(**options))
+
+
+def deferred(**options: Any) -> DeferredPolicy:  # noqa: ANN401
+    return DeferredPolicy(warmup=Warmup(**options), scheduled_rebalance_timeout_ms=DELAY_MS)
+
+
+def group_of(policy: Policy, count: int, *members: str) -> WarmGroup:
+    """Return a settled group in which the members share the partitions evenly."""
+    group = WarmGroup(existing=partitions(*range(count)), policy=policy)
+    for number, member in enumerate(members):
+        group.add(member, *range(number, count, len(members)))
+    group.round()
+    return group
+
+
+# --- moves --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [simple(), deferred(), IncrementalPolicy(warmup=Warmup())])
+def test_move_to_a_cold_member_waits_for_its_warm_up(policy: Policy) -> None:
+    group = group_of(policy, 4, "a")
+    group.add("b")
+    group.round()
+    assert group.owned() == {"a": [0, 1, 2, 3], "b": []}
+    assert group.warmups() == {"b": [1, 3]}
+    assert group.decision is not None
+    assert not group.decision.plan.follow_up
+    assert group.decision.plan.waiting.tolist() == [False, True, False, True]
+    group.warms_up("b", 1)
+    group.settle()
+    assert group.owned() == {"a": [0, 2, 3], "b": [1]}
+    assert group.warmups() == {"b": [3]}
+    group.warms_up("b")
+    group.round(after_ms=1_000)
+    group.settle()
+    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
+    assert group.warmups() == {}
+
+
+def test_receiver_stays_warm_while_the_owner_stops() -> None:
+    """The warm-up of the round between revocation and grant must not be cancelled."""
+    group = group_of(simple(), 2, "a")
+    group.add("b")
+    group.round()
+    group.warms_up("b")
+    decision = group.round()
+    assert decision.plan.follow_up
+    assert (group.owned(), group.warmups()) == ({"a": [0], "b": []}, {"b": [1]})
+
+
+def test_move_to_a_member_that_takes_no_part_is_made_at_once() -> None:
+    group = group_of(simple(), 2, "a")
+    group.add("b", warm=None)
+    group.settle()
+    assert group.owned() == {"a": [0], "b": [1]}
+
+
+def test_warm_member_gets_its_resources_before_others() -> None:
+    """A sticky assignor would give partitions 1 and 3; the member found 0 and 2 on its disk."""
+    group = group_of(simple(), 4, "a")
+    group.add("b", warm=[0, 2])
+    group.settle()
+    assert group.owned() == {"a": [1, 3], "b": [0, 2]}
+
+
+def test_range_assignor_keeps_its_own_choice() -> None:
+    """It does not look at owners, so another choice would move back in the next round."""
+    group = group_of(simple(), 4, "a")
+    group.assignor = RangeAssignor()
+    group.add("b", warm=[0, 1])
+    group.settle()
+    assert group.owned() == {"a": [0, 1, 2, 3], "b": []}
+    assert group.warmups() == {"b": [2, 3]}
+
+
+def test_running_warm_ups_are_kept_when_the_first_one_has_moved() -> None:
+    """The sticky assignor would now choose other partitions: a restore would be wasted."""
+    group = group_of(simple(), 9, "a")
+    group.add("b")
+    group.add("c")
+    group.round()
+    assert group.warmups() == {"b": [1, 4], "c": [2, 5]}
+    group.warms_up("b", 1)
+    group.settle()
+    assert group.warmups() == {"b": [4, 7], "c": [2, 5]}
+
+
+def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
+    """A waiting policy rests once its target is reached; a held move is not reached."""
+    group = group_of(deferred(), 2, "a")
+    group.add("b")
+    for _ in range(3):
+        group.round(after_ms=DELAY_MS)
+    assert group.warmups() == {"b": [1]}
+    group.warms_up("b")
+    group.settle()
+    assert group.owned() == {"a": [0], "b": [1]}
+
+
+def test_ration_applies_to_warm_moves() -> None:
+    policy = IncrementalPolicy(warmup=Warmup(), max_moves_per_round=1, move_interval_ms=1_000)
+    group = group_of(policy, 4, "a")
+    group.add("b")
+    group.round()
+    group.warms_up("b")
+    group.settle()
+    assert group.owned() == {"a": [0, 2, 3], "b": [1]}
+    assert group.warmups() == {"b": [3]}, "kept warm until its turn"
+    group.round(after_ms=1_000)
+    group.settle()
+    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
+
+
+def test_group_at_rest_begins_no_warm_ups() -> None:
+    """An assignor that would shuffle a settled group moves nothing, so nothing warms up."""
+
+    class Shuffling:
+        name = "shuffling"
+        needs_lags = False
+
+        def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+            target = StickyAssignor().assign(group, lags)
+            return (len(group.members) - 1 - target).astype(np.int32)
+
+    group = group_of(deferred(), 4, "a", "b")
+    group.assignor = Shuffling()
+    group.round()
+    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
+    group.round()
+    assert group.warmups() == {}
+
+
+# --- limits and time-outs -----------------------------------------------------------------------
+
+
+def test_limits_bound_the_cold_warm_ups() -> None:
+    group = group_of(simple(max_concurrent=3, per_member=2), 12, "a")
+    for member in "bc":
+        group.add(member)
+    group.round()
+    assert sum(map(len, group.warmups().values())) == 3
+    assert max(map(len, group.warmups().values())) == 2
+    group.warms_up("b")
+    group.round()
+    assert len(group.warmups()["b"]) > 2, "a warm one does not count"
+
+
+def test_time_out_when_the_option_says_move_moves_cold() -> None:
+    group = group_of(simple(timeout_ms=1_000), 2, "a")
+    group.add("b")
+    group.round()
+    assert group.state is not None
+    assert group.state.next_round_ms == group.now_ms + 1_000
+    group.round(after_ms=999)
+    assert group.owned() == {"a": [0, 1], "b": []}
+    group.settle()
+    assert group.owned() == {"a": [0], "b": [1]}
+
+
+def test_time_out_when_the_option_says_cancel_tries_another_resource() -> None:
+    group = group_of(simple(timeout_ms=1_000, on_timeout="cancel"), 2, "a")
+    group.add("b")
+    group.round()
+    assert group.warmups() == {"b": [1]}
+    group.round(after_ms=1_000)
+    assert (group.owned(), group.warmups()) == ({"a": [0, 1], "b": []}, {"b": [0]})
+    group.round(after_ms=1_000)
+    assert (group.owned(), group.warmups()) == ({"a": [0, 1], "b": []}, {})
+    group.round(after_ms=10)
+    assert group.warmups() == {}, "not chosen again"
+    group.add("c")
+    group.round()
+    assert group.warmups() != {}, "until the members change"
+
+
+def test_time_of_a_warm_member_that_cools_begins_anew() -> None:
+    policy = IncrementalPolicy(
+        warmup=Warmup(timeout_ms=1_000), max_moves_per_round=1, move_interval_ms=100_000
+    )
+    group = group_of(policy, 4, "a")
+    group.add("b")
+    group.round()
+    group.warms_up("b")
+    group.settle()
+    group.round(after_ms=5_000)
+    group.members["b"].warm = ResourceSet()
+    group.round()
+    assert group.state is not None
+    assert group.state.next_round_ms == group.now_ms + 1_000
+
+
+# --- losses and returns -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [simple(standbys=1), deferred(standbys=1)])
+def test_lost_resource_goes_at_once_to_its_standby(policy: Policy) -> None:
+    group = group_of(policy, 4, "a", "b")
+    group.round()
+    assert group.warmups() == {"a": [1, 3], "b": [0, 2]}
+    for member in "ab":
+        group.warms_up(member)
+    group.round()
+    del group.members["b"]
+    group.round()
+    assert group.owned() == {"a": [0, 1, 2, 3]}
+
+
+def test_lost_resource_without_a_warm_member_waits_for_its_owner() -> None:
+    group = group_of(deferred(), 4, "a", "b")
+    del group.members["b"]
+    decision = group.round()
+    assert group.owned() == {"a": [0, 2]}
+    assert decision.plan.scheduled_rebalance_timeout_ms == DELAY_MS
+
+
+def test_lost_resources_wait_only_as_far_as_no_member_is_warm() -> None:
+    group = group_of(deferred(), 6, "a", "b", "c")
+    group.members["b"].warm = partitions(2)
+    del group.members["c"]
+    decision = group.round()
+    assert group.owned() == {"a": [0, 3], "b": [1, 2, 4]}
+    assert decision.plan.scheduled_rebalance_timeout_ms == DELAY_MS
+    group.round(after_ms=DELAY_MS)
+    group.settle()
+    assert group.owned() == {"a": [0, 3, 5], "b": [1, 2, 4]}
+
+
+def test_lost_resource_goes_to_the_warm_member_with_the_smallest_share() -> None:
+    group = WarmGroup(existing=partitions(*range(7)), policy=simple())
+    group.add("a", 0, 1, 2, warm=[6])
+    group.add("b", 3, 4, warm=[6])
+    group.add("c", 5, warm=None)
+    group.round()
+    assert group.owned() == {"a": [0, 1, 2], "b": [3, 4, 6], "c": [5]}
+    assert group.decision is not None
+    assert group.decision.state.next_round_ms == group.now_ms + 1, "a round follows that levels"
+
+
+def test_uneven_shares_after_a_loss_are_levelled_with_warm_ups() -> None:
+    group = group_of(deferred(), 6, "a", "b", "c")
+    group.members["a"].warm = partitions(2, 5)
+    del group.members["c"]
+    group.round()
+    assert group.owned() == {"a": [0, 2, 3, 5], "b": [1, 4]}
+    group.round()
+    assert len(group.warmups()["b"]) == 1
+    group.warms_up("b")
+    group.settle()
+    assert sorted(map(len, group.owned().values())) == [3, 3]
+
+
+def test_owner_that_returns_warm_gets_its_own_back() -> None:
+    group = group_of(deferred(), 4, "a", "b")
+    del group.members["b"]
+    group.round()
+    group.add("b2", warm=[1, 3])
+    group.settle()
+    assert group.owned() == {"a": [0, 2], "b2": [1, 3]}
+
+
+def test_owner_that_returns_cold_waits_for_its_warm_up() -> None:
+    """Its resources are in service with a standby, so they come back when it is warm."""
+    group = group_of(deferred(standbys=1), 4, "a", "b")
+    group.warms_up("a")
+    group.warms_up("b")
+    group.round()
+    del group.members["b"]
+    group.add("b2")
+    group.settle()
+    assert group.owned() == {"a": [0, 1, 2, 3], "b2": []}
+    group.round()
+    for _ in range(4):
+        group.warms_up("b2")
+        group.settle()
+    assert sorted(map(len, group.owned().values())) == [2, 2]
+
+
+def test_first_grant_goes_to_members_that_found_their_state() -> None:
+    group = WarmGroup(policy=simple())
+    group.add("a", warm=[0, 1])
+    group.add("b", warm=[2, 3])
+    group.settle()
+    assert group.owned() == {"a": [0, 1], "b": [2, 3]}
+
+
+# --- standbys -----------------------------------------------------------------------------------
+
+
+def test_standbys_are_on_other_racks_first_and_even() -> None:
+    group = WarmGroup(
+        existing=partitions(*range(6)), policy=simple(standbys=1, max_concurrent=9, per_member=9)
+    )
+    for number, (member, rack) in enumerate({"a": "r1", "b": "r1", "c": "r2"}.items()):
+        group.add(member, *range(number, 6, 3), rack=rack)
+    group.round()
+    assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
+
+
+def test_standbys_prefer_members_that_are_warm_already() -> None:
+    group = WarmGroup(existing=partitions(0), policy=simple(standbys=1), members={})
+    group.add("a", 0)
+    group.add("b")
+    group.add("c", warm=[0])
+    group.round()
+    assert group.warmups() == {"c": [0]}
+
+
+def test_standbys_when_members_are_few_are_as_many_as_possible() -> None:
+    group = WarmGroup(existing=partitions(0, 1), policy=simple(standbys=3))
+    group.add("a", 0)
+    group.add("b", 1)
+    group.add("c", warm=None)
+    group.settle()
+    assert group.warmups() == {"a": [1], "b": [0]}
+
+
+def test_standbys_take_the_slots_that_moves_leave() -> None:
+    group = group_of(simple(standbys=1, max_concurrent=3, per_member=2), 6, "a")
+    group.add("b")
+    group.round()
+    assert group.warmups() == {"b": [1, 3]}
+    assert group.decision is not None
+    assert group.decision.plan.target.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_previous_owner_becomes_a_standby() -> None:
+    """It has the state, so no other member has to restore it."""
+    group = group_of(simple(standbys=1), 2, "a")
+    group.add("b", warm=[1])
+    group.add("c", warm=None, topics=("other",))
+    decision = group.round()
+    assert decision.plan.follow_up
+    assert group.warmups() == {"a": [1], "b": [0, 1]}
+    group.settle()
+    assert group.owned() == {"a": [0], "b": [1], "c": []}
+    assert group.warmups() == {"a": [1], "b": [0]}
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_new_leader_carries_on_with_what_members_are_warm_for() -> None:
+    group = group_of(deferred(), 4, "a", "b")
+    group.add("c")
+    group.round()
+    (index,) = group.warmups()["c"]
+    group.warms_up("c")
+    group.state = None
+    group.settle()
+    assert group.owned()["c"] == [index]
+
+
+def test_refused_round_keeps_the_warm_ups() -> None:
+    group = group_of(simple(), 4, "a")
+    group.add("b")
+    group.round()
+    before = group.warmups()
+
+    class Broken:
+        name = "broken"
+        needs_lags = False
+
+        def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+            raise RuntimeError
+
+    group.assignor = Broken()
+    decision = group.decide()
+    assert decision.refused
+    group.obey(decision)
+    assert group.warmups() == before != {}
+    group.assignor = StickyAssignor()
+    group.round()
+    assert group.warmups() == before
+
+
+def test_wish_that_disappears_is_cancelled() -> None:
+    group = group_of(simple(), 4, "a")
+    group.add("b")
+    group.add("c")
+    group.round()
+    assert "c" in group.warmups()
+    group.members["c"].topics = ("other",)
+    group.round()
+    assert "c" not in group.warmups()
+
+
+def test_state_with_warm_ups_survives_json() -> None:
+    group = group_of(simple(timeout_ms=5, on_timeout="cancel"), 5, "a")
+    group.add("b")
+    group.round()
+    group.round(after_ms=5)
+    assert group.state is not None
+    row = state_to_json(group.state)
+    assert {"warmups", "receivers", "refused"} <= row.keys()
+    assert state_from_json(row) == group.state
+    with pytest.raises(ConfigurationError, match=r"^state\.warmups\.since_ms: "):
+        state_from_json(row | {"warmups": row["warmups"] | {"since_ms": []}})
+
+
+def test_state_without_warm_ups_has_no_keys_of_them() -> None:
+    row = state_to_json(PolicyState(generation=1, members=("a",)))
+    assert not {"warmups", "receivers", "refused"} & row.keys()
+
+
+# --- without the option -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy()])
+def test_group_without_the_option_pays_no_attention_to_warm_members(policy: Policy) -> None:
+    group = group_of(policy, 4, "a")
+    group.add("b", warm=[0, 2])
+    group.settle()
+    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
+    assert group.warmups() == {}
+    assert all(told.warmups is None for told in group.told.values())
+
+
+def test_option_without_members_that_take_part_changes_nothing() -> None:
+    groups = [WarmGroup(policy=policy) for policy in (SimplePolicy(), simple(standbys=1))]
+    for group in groups:
+        group.add("a", 0, 1, 2, 3, warm=None)
+        group.add("b", warm=None)
+        group.settle()
+    first, second = (group.decide().assignments for group in groups)
+    assert first == second
+
+
+def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
+    class Mine:
+        name = "mine"
+        warmup = Warmup()
+        offer = staticmethod(SimplePolicy().offer)
+        stage = staticmethod(SimplePolicy().stage)
+
+    group = WarmGroup(policy=Mine())
+    group.add("a", 0, 1, 2, 3)
+    group.add("b")
+    group.round()
+    assert (group.owned()["b"], group.warmups()) == ([], {"b": [1, 3]})
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["simple", "deferred", "incremental"])
+def test_option_can_be_given_as_an_object(name: str) -> None:
+    policy: Any = create_policy(name, {"warmup": {"timeout_ms": 5, "standbys": 1}})
+    assert policy.warmup == Warmup(timeout_ms=5, standbys=1)
+    assert policy == create_policy(name, {"warmup": Warmup(timeout_ms=5, standbys=1)})
+    plain: Any = create_policy(name, {"warmup": None})
+    assert plain.warmup is None
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (5, "warmup: got 5, expected an object with options, or null"),
+        ({"timeout": 5}, "option of warmup: got 'timeout', expected one of max_concurrent, on_"),
+        ({"standbys": -1}, "standbys of warmup: got -1, expected an integer from 0 to "),
+        ({"timeout_ms": 0}, "timeout_ms of warmup: got 0, expected an integer from 1 to "),
+        ({"per_member": True}, "per_member of warmup: got True, expected an integer from 1 to "),
+        ({"on_timeout": "wait"}, "on_timeout of warmup: got 'wait', expected one of move, cancel"),
+    ],
+)
+def test_option_when_wrong_is_refused_on_one_line(value: object, message: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        create_policy("simple", {"warmup": value})
+    assert str(refused.value).startswith(message)

@@ -1,0 +1,322 @@
+"""Losses: their owners, who is taken for a returning owner, and which deadline counts.
+
+All cases are played under the deferred policy, so that the leader's memory is tested too.
+"""
+
+from uuid import UUID
+
+import pytest
+
+from coopgroup.assignors import RangeAssignor
+from coopgroup.policies import DeferredPolicy
+from tests.support.groups import indices_of_t as _t
+from tests.support.policy_drill import T1, Drill, four, steady
+
+NOTHING: dict[str, list[int]] = {}
+
+
+def test_returning_members_when_several_left_take_one_place_each() -> None:
+    drill = four()
+    drill.leave("D").round(0)
+    drill.leave("C", "B").round(10)
+    drill.join("x")
+    told = drill.join("w").round(20)
+    assert told == {"A": (_t(1), None), "w": (_t(4), None), "x": (_t(2), None)}
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), T1 - 10)
+
+
+def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("E", topics=["U"]).round(10_000)
+    assert (drill.owned()["E"], drill.listed("lost"), drill.timeout_ms) == ([], _t(4), T1 - 10_000)
+
+
+def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
+    """A loss is forgotten only when it is claimed: an unproved return earns no new delay."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("D'").round(20_000)
+    drill.leave("D'").round(30_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), 30_000)
+    drill.join("D''").round(50_000)
+    drill.leave("D''").round(T1 + 10)
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+@pytest.mark.parametrize("proof", ["claimed", "kept for long"])
+def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
+    """It claimed its assignment in a later round, or no round came within the delay."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("D'").round(20_000)
+    left_at = 20_000 + T1
+    if proof == "claimed":
+        drill.round(21_000)
+        left_at = 22_000
+    drill.leave("D'").round(left_at)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1)
+
+
+def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits() -> None:
+    """Regression: its grant was not remembered, because the rest of the loss still waited."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
+    for index, member in enumerate("AB"):
+        drill.join(member, {"T": [index], "U": [index]}, topics=["T", "U"])
+    drill.round(0)
+    drill.leave("A")
+    drill.join("Z", topics=["T"]).round(10, leader="B")
+    assert (drill.owned(), drill.listed("lost")) == ({"B": [1], "Z": [0]}, {"U": [0]})
+    drill.leave("Z").round(10 + T1, leader="B")
+    assert (drill.listed("lost"), drill.timeout_ms) == ({"T": [0]}, T1)
+    assert drill.owned("U") == {"B": [0, 1]}
+
+
+def test_deadline_is_over_when_another_member_got_the_resource_and_left() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.leave("C").round(0)
+    drill.round(T1)
+    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
+    drill.leave("B").round(T1 + 10)
+    assert (drill.owned(), drill.listed("lost")) == ({"A": [1, 3, 4]}, _t(2))
+    assert drill.timeout_ms == T1
+
+
+def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    for place, member in enumerate("ABCD"):
+        drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
+    drill.round(0)
+    drill.leave("D").round(0)
+    told = drill.join("E", instance_id="pod-E").round(10_000)
+    assert [len(revoked["T"]) for _, revoked in told.values() if revoked] == [1]
+    assert drill.timeout_ms == 0
+    told = drill.round(10_010)
+    assert (steady(told), drill.timeout_ms) == (True, T1 - 10_010)
+    assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
+    told = drill.join("D2", instance_id="pod-D").round(30_000)
+    assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
+
+
+def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> None:
+    drill = four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D").round(0)
+    drill.join("E").round(10)
+    assert (drill.listed("lost"), drill.owned()["E"]) == (_t(4), [])
+    drill.round(T1)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "E": [4]}
+
+
+def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place() -> None:
+    drill = four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.join("0", instance_id="pod-D")
+    assert drill.round(5)["0"] == (_t(4), None)
+
+
+def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1], B=[2, 3], L=[4])
+    drill.leave("L")
+    drill.join("D", instance_id="pod-D")
+    assert drill.round(10, leader="B", missed=["D"])["D"][0] == _t(4)
+    drill.leave("D")
+    drill.join("D2", instance_id="pod-D")
+    assert drill.round(20)["D2"] == (_t(4), None)
+    drill.join("E", instance_id="pod-E").round(30)
+    drill.round(40)
+    assert drill.owned() == {"A": [1], "B": [2], "D2": [4], "E": [3]}
+
+
+def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a_share() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 2], B=[3], D=[4])
+    drill.leave("D").round(0)
+    drill.join("E", instance_id="pod-E")
+    assert drill.round(T1, missed=["E"])["E"][0] == _t(4)
+    drill.leave("E")
+    drill.join("E2", instance_id="pod-E")
+    drill.join("D")
+    for now_ms in (T1 + 10, T1 + 20, T1 + 30):
+        drill.round(now_ms)
+    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("E", instance_id="pod-E").round(10)
+    assert (drill.owned()["E"], drill.listed("lost")) == ([], _t(4))
+
+
+def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> None:
+    drill = four()
+    gone = drill.actors["D"]
+    drill.leave("D").round(0)
+    drill.actors["D"] = gone
+    assert (drill.round(5_000), drill.timeout_ms) == (
+        {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)} | {"D": (_t(4), None)},
+        0,
+    )
+    assert drill.state is not None
+    assert drill.state.losses == ()
+
+
+def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("C2", instance_id="pod-C2")
+    drill.join("D")
+    assert drill.round(5_000)["D"] == (_t(4), None)
+
+
+def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
+    """No delay is announced, since no other member could take it. A returning member gets it."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
+    drill.join("A", {"T": [1]})
+    drill.join("B", {"U": [1]}, topics=["U"]).round(0)
+    drill.leave("B").round(1)
+    assert (drill.timeout_ms, drill.listed("lost")) == (0, NOTHING)
+    drill.join("C", topics=["U"])
+    assert drill.round(2)["C"] == ({"U": [1]}, None)
+
+
+def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.join("A", topics=["U"])
+    drill.join("B").round(0)
+    drill.leave("B").round(10)
+    drill.join("C", _t(1)).round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
+    drill.round(10 + T1)
+    assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
+
+
+# --- a leader that did not lead the last round ----------------------------------------------------
+
+
+def _six_by_range() -> Drill:
+    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(6)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5])
+    return drill
+
+
+def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
+    """The member without resources is taken for the owner of the unclaimed ones."""
+    drill = _six_by_range()
+    drill.leave("A")
+    told = drill.join("Z").round(5, leader="B")
+    assert told == {"B": (_t(2, 3), None), "C": (_t(4, 5), None), "Z": (_t(0, 1), None)}
+    assert drill.timeout_ms == 0
+
+
+def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
+    """No member remembers its ownership any more. The leader must not wait for itself."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(8)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
+    drill.leave("A").round(5, leader="B")
+    assert drill.timeout_ms == 60_000
+    told = drill.join("A2", instance_id="i-A").round(6)
+    assert told["A2"] == (_t(0, 1), None)
+    assert [told[member][1] for member in "BCD"] == [None] * 3
+
+
+def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> None:
+    """The owners are unknown, so the returning members get equal parts. No other member moves."""
+    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(8)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
+    drill.leave("A", "D")
+    drill.join("Y")
+    told = drill.join("Z").round(5, leader="B")
+    assert (told["B"], told["C"]) == ((_t(2, 3), None), (_t(4, 5), None))
+    assert [len(drill.owned()[member]) for member in "YZ"] == [2, 2]
+
+
+def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1], B=[2], C=[3, 4])
+    drill.leave("A")
+    drill.join("Y")
+    told = drill.join("Z").round(5, leader="B")
+    assert (told["Y"], told["Z"]) == ((_t(1), NOTHING), (NOTHING, NOTHING))
+    drill.round(6)
+    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
+    drill = four()
+    drill.leave("D")
+    drill.join("E", instance_id="pod-E").round(0)
+    drill.leave("A").round(10)
+    assert drill.owned() == {"B": [2], "C": [3], "E": []}
+    drill.round(20_000, leader="C")
+    assert drill.owned() == {"B": [2], "C": [3], "E": []}
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 4), T1 - 20_000)
+
+
+# --- dynamic members that can be told apart -------------------------------------------------------
+
+
+def _uuid(number: int) -> str:
+    return str(UUID(int=number))
+
+
+def test_members_when_a_batch_bounces_get_each_its_own_back() -> None:
+    """Kafka names a dynamic member `<client.id>-<uuid>`: the same client id is matched first.
+
+    The order of the new uuids would give each member the resources of another.
+    """
+    clients = ["pod", "pod-1", "pod-2", "web"]
+    drill = Drill(policy=DeferredPolicy())
+    for place, client in enumerate(clients, start=1):
+        drill.join(f"{client}-{_uuid(place)}", _t(place))
+    drill.join("keeper", {"U": [1]}, topics=["U"])
+    drill.existing = {"T": range(1, 5), "U": [1]}
+    drill.round(0, leader="keeper")
+    drill.leave(*(f"{client}-{_uuid(place)}" for place, client in enumerate(clients, start=1)))
+    drill.round(10)
+    for client in clients[:3]:
+        drill.join(f"{client}-{_uuid(99)}")
+    told = drill.join(f"a-stranger-{_uuid(99)}").round(20)
+    assert {member: owned for member, (owned, _) in told.items() if member != "keeper"} == {
+        f"a-stranger-{_uuid(99)}": _t(4),
+        f"pod-{_uuid(99)}": _t(1),
+        f"pod-1-{_uuid(99)}": _t(2),
+        f"pod-2-{_uuid(99)}": _t(3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("gone", "back"),
+    [
+        ("web-1", "web-2"),
+        (_uuid(1), _uuid(2)),
+        (f"web{_uuid(1)}", f"web{_uuid(2)}"),
+        (f"web-{_uuid(1)[:-1]}g", f"web-{_uuid(2)[:-1]}g"),
+    ],
+    ids=["no uuid", "no client id", "no dash", "no hexadecimal"],
+)
+def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: str) -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(0, **{"0": [1], "1": [2], gone: [3], "zz": [4]})
+    drill.leave("1", gone)
+    drill.join("00")
+    drill.join(back).round(10)
+    first, second = sorted(["1", gone]), sorted(["00", back])
+    had = {"1": [2], gone: [3]}
+    assert [drill.owned()[member] for member in second] == [had[member] for member in first]
+
+
+def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for_it() -> None:
+    drill = four()
+    drill.join(f"web-{_uuid(1)}", _t(5))
+    drill.existing = {"T": range(1, 6)}
+    drill.round(0)
+    drill.leave(f"web-{_uuid(1)}")
+    drill.join(f"web-{_uuid(2)}", topics=["U"]).round(10)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(5), T1)

@@ -1,0 +1,435 @@
+"""Rounds of policies that wait: lessons from Kafka Connect, edge cases and its bugs.
+
+The first part has one test for each edge case that a deferred policy must handle. The second part
+has one for each of Connect's bugs in this area. All tests run the leader's decision.
+"""
+
+import pytest
+
+from coopgroup.model import ResourceSet
+from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
+from tests.support.groups import indices_of_t as _t
+from tests.support.policy_drill import T1, Drill, four, steady
+
+NOTHING: dict[str, list[int]] = {}
+
+
+# --- the edge cases -----------------------------------------------------------------------------
+
+
+def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
+    """KAFKA-9848: its pending grants stay its own, and no resource waits."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.round(T1, missed=["A"])
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3]}
+    told = drill.round(T1 + 10)
+    assert (told["A"], drill.timeout_ms) == ((_t(1, 4), None), 0)
+
+
+def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
+    """No member received the round, so nothing changes, including the deadline."""
+    drill = four()
+    drill.leave("D").round(0, missed="ABC")
+    assert steady(drill.round(20_000))
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
+
+
+def test_case_02_revocation_when_not_applied_is_told_again() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D").round(0, missed=["A"])
+    drill.completed = drill.generation
+    told = drill.round(10)
+    assert told == {
+        "A": (_t(1), _t(4)),
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D": (NOTHING, None),
+    }
+    drill.round(20)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D": [4]}
+
+
+def test_case_03_zombie_when_it_returns_with_old_claims_stops_them_first() -> None:
+    """The claim of the newer generation counts. The stale one stops before D is granted any."""
+    drill = four()
+    zombie = drill.actors["D"]
+    drill.leave("D").round(0)
+    drill.round(T1)
+    drill.actors["D"] = zombie
+    told = drill.round(2 * T1)
+    assert (told["A"], told["D"]) == ((_t(1), _t(4)), (NOTHING, _t(4)))
+    drill.round(2 * T1 + 1)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D": [4]}
+
+
+def test_case_04_leader_when_it_changes_in_the_window_keeps_the_delay() -> None:
+    """Connect's new leader took everything for created and gave it away in the first round."""
+    drill = four()
+    drill.leave("D").round(0)
+    for now, leader in ((10_000, "B"), (20_000, "C"), (30_000, "A"), (40_000, "C")):
+        assert steady(drill.round(now, leader=leader))
+        assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - now)
+    drill.round(T1, leader="B")
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
+    """Connect: members lost at 0 and at 299 s; the second got only 1 s of grace."""
+    drill = four(scheduled_rebalance_timeout_ms=300_000)
+    drill.leave("D").round(0)
+    drill.leave("C").round(299_000)
+    assert drill.timeout_ms == 1_000
+    drill.round(300_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), 299_000)
+    drill.round(599_000)
+    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance_id", "gets"),
+    [("D", None, [4]), ("E", "pod-D", [4]), ("E", "pod-E", []), ("E", None, [])],
+    ids=["same member", "same static id", "another static id", "no static id"],
+)
+def test_case_06_joiner_is_told_from_who_is_expected(
+    member_id: str, instance_id: str | None, gets: list[int]
+) -> None:
+    """The same member id, a new id of the same instance id, and a stranger for a static owner."""
+    drill = four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D").round(0)
+    drill.join(member_id, instance_id=instance_id).round(10)
+    assert drill.owned()[member_id] == gets
+
+
+def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_at_once() -> None:
+    """Created resources are granted. A deleted one is no longer waited for, and the delay ends."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.existing = {"T": range(1, 7)}
+    drill.round(10)
+    assert (drill.owned()["A"], drill.listed("created")) == ([1, 5], _t(5, 6))
+    drill.existing = {"T": [1, 2, 3, 5, 6]}
+    drill.round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == (NOTHING, 0)
+    assert drill.state is not None
+    assert drill.state.losses == ()
+
+
+def test_case_08_delay_when_0_is_none_at_all() -> None:
+    """KAFKA-15693: everything is assigned in the round that misses the member."""
+    drill = four(scheduled_rebalance_timeout_ms=0)
+    drill.leave("D")
+    assert (steady(drill.round(0)), drill.timeout_ms) == (True, 0)
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() -> None:
+    """The leader keeps the deadline and sends the remaining time."""
+    drill = four()
+    drill.leave("D")
+    sent = []
+    for now in (0, 1, 30_000, 30_000, 59_999):
+        drill.round(now)
+        sent.append(drill.timeout_ms)
+    assert sent == [T1, T1 - 1, 30_000, 30_000, 1]
+    drill.round(T1 - 1)
+    assert drill.timeout_ms == 1
+    drill.round(T1)
+    assert drill.timeout_ms == 0
+
+
+def test_case_10_delay_when_somebody_revokes_is_sent_in_the_next_round() -> None:
+    """A scheduled timeout is sent only in a round without revocations."""
+    drill = four()
+    drill.existing = {"T": range(1, 9)}
+    drill.round(0)
+    drill.leave("D")
+    told = drill.join("E", instance_id="pod-E").round(100)
+    assert (any(revoked for _, revoked in told.values()), drill.timeout_ms) == (True, 0)
+    assert (steady(drill.round(150)), drill.timeout_ms) == (True, T1 - 50)
+
+
+def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
+    """Every member receives the delay, so any next leader knows of it."""
+    drill = four()
+    drill.leave("D").round(0)
+    assert {actor.rejoins_at_ms for actor in drill.actors.values()} == {T1}
+    drill.leave("A").round(T1)
+    assert drill.listed("lost") == NOTHING
+    assert drill.owned() == {"B": [1, 2], "C": [3, 4]}
+
+
+def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
+    """Two rounds serve all of them. A lost resource goes directly to its final owner."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(40)})
+    drill.settle(A=range(10), B=range(10, 20), C=range(20, 30), D=range(30, 40))
+    drill.leave("D").round(0)
+    for number in range(16):
+        drill.join(f"x{number:02d}")
+    told = drill.round(10)
+    lost = [index for held, _ in told.values() for index in held.get("T", ()) if index >= 30]
+    assert (sorted(lost), drill.listed("lost")) == (list(range(30, 40)), NOTHING)
+    assert (steady(drill.round(11)), drill.timeout_ms) == (True, 0)
+    assert set(map(len, drill.owned().values())) <= {2, 3}
+
+
+def test_case_13_candidate_when_it_left_again_leaves_the_loss_as_it_was() -> None:
+    """The deadline stays. The next newcomer is taken for the owner."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("E").round(10_000)
+    drill.leave("E").round(20_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
+    drill.join("F")
+    assert drill.round(30_000)["F"] == (_t(4), None)
+
+
+def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
+    """It is told to rejoin by itself, because no other member triggers a round."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 2], B=[3, 4])
+    drill.leave("B").round(0)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2]}, T1)
+    drill.round(T1)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2, 3, 4]}, 0)
+
+
+def test_case_15_coordinator_when_lost_costs_no_delay() -> None:
+    """KAFKA-15676: members come back one by one with their claims, which end the wait."""
+    drill = four()
+    others = {member: drill.actors[member] for member in "BCD"}
+    drill.leave("B", "C", "D").round(0)
+    assert drill.timeout_ms == T1
+    for now, member in enumerate("BCD", start=1):
+        drill.actors[member] = others[member]
+        drill.round(now)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "B": [2], "C": [3], "D": [4]}, 0)
+
+
+def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
+    """All members are fenced and come back with new ids and no claims. Each gets a place."""
+    drill = four()
+    drill.leave(*"ABCD")
+    for member in "WXYZ":
+        drill.join(member)
+    assert steady(drill.round(5, leader="X"))
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
+    """A resource that the leader does not see is stopped. Later it is new, and granted."""
+    drill = four()
+    drill.existing = {"T": [1, 2, 3]}
+    drill.round(0)
+    assert drill.owned()["D"] == []
+    drill.existing = {"T": range(1, 5)}
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned()["D"]) == (0, [4])
+
+
+def test_case_17_members_that_cannot_take_it_are_not_given_it() -> None:
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2], "U": [1]})
+    drill.join("A", _t(1, 2))
+    drill.join("D", {"U": [1]}, topics=["U"]).round(0)
+    drill.leave("D").round(10)
+    assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": []})
+    drill.join("E", topics=["T"]).round(20)
+    drill.round(30)
+    assert drill.owned() == {"A": [1], "E": [2]}
+
+
+def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> None:
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2]})
+    drill.settle(A=[1], B=[2], C=[], D=[])
+    drill.leave("B").round(0)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "C": [], "D": []}, T1)
+    drill.leave("A").round(10, leader="C")
+    assert drill.timeout_ms == 0
+    assert sorted(map(len, drill.owned().values())) == [1, 1]
+
+
+def test_case_18_group_when_there_is_nothing_to_share_waits_for_nothing() -> None:
+    drill = Drill(policy=DeferredPolicy(initial_delay_ms=5), existing={})
+    drill.join("A")
+    assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 0)
+
+
+# --- the bugs of Connect ------------------------------------------------------------------------
+
+
+def test_kafka_8463_leader_when_it_leaves_moves_nothing_that_is_owned() -> None:
+    """Redundant reassignment: active resources were counted together with lost ones."""
+    drill = four()
+    drill.leave("A")
+    assert steady(drill.round(0))
+    assert drill.owned() == {"B": [2], "C": [3], "D": [4]}
+
+
+def test_kafka_9184_delay_when_nothing_is_lost_any_more_is_over() -> None:
+    """Connect kept rebalancing periodically."""
+    drill = four()
+    gone = drill.actors["D"]
+    drill.leave("D").round(0)
+    drill.actors["D"] = gone
+    drill.round(10)
+    assert (drill.timeout_ms, drill.round(20) and drill.timeout_ms) == (0, 0)
+    assert drill.state is not None
+    assert drill.state.next_round_ms is None
+
+
+def test_kafka_9841_resource_when_claimed_twice_is_stopped_by_both_and_granted_once() -> None:
+    """Equal claims cancel each other. Afterwards the resource is free, and not lost."""
+    drill = four()
+    drill.actors["B"].owned = ResourceSet(_t(2, 4))
+    told = drill.round(0)
+    assert (told["B"][1], told["D"][1]) == (_t(4), _t(4))
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned()) == (0, {"A": [1], "B": [2], "C": [3], "D": [4]})
+
+
+def test_kafka_10413_members_when_several_return_share_what_was_lost() -> None:
+    """Connect gave everything to one candidate, or rounded shares up."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
+    drill.leave("B", "C").round(0)
+    drill.join("D")
+    drill.join("E")
+    assert steady(drill.round(10))
+    assert set(map(len, drill.owned().values())) == {4}
+
+
+def test_kafka_12309_shares_when_a_member_joins_are_even() -> None:
+    """Connect: 8/8/0 became 6/6/4."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
+    drill.settle(A=range(8), B=range(8, 16))
+    drill.join("C").round(0)
+    drill.round(10)
+    assert sorted(map(len, drill.owned().values())) == [5, 5, 6]
+
+
+def test_kafka_12495_members_when_they_join_right_after_one_another_are_all_served() -> None:
+    """Connect allowed only one revoking round in a row."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(A=range(12))
+    drill.join("B").round(0)
+    drill.join("C").round(10)
+    drill.join("D").round(20)
+    drill.round(30)
+    assert set(map(len, drill.owned().values())) == {3}
+
+
+def test_kafka_17049_moves_when_rationed_do_not_take_all_of_one_connector() -> None:
+    """Connect revoked from the head of the list: all tasks of one connector."""
+    drill = Drill(
+        policy=IncrementalPolicy(max_moves_per_round=4),
+        existing={"heavy": range(6), "light": range(6)},
+    )
+    drill.join("A", {"heavy": range(6), "light": range(6)}, topics=["heavy", "light"]).round(0)
+    drill.join("B", topics=["heavy", "light"])
+    for now in range(1, 5):
+        drill.round(now)
+    assert {len(owned) for owned in (*drill.owned("heavy").values(),)} == {3}
+    assert {len(owned) for owned in (*drill.owned("light").values(),)} == {3}
+
+
+def test_joiner_when_it_leaves_before_it_got_anything_costs_no_delay() -> None:
+    """Connect: nothing is lost, yet the full delay was sent and balancing was blocked."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(w1=range(12))
+    drill.join("w2").round(0)
+    drill.leave("w2").round(10)
+    assert (drill.timeout_ms, drill.owned()) == (0, {"w1": list(range(12))})
+
+
+def test_joiner_when_the_bounced_one_is_back_does_not_keep_what_was_not_its_own() -> None:
+    """Connect: a new empty worker took all lost work until one more round."""
+    drill = four()
+    for member in "ABCD":
+        drill.actors[member].instance_id = f"pod-{member}"
+    drill.round(0)
+    drill.leave("D").round(0)
+    drill.join("E", instance_id="pod-E").round(10)
+    drill.join("D2", instance_id="pod-D")
+    assert steady(drill.round(1_000))
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D2": [4], "E": []}
+
+
+def test_member_when_it_bounces_is_not_idle_until_the_delay_ends() -> None:
+    """strimzi#11475: the replacement idled until the delay was over."""
+    drill = four()
+    drill.leave("D").round(0)
+    drill.join("E")
+    assert drill.round(1_000)["E"] == (_t(4), None)
+
+
+@pytest.mark.parametrize("policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy()])
+def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
+    policy: SimplePolicy | DeferredPolicy | IncrementalPolicy,
+) -> None:
+    """Members would rejoin in a tight loop without any effect."""
+    drill = Drill(policy=policy)
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D").round(0)
+    drill.actors["A"].slow = ResourceSet(_t(4))
+    drill.actors["A"].owned |= drill.actors["A"].slow
+    for now in (10, 20, 30):
+        assert drill.round(now) == {
+            "A": (_t(1), _t(4)),
+            "B": (_t(2), None),
+            "C": (_t(3), None),
+            "D": (NOTHING, None),
+        }
+    drill.finish_stops("A")
+    assert drill.round(40)["D"] == (_t(4), None)
+
+
+def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> None:
+    """It has its resources back. Members that joined in the window get a share two rounds later."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
+    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12), D=range(12, 16))
+    drill.leave("D")
+    for member in "EF":
+        drill.join(member, instance_id=f"pod-{member}")
+    drill.round(0)
+    assert steady(drill.round(10))
+    told = drill.join("D2").round(20)
+    assert (told["D2"], told["E"][1]) == ((_t(12, 13, 14, 15), NOTHING), NOTHING)
+    assert [revoked for _, revoked in told.values() if revoked] == []
+    drill.round(30)
+    assert steady(drill.round(40))
+    assert sorted(map(len, drill.owned().values())) == [2, 2, 3, 3, 3, 3]
+
+
+def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
+    """Its owner gave it up on request some rounds ago and will not come back for it."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
+    drill.join("A", {"T": [1], "U": [1]}, topics=["T", "U"]).round(0)
+    drill.actors["A"].topics = ("T",)
+    for now in (10, 20, 30):
+        drill.round(now)
+    drill.actors["A"].topics = ("T", "U")
+    assert (drill.round(40)["A"], drill.timeout_ms) == (({"T": [1], "U": [1]}, None), 0)
+
+
+def test_joiner_when_the_leader_missed_its_own_round_is_served_in_the_next_one() -> None:
+    """Moves that no member received are still pending, also while a loss waits."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.join("E").round(10, missed="ABCE")
+    drill.round(20)
+    drill.round(30)
+    assert (len(drill.owned()["E"]), drill.listed("lost")) == (1, _t(7, 8))
+
+
+def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
+    """It is unknown which members received it, so the follow-up round is announced again."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D").round(0, missed="ABCD")
+    assert drill.round(10)["B"] == (_t(2), NOTHING)

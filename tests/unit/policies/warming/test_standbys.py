@@ -1,0 +1,43 @@
+"""Which members become standbys, where slots and subscriptions are few."""
+
+from coopgroup.model import ResourceSet
+from coopgroup.policies import SimplePolicy, Warmup
+from tests.support.warm_group import WarmGroup, partitions
+
+
+def test_new_standbys_end_with_the_slots_of_the_group() -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=1, max_concurrent=1))
+    group = WarmGroup(existing=partitions(*range(4)), policy=policy)
+    group.add("a", 0, 2)
+    group.add("b", 1, 3)
+    group.round()
+    assert group.warmups() == {"b": [0]}
+    group.warms_up("b")
+    group.round()
+    assert group.warmups() == {"a": [1], "b": [0]}
+
+
+def test_standbys_subscribe_to_the_resource() -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=2))
+    group = WarmGroup(existing=ResourceSet({"T": [0], "U": [0], "V": [0]}), policy=policy)
+    group.add("a", 0, topics=("T", "U", "V"))
+    group.add("b", topics=("T", "U", "V"))
+    group.add("c", topics=("U",))
+    for _ in range(5):
+        group.settle()
+        for member in "abc":
+            group.warms_up(member)
+    standbys = {
+        name: {member for member, one in group.members.items() if name in one.warmups.names}
+        for name in "TUV"
+    }
+    owners = {
+        name: {member for member, one in group.members.items() if name in one.owned.names}
+        for name in "TUV"
+    }
+    assert {name: standbys[name] | owners[name] for name in "TUV"} == {
+        "T": {"a", "b"},
+        "U": {"a", "b", "c"},
+        "V": {"a", "b"},
+    }
+    assert all(standbys[name].isdisjoint(owners[name]) for name in "TUV")

@@ -1,0 +1,55 @@
+"""Lag by owner."""
+
+import numpy as np
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.history.lag_lines import lag_lines
+from tests.support.ownerships import ownership_of
+from tests.unit.report.histories import Samples
+
+
+def test_lag_belongs_to_who_works_on_the_partition_at_that_time() -> None:
+    ownership = ownership_of([(0, 0, 10, 20), (0, 1, 20, 30), (1, 1, 0, 30)], owners=2, until_ms=30)
+    samples = Samples(
+        times_ms=np.array([0, 10, 20, 30]),
+        lags=np.array([[1, 10, 100], [2, 20, 200], [3, 30, 300], [4, 40, 400]]),
+        resources=ResourceSet({"t": range(3)}),
+    )
+    lines = lag_lines(ownership, samples)
+    by_owner = dict(zip(lines.owners, lines.lags.tolist(), strict=True))
+    assert by_owner == {0: [0, 2, 0, 0], 1: [10, 20, 33, 44]}
+    assert lines.nobody.tolist() == [101, 200, 300, 400]
+    assert lines.others == 0
+
+
+def test_partitions_that_nobody_measured_count_nothing() -> None:
+    samples = Samples(
+        times_ms=np.array([5]), lags=np.array([[7, 9]]), resources=ResourceSet({"t": [1], "u": [0]})
+    )
+    lines = lag_lines(ownership_of([(0, 0, 0, 9), (1, 0, 0, 9)], owners=1, until_ms=9), samples)
+    assert lines.lags.tolist() == [[7]]
+    assert lines.nobody.tolist() == [9]
+
+
+def test_members_with_the_highest_peaks_have_lines_and_others_are_a_band() -> None:
+    ownership = ownership_of(
+        [(number, number, 0, 100) for number in range(3)], owners=3, until_ms=100
+    )
+    samples = Samples(
+        times_ms=np.array([0, 50]),
+        lags=np.array([[5, 1, 9], [6, 2, 0]]),
+        resources=ResourceSet({"t": range(3)}),
+    )
+    lines = lag_lines(ownership, samples, lines_max=2)
+    assert lines.owners == (2, 0)
+    assert (lines.others, lines.low.tolist(), lines.high.tolist()) == (1, [1, 2], [1, 2])
+
+
+def test_thinned_lines_keep_their_peaks() -> None:
+    ownership = ownership_of([(0, 0, 0, 1_000)], owners=1, until_ms=1_000)
+    lags = np.zeros((1_000, 1), dtype=np.int64)
+    lags[777] = 50
+    samples = Samples(times_ms=np.arange(1_000), lags=lags, resources=ResourceSet({"t": [0]}))
+    lines = lag_lines(ownership, samples, points_max=10)
+    assert lines.times_ms.tolist() == list(range(0, 1_000, 100))
+    assert lines.lags.tolist() == [[0, 0, 0, 0, 0, 0, 0, 50, 0, 0]]

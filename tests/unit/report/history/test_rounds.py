@@ -1,0 +1,100 @@
+"""Decisions of a leader and their reasons, in words."""
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.report.history.rounds import RoundRow, client_names, round_rows
+from coopgroup.telemetry import RoundRefused
+from tests.unit.report.histories import Story
+
+SIX = ResourceSet({"orders": range(6)})
+TWO = ResourceSet({"orders": [0, 1]})
+THREE = ResourceSet({"orders": [3]})
+
+
+def told(story: Story) -> list[RoundRow]:
+    return list(round_rows(story.envelopes, client_names(story.envelopes)))
+
+
+def test_first_round_says_who_is_there_and_what_is_new() -> None:
+    story = Story()
+    story.start(0, "b")
+    story.lead(5, ["a", "b"], granted=SIX, created=SIX)
+    (row,) = told(story)
+    assert (row.leader, row.method, row.members, row.granted) == ("a", "deferred, sticky", 2, 6)
+    assert row.sentences == (
+        "First round seen, with a, b.",
+        "6 (orders 0-5) were never owned before: granted at once.",
+    )
+
+
+def test_members_that_come_and_go_are_the_reason_of_a_round() -> None:
+    story = Story()
+    story.lead(0, ["a", *(f"c-{number}" for number in range(1, 13))])
+    story.lead(1, ["a", "b"], granted=THREE)
+    story.lead(2, ["a", "b"])
+    assert told(story)[1].sentences == (
+        "New: b-id.",
+        "Gone: 12 members (c-1-id, c-2-id, c-3-id, c-4-id, c-5-id, …).",
+        "1 (orders 3) was free: granted.",
+    )
+    assert told(story)[2].sentences == (
+        "The same members as before.",
+        "Every member keeps what it has.",
+    )
+
+
+def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
+    story = Story()
+    story.lead(0, ["a"], protocol="cooperative-sticky")
+    story.lead(1, ["a"], protocol="coopgroup")
+    mixed, ours = (" ".join(row.sentences) for row in told(story))
+    assert "The group spoke cooperative-sticky, a protocol of Kafka's own clients." in mixed
+    assert "spoke" not in ours
+
+
+def test_revocation_says_that_owners_stop_first() -> None:
+    story = Story()
+    story.lead(0, ["a"], revoked=TWO, waiting=TWO | THREE, follow_up=True)
+    assert told(story)[0].sentences[1:] == (
+        "2 (orders 0-1) belong elsewhere by the target: their owners stop first.",
+        "1 (orders 3) waits until another member has released it.",
+        "Another round follows as soon as they have stopped.",
+    )
+    assert (told(story)[0].revoked, told(story)[0].waiting) == (2, 3)
+
+
+def test_loss_says_that_its_owner_may_come_back_and_until_when() -> None:
+    story = Story()
+    story.lead(0, ["a"], lost=TWO, scheduled_rebalance_timeout_ms=30_000)
+    (row,) = told(story)
+    assert (row.held_back, row.timeout_ms) == (2, 30_000)
+    assert row.sentences[1:] == (
+        "2 (orders 0-1) were lost with their owner and wait for it to come back.",
+        "At latest in 30 s what is still lost is given away.",
+    )
+
+
+def test_timeout_without_a_loss_is_that_of_the_policy() -> None:
+    story = Story()
+    story.lead(0, ["a"], granted=EMPTY, scheduled_rebalance_timeout_ms=500)
+    story.lead(1, ["a"], policy="incremental", scheduled_rebalance_timeout_ms=1_500)
+    assert told(story)[0].sentences[-1] == "At latest in 0.5 s comes the next round."
+    assert told(story)[1].sentences[-1] == "At latest in 1.5 s the next moves follow."
+
+
+def test_contested_resources_are_granted_to_nobody() -> None:
+    story = Story()
+    story.lead(0, ["a"], contested=THREE)
+    assert told(story)[0].sentences[1:] == (
+        "1 (orders 3) was claimed twice in one generation: granted to nobody in this round.",
+    )
+
+
+def test_refused_round_is_a_row_of_its_own() -> None:
+    story = Story()
+    story.lead(0, ["a"])
+    story.write(1, "a", RoundRefused(violations=("two owners", "no answer for b")))
+    story.lead(2, ["a"])
+    _, refused, after = told(story)
+    assert refused.refused
+    assert refused.sentences == ("Refused, so nothing moved: two owners; no answer for b.",)
+    assert after.sentences[0] == "The same members as before."

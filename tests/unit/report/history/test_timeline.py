@@ -1,0 +1,206 @@
+"""Bars, gaps and double owners, compared with the state in every millisecond."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coopgroup.report.history.timeline import (
+    NOBODY,
+    Bars,
+    doubles_of,
+    gaps_of,
+    name_order,
+    owner_order,
+    timeline_of,
+    unowned_counts,
+)
+from tests.support.ownerships import Interval, ownership_of
+
+END_MS = 30
+
+
+def workers(intervals: list[Interval], resource: int, at_ms: int) -> set[int]:
+    return {
+        owner for one, owner, begin, end in intervals if one == resource and begin <= at_ms < end
+    }
+
+
+def covered(bars: Bars, order: list[int]) -> set[tuple[int, int, int]]:
+    columns = (bars.first_row, bars.last_row, bars.owner, bars.start_ms, bars.end_ms)
+    return {
+        (order[row], owner, at_ms)
+        for first, last, owner, start, end in zip(*map(np.ndarray.tolist, columns), strict=True)
+        for row in range(first, last + 1)
+        for at_ms in range(start, end)
+    }
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[Interval]:
+    """Draw intervals that do not overlap for the same owner and resource."""
+    drawn = draw(
+        st.lists(
+            st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 28), st.integers(1, 12)),
+            max_size=12,
+        )
+    )
+    kept: list[Interval] = []
+    for resource, owner, begin, length in drawn:
+        end = min(END_MS, begin + length)
+        if all((resource, owner) != one[:2] or end <= one[2] or one[3] <= begin for one in kept):
+            kept.append((resource, owner, begin, end))
+    return kept
+
+
+@given(intervals=lives(), known=st.lists(st.integers(0, END_MS), min_size=3, max_size=3))
+def test_gaps_are_where_nobody_works_after_a_resource_is_known(
+    intervals: list[Interval], known: list[int]
+) -> None:
+    gaps = gaps_of(ownership_of(intervals, until_ms=END_MS), np.array(known))
+    found = {
+        (resource, at_ms)
+        for resource, start, end in zip(
+            gaps.resource.tolist(), gaps.start_ms.tolist(), gaps.end_ms.tolist(), strict=True
+        )
+        for at_ms in range(start, end)
+    }
+    begins = [
+        min([known[number], *(one[2] for one in intervals if one[0] == number)])
+        for number in range(3)
+    ]
+    assert found == {
+        (resource, at_ms)
+        for resource in range(3)
+        for at_ms in range(begins[resource], END_MS)
+        if not workers(intervals, resource, at_ms)
+    }
+    assert set(gaps.owner.tolist()) <= {NOBODY}
+
+
+@given(intervals=lives())
+def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
+    doubles = doubles_of(ownership_of(intervals, until_ms=END_MS))
+    spans = doubles.spans
+    found = set()
+    for resource, owner, other, start, end in zip(
+        spans.resource.tolist(),
+        spans.owner.tolist(),
+        doubles.other.tolist(),
+        spans.start_ms.tolist(),
+        spans.end_ms.tolist(),
+        strict=True,
+    ):
+        for at_ms in range(start, end):
+            assert owner != other
+            assert {owner, other} <= workers(intervals, resource, at_ms)
+            found.add((resource, at_ms))
+    assert found == {
+        (resource, at_ms)
+        for resource in range(3)
+        for at_ms in range(END_MS)
+        if len(workers(intervals, resource, at_ms)) > 1
+    }
+
+
+@pytest.mark.parametrize("by_owner", [True, False])
+@given(intervals=lives())
+def test_timeline_when_exact_covers_what_happened(
+    by_owner: bool, intervals: list[Interval]
+) -> None:
+    known = np.zeros(3, dtype=np.int64)
+    drawn = timeline_of(ownership_of(intervals, until_ms=END_MS), known, by_owner=by_owner)
+    order = drawn.order.tolist()
+    assert sorted(order) == [0, 1, 2]
+    assert drawn.step_ms == 1
+    everywhere = [(resource, at_ms) for resource in range(3) for at_ms in range(END_MS)]
+    assert covered(drawn.owned, order) == {
+        (resource, owner, at_ms)
+        for resource, at_ms in everywhere
+        for owner in workers(intervals, resource, at_ms)
+    }
+    assert covered(drawn.gaps, order) == {
+        (resource, NOBODY, at_ms)
+        for resource, at_ms in everywhere
+        if not workers(intervals, resource, at_ms)
+    }
+
+
+@given(intervals=lives())
+def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
+    gaps = gaps_of(ownership_of(intervals, until_ms=END_MS), np.zeros(3, dtype=np.int64))
+    steps = unowned_counts(gaps, 0, END_MS)
+    places = np.searchsorted(steps.times_ms, np.arange(END_MS), side="right") - 1
+    assert steps.counts[places].tolist() == [
+        sum(not workers(intervals, resource, at_ms) for resource in range(3))
+        for at_ms in range(END_MS)
+    ]
+
+
+def test_rows_that_went_alike_become_one_bar() -> None:
+    held = [(number, number % 2, 0, END_MS) for number in range(1_000)]
+    drawn = timeline_of(
+        ownership_of(held, resources=1_000, until_ms=END_MS),
+        np.zeros(1_000, dtype=np.int64),
+        by_owner=True,
+    )
+    assert drawn.owned.owner.tolist() == [0, 1]
+    assert drawn.owned.first_row.tolist() == [0, 500]
+    assert drawn.owned.last_row.tolist() == [499, 999]
+
+
+def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
+    """Partitions that start some milliseconds apart are joined, but a gap of 1 ms stays."""
+    count, until_ms = 1_000, 1_000_000
+    held = [(number, 0, number % 400, until_ms) for number in range(1, count)]
+    held += [(0, 0, 0, 500_000), (0, 0, 500_001, until_ms)]
+    who = ownership_of(held, resources=count, until_ms=until_ms)
+    known = np.zeros(count, dtype=np.int64)
+    exact = timeline_of(who, known, by_owner=True)
+    snapped = timeline_of(who, known, by_owner=True, bars_max=100)
+    assert exact.bars > 700
+    assert snapped.bars <= 100
+    assert snapped.step_ms > 1
+    late = snapped.gaps.start_ms > 1_000
+    assert snapped.gaps.start_ms[late] <= 500_000
+    assert snapped.gaps.end_ms[late] >= 500_001
+    assert snapped.gaps.end_ms.max() <= until_ms
+
+
+def test_timeline_when_snapping_gains_nothing_stays_exact() -> None:
+    held = [(number, number % 3, 0, 100_000 * (number + 1)) for number in range(100)]
+    who = ownership_of(held, resources=100, until_ms=10_000_000)
+    drawn = timeline_of(who, np.zeros(100, dtype=np.int64), by_owner=False, bars_max=10)
+    assert drawn.step_ms == 1
+
+
+def test_owner_order_of_few_rows_is_by_name_within_an_owner() -> None:
+    held = [(0, 1, 0, 30), (1, 0, 3, 30), (2, 0, 1, 30), (3, 0, 0, 9), (3, 1, 9, 30)]
+    assert owner_order(ownership_of(held, resources=5, until_ms=END_MS)).tolist() == [1, 2, 3, 0, 4]
+    assert name_order(ownership_of(held, resources=5, until_ms=END_MS)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
+    held = [(number, 0, 0, 100 * number + 50) for number in range(9_000)]
+    until_ms = 1_000_000
+    gaps = gaps_of(
+        ownership_of(held, resources=9_000, until_ms=until_ms), np.zeros(9_000, dtype=np.int64)
+    )
+    steps = unowned_counts(gaps, 0, until_ms)
+    assert steps.times_ms.size <= 4_000
+    assert steps.counts.max() == 9_000
+    assert (np.diff(steps.times_ms) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("held", "highest"),
+    [
+        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 20)], 1),  # all at the begin, one at the end
+        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 30)], 3),  # none after the begin
+        ([(0, 0, 1, 30), (1, 0, 2, 30)], 3),  # the third was never worked on
+        ([(0, 0, 0, 30), (1, 0, 0, 9), (2, 0, 0, 9)], 2),  # the begin had none
+    ],
+)
+def test_settled_max_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
+    gaps = gaps_of(ownership_of(held, until_ms=END_MS), np.zeros(3, dtype=np.int64))
+    assert unowned_counts(gaps, 0, END_MS).settled_max == highest

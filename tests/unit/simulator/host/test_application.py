@@ -1,0 +1,187 @@
+"""The application behind a consumer: each resource is stopped and restored separately."""
+
+import pytest
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.checkers import check_instants
+from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.world.costs import Costs
+from coopgroup.telemetry import (
+    CommitFailed,
+    OffsetsCommitted,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
+from tests.support.simulated import REBALANCE_MS, quiet_group
+
+HEAVY = ResourceSet({"T": [1, 3]})
+
+
+def with_heavy_resources(stop_ms: int = 0, restore_ms: int = 0) -> Simulation:
+    """Return a group in which some resources are slow to stop or restore."""
+    group = quiet_group()
+    slow = Cost(
+        resources=HEAVY, stop_ms=Span(stop_ms, stop_ms), restore_ms=Span(restore_ms, restore_ms)
+    )
+    group.costs = Costs(group.world.dice("costs"), (slow,))
+    return group
+
+
+def stops(group: Simulation) -> list[tuple[int, ResourcesStopped]]:
+    telemetry = group.world.telemetry
+    return [
+        (one.at_ms, one.record) for one in telemetry if isinstance(one.record, ResourcesStopped)
+    ]
+
+
+def test_light_resources_do_not_wait_for_heavy_ones_to_stop() -> None:
+    group = with_heavy_resources(stop_ms=400)
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    group.start("c", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    durations = {
+        resource: record.duration_ms for _, record in stops(group) for resource in record.resources
+    }
+    assert {resource.index: took >= 400 for resource, took in durations.items()} == {
+        resource.index: resource in HEAVY for resource in durations
+    }
+
+
+def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
+    group = with_heavy_resources(restore_ms=300)
+    group.start("a", ("T",))
+    group.run(1_000)
+    begins = [
+        (one.at_ms, one.record.resources)
+        for one in group.world.telemetry
+        if isinstance(one.record, ResourcesStarted)
+    ]
+    (light_ms, light), (heavy_ms, heavy) = begins
+    assert (light & HEAVY, heavy) == (ResourceSet(), HEAVY)
+    assert heavy_ms - light_ms == 300
+
+
+def test_what_is_lost_while_it_is_restored_is_never_begun() -> None:
+    group = with_heavy_resources(restore_ms=300)
+    process = group.start("a", ("T",))
+    group.run(150)
+    process.stall()
+    assert not process.application.owned
+    group.run(200)
+    begun = [
+        one.record for one in group.world.telemetry if isinstance(one.record, ResourcesStarted)
+    ]
+    assert all(not record.resources & HEAVY for record in begun)
+
+
+def test_what_is_lost_while_it_stops_is_lost_once() -> None:
+    group = with_heavy_resources(stop_ms=500)
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    while not process.application.stopping:
+        group.run(10)
+    process.stall()
+    assert group.run_until_rest(5_000, 200)
+    reasons = [record.reason for _, record in stops(group)]
+    assert reasons.count(StopReason.LOST) == 1
+    assert group.world.violations == []
+
+
+def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
+    """After `max.poll.interval.ms`, as in production. No other resource is lost."""
+    group = with_heavy_resources(stop_ms=10 * REBALANCE_MS)
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    group.start("c", ("T",))
+    assert group.run_until_rest(3 * REBALANCE_MS, 200)
+    lost = [record for _, record in stops(group) if record.reason is StopReason.LOST]
+    assert {record.duration_ms for record in lost} == {REBALANCE_MS}
+    assert all(record.resources <= HEAVY for record in lost)
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
+    assert sum(len(process.application.working) for process in group.alive) == 4
+
+
+def test_what_is_called_lost_at_once_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Application, resources: ResourceSet, reason: StopReason) -> None:
+        assert reason is StopReason.REVOKED
+        self._give_up(resources & self.owned, StopReason.LOST, self.process.world.now_ms)
+
+    group = quiet_group()
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    monkeypatch.setattr(Application, "_stop", stop)
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    found = check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)
+    assert {one.checker for one in found} == {"pairs"}
+
+
+def test_offsets_are_committed_before_a_resource_is_given_up() -> None:
+    group = quiet_group(partitions=2)
+    group.commit_interval_ms = 0
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 500)
+    assert group.brokers.coordinator.committed == {}
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    (stopped_ms, stopped) = stops(group)[0]
+    (committed,) = [
+        one for one in group.world.telemetry if isinstance(one.record, OffsetsCommitted)
+    ]
+    assert isinstance(committed.record, OffsetsCommitted)
+    assert committed.record.resources == stopped.resources
+    assert committed.at_ms <= stopped_ms
+    began_ms = stopped_ms - stopped.duration_ms
+    assert committed.record.offsets[0] >= began_ms * 50 // 1_000 - 1
+
+
+def test_late_commit_of_a_resource_that_another_member_owns_is_refused() -> None:
+    group = quiet_group()
+    group.run_settings.late_commit_ms = 300
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.run(300)
+    ((_, stop),) = stops(group)
+    failed = [one.record for one in group.world.telemetry if isinstance(one.record, CommitFailed)]
+    assert [(one.resources, one.error) for one in failed] == [
+        (stop.resources, "ILLEGAL_GENERATION")
+    ]
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
+
+
+def test_close_gives_up_what_was_granted_meanwhile() -> None:
+    group = with_heavy_resources(stop_ms=300)
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.close()
+    group.set_topic("T", 6)
+    group.run(1_000)
+    assert not process.alive
+    assert not process.application.owned
+    assert group.world.violations == []
+
+
+def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:
+    group = quiet_group()
+    slow = group.start("a", ("T",), capacity_per_s=5)
+    quick = group.start("b", ("T",), capacity_per_s=1_000_000)
+    group.set_rate("T", tuple(range(4)), 100)
+    group.run(20_000)
+    assert (slow.application.rate_per_s, quick.application.rate_per_s) == (5, None)
+    slow.application.settle()
+    slow.application.capacity_per_s = 15
+    group.run(10_000)
+    assert 10 < (slow.application.rate_per_s or 0) < 12
+    group.start("c", ("T",))
+    group.run(3_000)
+    told = [one.session.member.next_join.consumption_rate_per_s for one in (slow, quick)]
+    assert (10 < (told[0] or 0) < 13, told[1]) == (True, None)

@@ -1,0 +1,238 @@
+"""One life of a process: its clock, its pauses, its end, its work as a leader."""
+
+from typing import ClassVar
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.assignors import LagAwareAssignor
+from coopgroup.leader import Lags
+from coopgroup.member import MemberState
+from coopgroup.model import NOBODY, GroupSnapshot, ResourceSet
+from coopgroup.model.resource_set import Int32Array
+from coopgroup.policies import DeferredPolicy, SimplePolicy
+from coopgroup.policies.base import Offer, RoundContext, StagedRound
+from coopgroup.simulator.scenario import Identity
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.world.load import Load
+from coopgroup.telemetry import (
+    MembershipLost,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    ResourcesStopped,
+    RoundDecided,
+    RoundRefused,
+)
+from tests.support.simulated import SESSION_MS, quiet_group
+
+
+def test_process_joins_and_works() -> None:
+    group = quiet_group(partitions=3)
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    assert process.application.working.to_dict() == {"T": [0, 1, 2]}
+    assert process.leads
+    assert group.leader is process
+    first = group.world.telemetry[0]
+    assert first.record == ProcessStarted(topics=("T",))
+    assert (first.client, first.member, first.generation) == ("a", "", -1)
+
+
+def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:
+    """The clock is checked first: a process that wakes up must not hand out records."""
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.pause()
+    group.run(2 * SESSION_MS)
+    process.resume()
+    assert not process.application.owned
+    kinds = [type(one.record) for one in group.world.telemetry]
+    woke = kinds.index(ProcessResumed)
+    assert kinds.index(ProcessPaused) < woke < kinds.index(MembershipLost)
+    stopped = group.world.telemetry[kinds.index(ResourcesStopped)]
+    assert stopped.at_ms == group.world.now_ms
+    assert group.run_until_rest(5_000, 200)
+    assert len(process.application.working) == 4
+
+
+def test_process_when_paused_briefly_goes_on() -> None:
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.pause()
+    group.start("b", ("T",))
+    group.run(SESSION_MS // 2)
+    process.resume()
+    assert len(process.application.working) == 4
+    assert group.run_until_rest(5_000, 200)
+    assert len(process.application.working) == 2
+
+
+def test_process_when_closed_commits_leaves_and_ends() -> None:
+    group = quiet_group()
+    process, other = group.start("a", ("T",)), group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.close()
+    process.close()  # the second close has no effect
+    group.run(100)
+    assert not process.alive
+    assert process.state is MemberState.UNSUBSCRIBED
+    ends = [
+        one.record.cause for one in group.world.telemetry if isinstance(one.record, ProcessEnded)
+    ]
+    assert ends == ["closed"]
+    group.run(SESSION_MS // 2)
+    assert len(other.application.working) == 4
+
+
+def test_process_when_closed_while_paused_closes_when_it_goes_on() -> None:
+    """A frozen application cannot close."""
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.pause()
+    process.close()
+    group.run(SESSION_MS // 4)
+    assert process.alive
+    process.resume()
+    group.run(100)
+    assert not process.alive
+
+
+def test_process_when_killed_says_nothing_to_anybody() -> None:
+    group = quiet_group()
+    process, other = group.start("a", ("T",)), group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.crash()
+    group.run(SESSION_MS // 2)
+    assert len(other.application.working) == 2
+    assert group.run_until_rest(5_000, 200)
+    assert len(other.application.working) == 4
+
+
+def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
+    for skew_ppm in (-50_000, 30_000):
+        group = quiet_group()
+        process = group.start("a", ("T",), skew_ppm=skew_ppm)
+        group.run(20 * SESSION_MS)
+        assert len(process.application.working) == 4
+        assert process.session.member.generation == 1
+        assert group.world.violations == []
+
+
+def test_process_with_a_state_directory_comes_back_as_the_same_member() -> None:
+    group = quiet_group()
+    before = group.start("a", ("T",), identity=Identity.STATE_DIR)
+    other = group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    member_id = before.session.member.member_id
+    generation = group.brokers.coordinator.group.generation
+    group.bounce(before, SESSION_MS // 4)
+    assert group.run_until_rest(5_000, 200)
+    after = group.process("a")
+    assert after is not None
+    assert after is not before
+    assert after.session.member.member_id == member_id
+    assert group.brokers.coordinator.group.generation == generation
+    assert len(after.application.working) == len(other.application.working) == 2
+
+
+def test_leader_when_metadata_is_missing_moves_nothing_and_asks_again() -> None:
+    group = quiet_group()
+    group.run_settings.no_metadata = 1.0
+    process = group.start("a", ("T",))
+    group.run(400)
+    records = [one.record for one in group.world.telemetry]
+    assert any(isinstance(one, RoundRefused) for one in records)
+    assert not process.application.owned
+    group.run_settings.no_metadata = 0.0
+    assert group.run_until_rest(5_000, 200)
+    assert len(process.application.working) == 4
+    assert group.world.violations == []
+
+
+def test_leader_whose_first_round_was_refused_waits_for_more_members() -> None:
+    group = quiet_group()
+    group.run_settings.policy = DeferredPolicy(initial_delay_ms=2_000)
+    group.run_settings.no_metadata = 1.0
+    first = group.start("a", ("T",))
+    group.run(400)
+    assert any(isinstance(one.record, RoundRefused) for one in group.world.telemetry)
+    group.run_settings.no_metadata = 0.0
+    group.run(1_500)
+    assert not first.application.owned
+    second = group.start("b", ("T",))
+    assert group.run_until_rest(9_000, 200)
+    assert len(first.application.working) == len(second.application.working) == 2
+
+
+def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the driver does: with other lags in each round, a rebalance could last forever."""
+    looks, look_up = list[int](), Load.lags
+
+    def counted(load: Load, resources: ResourceSet, now_ms: int) -> Lags:
+        looks.append(now_ms)
+        return look_up(load, resources, now_ms)
+
+    monkeypatch.setattr(Load, "lags", counted)
+    group = quiet_group()
+    group.run_settings.assignor = LagAwareAssignor()
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    rounds, before = rounds_of(group), len(looks)
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    assert rounds_of(group) == rounds + 2
+    assert len(looks) == before + 1
+
+
+def rounds_of(group: Simulation) -> int:
+    return sum(isinstance(one.record, RoundDecided) for one in group.world.telemetry)
+
+
+def test_leader_notices_partitions_that_appear() -> None:
+    group = quiet_group()
+    group.start("a", ("T",))
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.set_topic("T", 6)
+    assert group.run_until_rest(5_000, 200)
+    assert sorted(len(one.application.working) for one in group.alive) == [3, 3]
+
+
+@attrs.frozen
+class Grabbing:
+    """A policy that revokes every resource that the target gives to another member."""
+
+    name: ClassVar[str] = "grabbing"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return SimplePolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        staged = SimplePolicy().stage(group, target, context, offer)
+        if not group.claim_members.size:
+            return staged
+        nobody = np.full_like(target, NOBODY)
+        plan = attrs.evolve(staged.plan, assigned=nobody, follow_up=True, waiting=nobody == NOBODY)
+        return attrs.evolve(staged, plan=plan)
+
+
+def test_leader_whose_round_is_not_safe_is_objected_to() -> None:
+    group = quiet_group()
+    group.run_settings.policy = Grabbing()
+    group.start("a", ("T",))
+    group.run(300)
+    group.set_topic("T", 5)
+    group.run(200)
+    (first, *_) = group.world.violations
+    assert first.checker == "leader"
+    assert "a: " in first.message

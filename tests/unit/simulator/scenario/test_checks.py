@@ -1,0 +1,96 @@
+"""Scenarios made by hand follow the same rules as files."""
+
+from collections.abc import Callable
+
+import pytest
+from attrs import evolve
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.reading import joined
+from coopgroup.simulator.scenario import (
+    Choice,
+    Cost,
+    Crash,
+    Group,
+    MemberSet,
+    Scenario,
+    Span,
+    Topic,
+)
+from coopgroup.simulator.scenario.checks import check_scenario
+
+TOPIC = Topic(name="t", partitions=1, rate_per_s=(0.0,))
+SCENARIO = Scenario(
+    duration_ms=1000, topics=(TOPIC,), members=(MemberSet(name="m", topics=("t",)),)
+)
+
+
+def test_a_scenario_that_can_be_played_is_taken() -> None:
+    check_scenario(SCENARIO)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (
+            evolve(SCENARIO, events=(Crash(at_ms=0, member="m"), Crash(at_ms=1000, member="m"))),
+            "events[1].at_ms: got 1000, expected a time before duration_ms (1000)",
+        ),
+        (evolve(SCENARIO, members=()), "members: got [], expected at least one set of members"),
+        (evolve(SCENARIO, topics=()), "topics: got [], expected at least one topic"),
+        (evolve(SCENARIO, topics=(TOPIC, TOPIC)), "topics.t: got 't', expected every topic once"),
+        (
+            evolve(SCENARIO, policies=(Choice(name="simple"), Choice(name="simple"))),
+            "policies: got 'simple', expected every policy once",
+        ),
+        (
+            evolve(SCENARIO, group=Group(policy=Choice(name="simple", options={"x": 1}))),
+            ("group.policy: option of policy simple: got 'x', expected one of warmup"),
+        ),
+    ],
+)
+def test_a_scenario_that_cannot_be_played_is_refused(broken: Scenario, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_scenario(broken)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (Crash, {"at_ms": -1, "member": "m"}, "at_ms: got -1, expected an integer from 0 to 10000"),
+        (Group, {"session_timeout_ms": 0}, "session_timeout_ms: got 0, expected an integer from 1"),
+        (Topic, {"name": "", "partitions": 1, "rate_per_s": (0.0,)}, "name: got '', expected a na"),
+        (
+            Topic,
+            {"name": "t", "partitions": 1, "rate_per_s": (0.0,), "weights": (1, 2)},
+            "weights: got [1, 2], expected as many numbers as partitions (1)",
+        ),
+        (
+            Topic,
+            {"name": "t", "partitions": 2, "rate_per_s": (0.0,)},
+            "rate_per_s: got [0.0], expected as many numbers as partitions (2)",
+        ),
+        (
+            Topic,
+            {"name": "t", "partitions": 1, "rate_per_s": (0.0,), "weights": (-1,)},
+            "weights[0]: got -1, expected an integer from 0 to",
+        ),
+        (
+            Cost,
+            {"stop_ms": Span(2, 1)},
+            "stop_ms: got [2, 1], expected the smaller number before the larger",
+        ),
+    ],
+)
+def test_a_value_out_of_its_bounds_is_refused_when_it_is_made(
+    kind: Callable[..., object], fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        kind(**fields)
+    assert str(caught.value).startswith(message)
+
+
+def test_paths_are_written_as_in_programs() -> None:
+    assert joined(*("events", 2, "at_ms")) == "events[2].at_ms"
+    assert joined(*()) == ""

@@ -1,0 +1,169 @@
+"""Scenarios of connectors and of other named resources: read, refused and played."""
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator.scenario import (
+    AddPartitions,
+    Choice,
+    CreateTopic,
+    DeleteTopic,
+    Shares,
+    Topic,
+    Weight,
+)
+from coopgroup.simulator.scenario.file import parse_scenario
+from coopgroup.simulator.scenario.times import lifetimes
+from coopgroup.telemetry import RoundDecided, read_ownership
+from tests.support.cases import cases
+
+HEAD = """\
+duration_ms = 60000
+settle_ms = 20000
+group = { session_timeout_ms = 2000, heartbeat_interval_ms = 500 }
+members = [{ name = "worker", count = 2 }]
+"""
+CONNECTORS = f"""\
+{HEAD}
+[connectors.light]
+tasks = 3
+
+[connectors.heavy]
+tasks = 2
+weight = [9, 8]
+
+[[costs]]
+resources = {{ heavy = [-1, 0] }}
+stop_ms = 500
+"""
+ADDED = """
+[[events]]
+at_ms = 10000
+kind = "add_resources"
+name = "light"
+count = 2
+weight = 3
+
+[[events]]
+at_ms = 20000
+kind = "create_resources"
+name = "new"
+count = 1
+
+[[events]]
+at_ms = 30000
+kind = "weight"
+name = "heavy"
+indices = [1]
+weight = 1
+
+[[events]]
+at_ms = 40000
+kind = "delete_resources"
+name = "light"
+"""
+
+
+def read(text: str) -> Scenario:
+    return parse_scenario(text, file="a.toml")
+
+
+def test_file_of_connectors_says_tasks_and_weights() -> None:
+    scenario = read(CONNECTORS + ADDED)
+    assert scenario.shares is Shares.CONNECTORS
+    assert scenario.topics == (
+        Topic(name="light", partitions=3, rate_per_s=(0.0,) * 3, weights=(1, 1, 1)),
+        Topic(name="heavy", partitions=2, rate_per_s=(0.0,) * 2, weights=(9, 8)),
+    )
+    assert scenario.members[0].topics == ("heavy", "light", "new")
+    assert scenario.group.assignor == Choice(name="weighted")
+    new = Topic(name="new", partitions=1, rate_per_s=(0.0,), weights=(1,))
+    assert scenario.events == (
+        AddPartitions(at_ms=10_000, topic="light", rate_per_s=(0.0, 0.0), weights=(3, 3)),
+        CreateTopic(at_ms=20_000, topic=new),
+        Weight(at_ms=30_000, topic="heavy", partitions=(1,), weight=1),
+        DeleteTopic(at_ms=40_000, topic="light"),
+    )
+
+
+def test_file_of_other_resources_counts_from_0_and_may_choose_its_assignor() -> None:
+    text = HEAD.replace("group = {", 'group = { assignor = "sticky",')
+    scenario = read(f"{text}\n[resources.shard]\ncount = 4\nweight = 2")
+    assert scenario.shares is Shares.RESOURCES
+    assert scenario.group.assignor.name == "sticky"
+    assert lifetimes(scenario).resources == ResourceSet({"shard": range(4)})
+    assert simulate(scenario).violations == ()
+
+
+REFUSED = """\
+60000 -> 60000; connector = 1
+    connector: got 1, but there is no such key (did you mean connectors?)
+settle_ms -> topics.t = { partitions = 1, rate_per_s = 0 }; settle_ms
+    connectors: got {'heavy': {'tasks': 2, 'weight': [9, 8]},
+tasks = 3 -> count = 3
+    connectors.light.count: got 3, but there is no such key; there are tasks,
+[9, 8] -> [9]
+    connectors.heavy.weight: got [9], expected as many numbers as tasks (2)
+[9, 8] -> [9, -1]
+    connectors.heavy.weight[1]: got -1, expected an integer from 0 to 10
+[9, 8] -> 1.5
+    connectors.heavy.weight: got 1.5, expected an integer, or a list of one
+[-1, 0] -> [-2]
+    costs[0].resources: got {'heavy': [-2]}, expected tasks of connectors
+count = 2 -> topics = ["heavy"]
+    members[0].topics: got ['heavy'], but there is no such key
+"add_resources" -> "rate"
+    events[0].kind: got 'rate', expected one of add_resources, close,
+"light"; count -> "dark"; count
+    events[0].name: got 'dark', expected one of the connectors heavy, light
+"new" -> "heavy"
+    events[1].name: got 'heavy', expected a name never used
+[1] -> [2]
+    events[2].indices[0]: got 2, expected indices from 0 to 1
+weight = 1 -> weight = -1
+    events[2].weight: got -1, expected an integer from 0 to 1000000000000
+"""
+
+
+@pytest.mark.parametrize(("edit", "message"), cases(REFUSED))
+def test_invalid_file_is_refused_with_its_key_path(edit: str, message: str) -> None:
+    old, new = edit.split(" -> ")
+    with pytest.raises(ConfigurationError) as caught:
+        read((CONNECTORS + ADDED).replace(old, new, 1))
+    assert f"a.toml: {message}" in str(caught.value)
+
+
+def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
+    run = simulate(read(CONNECTORS + ADDED))
+    assert run.violations == ()
+    owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
+    names = {resource.name for resource in owned.resources}
+    assert names == {"heavy", "light", "new"}
+    lives = lifetimes(run.scenario)
+    born = dict(zip(map(tuple, lives.resources), lives.begin_ms.tolist(), strict=True))
+    assert [born["light", index] for index in range(-1, 5)] == [0, 0, 0, 0, 10_000, 10_000]
+    assert (born["new", -1], born["new", 0]) == (20_000, 20_000)
+    gone = np.asarray(lives.end_ms)[[one.name == "light" for one in lives.resources]]
+    assert set(gone.tolist()) == {40_000}
+    assert run.measures.lag_peak == 0
+    assert run.measures.worst_outage_ms < 3_000
+
+
+def test_weight_that_changes_moves_things_where_nothing_waits() -> None:
+    change = Weight(at_ms=20_000, topic="light", weight=20)
+    scenario = attrs.evolve(read(CONNECTORS), events=(change,))
+    moved = {
+        policy: [
+            one.record.revoked
+            for one in simulate(scenario, policy=policy).telemetry
+            if isinstance(one.record, RoundDecided) and one.at_ms > change.at_ms
+        ]
+        for policy in ("simple", "deferred")
+    }
+    assert any(moved["simple"])
+    assert moved["deferred"]
+    assert not any(moved["deferred"])

@@ -1,0 +1,44 @@
+"""Times to stop and restore: per resource, by the rule that names it."""
+
+import random
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.simulator.world.costs import Costs
+
+ALL = ResourceSet({"T": range(20)})
+HEAVY = ResourceSet({"T": [3]})
+
+
+def test_costs_when_fixed_are_one_group_each() -> None:
+    costs = Costs(
+        random.Random(1),
+        (
+            Cost(stop_ms=Span(5, 5), commit_ms=Span(2, 2)),
+            Cost(resources=HEAVY, stop_ms=Span(900, 900), restore_ms=Span(40, 40)),
+        ),
+    )
+    assert costs.to_stop(ALL) == [(7, ALL - HEAVY), (900, HEAVY)]
+    assert costs.to_restore(ALL) == [(0, ALL - HEAVY), (40, HEAVY)]
+
+
+def test_costs_when_drawn_are_each_resource_s_own() -> None:
+    costs = Costs(random.Random(1), (Cost(stop_ms=Span(10, 50)),))
+    groups = costs.to_stop(ALL)
+    assert len(groups) > 1
+    assert all(10 <= time_ms <= 50 for time_ms, _ in groups)
+    assert ResourceSet.union_all(part for _, part in groups) == ALL
+    assert sum(len(part) for _, part in groups) == len(ALL)
+
+
+def test_costs_when_some_are_slow_take_long_for_those_only() -> None:
+    costs = Costs(random.Random(1), slow=0.3, slow_ms=Span(1_000, 1_000))
+    (fast_ms, fast), (slow_ms, slow) = costs.to_stop(ALL)
+    assert (fast_ms, slow_ms) == (0, 1_000)
+    assert 0 < len(slow) < len(fast)
+    assert costs.to_restore(ALL) == [(0, ALL)]
+
+
+def test_costs_without_rules_take_no_time() -> None:
+    assert Costs(random.Random(1)).to_stop(ALL) == [(0, ALL)]
+    assert Costs(random.Random(1)).to_restore(ResourceSet()) == []
