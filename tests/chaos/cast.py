@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from attrs import define, evolve, field
 
@@ -24,8 +24,6 @@ from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
 
 __all__ = ["Life", "Seat"]
-
-STOP_S: Final = 1.0
 
 
 @define(eq=False)
@@ -126,9 +124,6 @@ class Life:
     def freeze(self) -> None:
         """Stop the process (SIGSTOP), and wait until the kernel has stopped it."""
         self.process.pause()
-        until = time.monotonic() + STOP_S
-        while not _is_stopped(self.process.pid) and time.monotonic() < until:
-            time.sleep(0.001)
         self.frozen_since_ns = time.monotonic_ns()
 
     def thaw(self) -> None:
@@ -203,11 +198,3 @@ class Seat:
         process = BrokerProcess(command, Path(f"{path}.log"), self.reaper)
         self.lives.append(Life(spec=spec, process=process))
         self.is_restarting = False
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return text.rpartition(")")[2].split()[0] in {"T", "t", "Z"}

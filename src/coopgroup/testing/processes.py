@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ PORT_ATTEMPTS_MAX = 1_000
 RAM_DISK = Path("/dev/shm")  # noqa: S108 - a folder of our own with a random name is made in it
 ROOM_PER_BROKER = 1 << 30
 LOG_TAIL_LINES = 40
+STOP_S = 5.0  # for the kernel to stop all threads of a process
 
 
 class Reaper:
@@ -137,9 +139,20 @@ class BrokerProcess:
         return status
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP)."""
+        """Freeze the process (SIGSTOP), and wait until all its threads stand.
+
+        The signal only begins the stop. A thread on another core runs on for a moment, and a broker
+        could still answer a request that was sent after the signal.
+        """
         self._process.send_signal(signal.SIGSTOP)
         self.is_paused = True
+        if not hasattr(os, "waitid"):  # macOS with Python before 3.13
+            return
+        until = time.monotonic() + STOP_S
+        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):  # it has ended
+            while os.waitid(os.P_PID, self.pid, options) is None and time.monotonic() < until:
+                time.sleep(0.001)
 
     def resume(self) -> None:
         """Resume a frozen process (SIGCONT)."""

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,23 @@ def test_process_is_paused_and_resumed(reaper: Reaper, tmp_path: Path) -> None:
     assert (process.is_paused, process.is_running) == (True, True)
     process.resume()
     assert (process.is_paused, process.is_running) == (False, True)
+    process.kill()
+
+
+def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path) -> None:
+    """A broker that answered a request after the signal made a test fail."""
+    spin = "import threading; [threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()"
+    process = start(reaper, tmp_path, f"exec {sys.executable} -c '{spin} for _ in range(8)]'")
+    tasks = Path(f"/proc/{process.pid}/task")
+    while len(list(tasks.iterdir())) < 9:
+        assert process.is_running
+
+    for _ in range(50):
+        process.pause()
+        stats = [task.joinpath("stat").read_text() for task in tasks.iterdir()]
+        assert {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
+        process.resume()
+
     process.kill()
 
 
