@@ -364,6 +364,14 @@ RARE_MUTANTS: Final = (
      Mutant("a note of the topics is not heeded", "member.answers:_heed_trailer",
             "trailer.topics != names_digest(turn.member.last_join.topics)",
             "trailer.topics == names_digest(())")),
+    ("lease_over_rounds",
+     Mutant("the lease of an owner does not count the end of a round", "member.answers:_joined",
+            "until_ms=turn.session_until_ms(ended_ms)",
+            "until_ms=0 if member.owned else turn.session_until_ms(ended_ms)")),
+    ("repeated_join_renews_nothing",
+     Mutant("an answer that is repeated counts as the end of a round", "member.answers:_joined",
+            "if not is_repeated:",
+            "if True:")),
 )
 """Each with the minimised run of `simulations/regressions` that must find it."""
 # fmt: on

@@ -134,19 +134,21 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
 
 def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     member = turn.member
-    joining_since_ms, settled_at_ms = member.lease.joining_since_ms, member.lease.settled_at_ms
+    lease, joining_since_ms = member.lease, member.lease.joining_since_ms
     if _was_left_out(turn, answer):
-        turn.set(lease=member.lease.joined(settled_at_ms, answer.generation))
+        turn.set(lease=lease.joined(answer.generation))
         turn.lose("a round ended without its join", keep_id=True)
         return
     # If the coordinator knows the member, perhaps no round began: the time to sync began long ago,
     # and the join did not renew the session. A member that has lost its generation cannot tell.
-    known = answer.member_id == member.member_id and member.lease.generation != NO_GENERATION
-    is_repeated = known and (
-        not member.in_generation or answer.generation <= member.lease.generation
-    )
+    known = answer.member_id == member.member_id and lease.generation != NO_GENERATION
+    is_repeated = known and (not member.in_generation or answer.generation <= lease.generation)
     if not is_repeated:
-        settled_at_ms = member.lease.round_ended_after_ms
+        # The end of the joins restarts the session of each member. Count it now and not at the
+        # sync: if rounds follow each other quickly, syncs are refused and each heartbeat meets a
+        # new generation. A member that reaches the coordinator would lose its lease.
+        ended_ms = lease.round_ended_after_ms
+        lease = lease.proven(until_ms=turn.session_until_ms(ended_ms), settled_at_ms=ended_ms)
     if answer.member_id != member.member_id and member.identity.standing is IdStanding.STORED:
         turn.note_id(IdStanding.GIVEN)
     leads = answer.leader_id == answer.member_id and not answer.skip_assignment
@@ -158,7 +160,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
             leads=leads,
             duty_number=sent.request_id if leads else 0,
         ),
-        lease=member.lease.joined(settled_at_ms, answer.generation),
+        lease=lease.joined(answer.generation),
     )
     if is_repeated and not leads and not member.owned and answer.generation != member.generation:
         # It may have joined with the same bytes as before, so that no round began. Then its session
@@ -204,15 +206,14 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
 
 
 def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
-    # In a settled generation the coordinator answers a sync immediately, and does not restart the
-    # session. Only the leader's sync settles the generation. A follower's lease counts from the end
-    # of the round.
     member, lease, commits = turn.member, turn.member.lease, turn.member.commits
-    proof_ms = sent.sent_at_ms if member.round.leads else lease.settled_at_ms
+    # In a settled generation the coordinator answers a sync immediately, and does not restart the
+    # session. Only the leader's sync settles the generation.
+    leads = member.round.leads
+    until_ms = turn.session_until_ms(sent.sent_at_ms) if leads else lease.until_ms
     # The sync may have waited long for the leader's. Heartbeats proved meanwhile that the round was
     # still open, so the time-outs of a later round had not begun.
     settled_at_ms = max(sent.sent_at_ms, lease.round_open_at_ms)
-    until_ms = turn.session_until_ms(proof_ms)
     turn.set(
         claim_generation=member.generation,
         lease=lease.proven(until_ms=until_ms, settled_at_ms=settled_at_ms),

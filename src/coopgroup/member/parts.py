@@ -78,11 +78,9 @@ class Lease:
             return self
         return attrs.evolve(self, joining_since_ms=now_ms)
 
-    def joined(self, settled_at_ms: int, generation: int) -> Lease:
+    def joined(self, generation: int) -> Lease:
         """Return the lease after the answer to a join."""
-        return attrs.evolve(
-            self, settled_at_ms=settled_at_ms, joining_since_ms=None, generation=generation
-        )
+        return attrs.evolve(self, joining_since_ms=None, generation=generation)
 
     def proven(self, *, until_ms: int, settled_at_ms: int = 0, round_open_at_ms: int = 0) -> Lease:
         """Return the lease after proofs; a proof that is older than the last one changes nothing.

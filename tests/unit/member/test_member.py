@@ -106,6 +106,36 @@ def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_a
     assert driven.member.lease.until_ms == driven.now_ms + SESSION_MS
 
 
+def test_lease_when_rounds_follow_each_other_counts_from_each_join() -> None:
+    """Regression: syncs were refused and each heartbeat met a new generation, for a whole session.
+
+    The end of the joins restarts the sessions of all members that have joined.
+    """
+    driven = rejoining()
+    for generation in range(2, 20):
+        sent_at_ms = driven.now_ms
+        driven.now_ms += 300
+        driven.join(generation)
+        assert driven.member.lease.until_ms == sent_at_ms + SESSION_MS
+        driven.now_ms += 200
+        driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
+        if RequestKind.HEARTBEAT in driven.member.outstanding:
+            driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert driven.now_ms > 10_000 + SESSION_MS
+    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+
+
+def test_lease_when_a_join_is_answered_with_the_same_round_again_is_not_renewed() -> None:
+    """This answer does not restart the session."""
+    driven = syncing_again()
+    until_ms = driven.member.lease.until_ms
+    driven.now_ms += 500
+    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(2)
+    assert driven.member.state is MemberState.SYNCING
+    assert driven.member.lease.until_ms == until_ms
+    assert driven.sync().member.lease.until_ms == until_ms
+
+
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
     driven = stable().wait(1_000)
     until = driven.member.lease.until_ms
