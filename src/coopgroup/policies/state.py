@@ -95,8 +95,9 @@ NO_WARMUPS: Final = RunningWarmups(
 class Loss:
     """The resources of one departed member, and how long they wait for it.
 
-    A loss is remembered until a member claims its resources, even after they were granted. If the
-    receiver leaves before it has claimed them, the old deadline still counts.
+    A loss is remembered until a member claims its resources. It is still remembered after they were
+    granted to the owner or its replacement, or after the wait to any member. If the receiver leaves
+    before it has claimed them, the old deadline still counts.
 
     Attributes:
         owner: member id of the owner; None if unknown.
@@ -109,6 +110,11 @@ class Loss:
     instance_id: str | None
     deadline_ms: int
     given_ms: int | None = None
+
+    @property
+    def given_late(self) -> bool:
+        """Return whether the resources were granted after the wait had ended."""
+        return self.given_ms is not None and self.given_ms >= self.deadline_ms
 
 
 @frozen(kw_only=True)

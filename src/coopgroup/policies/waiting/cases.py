@@ -1,7 +1,8 @@
 """Find the losses of a round, and the unclaimed resources of each loss.
 
 A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when a
-member claims its resources, not when they are granted. Without rounds members show no claims. If a
+member claims its resources, not when they are granted, unless another member got the resource of an
+owner that is back (`Losses.after`). Without rounds members show no claims. If a
 member was granted a loss and kept it for as long as a loss may wait, it has worked on the resources
 all that time; its departure is then a new loss.
 

@@ -118,10 +118,7 @@ class Losses:
         waits = self.waits & ~taken
         number = group.aligned(self.lost.resources, self.lost.holder)
         urgent = numbers_in(number[waits & group.subscribed()]).tolist()
-        waiting = np.array([*(one.given_ms is None for one in self.losses), False])
-        losses, lost = remembered_losses(
-            group, self.losses, number, waiting[number] & ~taken, now_ms
-        )
+        losses, lost = self._remembered(group, number, taken, now_ms)
         return attrs.evolve(
             self,
             losses=losses,
@@ -131,6 +128,38 @@ class Losses:
             wait_until_ms=min((self.losses[n].deadline_ms for n in urgent), default=None),
             expired=True,
         )
+
+    def after(
+        self, group: GroupSnapshot, assigned: Int32Array, now_ms: int
+    ) -> tuple[tuple[Loss, ...], Holdings]:
+        """Return what the next round must know about the losses.
+
+        An additional member can get a resource whose owner has returned. The loss of this resource
+        is over, and the departure of the additional member is a new loss. The old loss would give
+        the resource back to its owner. The others have made room meanwhile, so this owner would
+        keep one resource more than they.
+
+        Args:
+            group: the group with R resources.
+            assigned: int32 (R,): owner of each resource after the round.
+            now_ms: the leader's clock.
+
+        Returns:
+            The losses to remember, and the number of each lost resource in them.
+        """
+        restored = self.restored_to != NOBODY
+        elsewhere = restored & (assigned != NOBODY) & (assigned != self.restored_to)
+        if not elsewhere.any():
+            return self.losses, self.lost
+        number = group.aligned(self.lost.resources, self.lost.holder)
+        number[elsewhere] = NOBODY
+        return self._remembered(group, number, elsewhere, now_ms)
+
+    def _remembered(
+        self, group: GroupSnapshot, number: Int32Array, granted: BoolArray, now_ms: int
+    ) -> tuple[tuple[Loss, ...], Holdings]:
+        waiting = np.array([*(one.given_ms is None for one in self.losses), False])
+        return remembered_losses(group, self.losses, number, waiting[number] & ~granted, now_ms)
 
 
 def follow_losses(
@@ -191,6 +220,10 @@ def _decide(
 ) -> tuple[Int32Array, BoolArray, set[int]]:
     """Decide each of L losses with unclaimed resources.
 
+    Resources that were granted after the wait had ended, and are still unclaimed, are free. Other
+    members already own the rest of such a loss. If its owner got a remainder back, the owner would
+    not count as additional, and would keep too small a share.
+
     Returns:
         The receiver of each loss, int32 (L + 1,); whether it waits, bool (L + 1,) (the last entry
         of each means no loss); and the members that are not additional.
@@ -198,7 +231,7 @@ def _decide(
     given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
     waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
     queue = newcomers.queue_up(group, number, len(cases.losses))
-    positions = numbers_in(number).tolist()
+    positions = [n for n in numbers_in(number).tolist() if not cases.losses[n].given_late]
     owners, candidates = _who_returns(group, cases, positions, newcomers, queue)
     for position in positions:
         action = LOSS_ACTIONS.decide(

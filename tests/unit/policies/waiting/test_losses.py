@@ -320,3 +320,37 @@ def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for
     drill.leave(f"web-{_uuid(1)}")
     drill.join(f"web-{_uuid(2)}", topics=["U"]).round(10)
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(5), T1)
+
+
+def test_additional_member_when_it_leaves_with_an_owners_share_is_a_loss_of_its_own() -> None:
+    """Regression: the owner got the resource back and kept one more than the others."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(6)})
+    drill.settle(A=range(3))
+    drill.join("D", {"T": [3, 4, 5]}, instance_id="pod-D").round(0)
+    drill.leave("D")
+    drill.join("D2", instance_id="pod-D")
+    drill.join("E").round(10, missed=["E"])
+    assert drill.owned()["D2"] == [3, 4]
+    drill.leave("E").round(20)
+    assert drill.owned()["D2"] == [3, 4]
+    assert drill.listed("lost") == _t(5)
+    drill.join("E2").round(30)
+    drill.round(40)
+    assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("instance_id", ["pod-D", None])
+def test_owner_when_others_have_a_part_of_its_released_loss_is_additional(
+    instance_id: str | None,
+) -> None:
+    """Regression: it got the other part back, kept it as its share, and nothing moved."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(6)})
+    drill.settle(A=[0, 1], B=[2, 3])
+    drill.join("D", {"T": [4, 5]}, instance_id=instance_id).round(0)
+    drill.leave("D").round(0)
+    drill.round(T1, missed=["B"])
+    drill.leave("B").join("D2", instance_id=instance_id).round(T1 + 10)
+    drill.join("B2")
+    for later_ms in (20, 30, 40):
+        drill.round(T1 + later_ms)
+    assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
