@@ -101,6 +101,8 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     world.transcript = HandOvers(simulation, written)
     guests = Guests(simulation=simulation, theirs=run.theirs)
     player = _Player(simulation=simulation, guests=guests)
+    if faults.loss:
+        player.disturbed.add("")
     for act in run.acts:
         simulation.run(act.after_ms)
         player.act(act)
@@ -112,7 +114,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         violations = settle(simulation, plain=plain, away=player.away)
-        violations += tuple(needless_losses(run, world.telemetry))
+        violations += tuple(needless_losses(world.telemetry, player.disturbed))
     return Played(
         run=run,
         violations=violations,
@@ -189,12 +191,14 @@ class _Player:
         guests: processes of other clients.
         garbled: processes whose next join is changed, with the act that does so.
         away: processes that have ended, or are to end, and will come back.
+        disturbed: processes that were paused, cut off or refused; "" for all processes.
     """
 
     simulation: Simulation
     guests: Guests
     garbled: dict[str, Act] = field(factory=dict)
     away: set[str] = field(factory=set)
+    disturbed: set[str] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         """Put a `_Garbler` between the network and the brokers."""
@@ -208,6 +212,7 @@ class _Player:
             case ActKind.START:
                 self._start(act)
             case ActKind.MOVE:
+                self.disturbed.add("")
                 simulation.move_coordinator(act.number, act.for_ms)
             case ActKind.RESIZE:
                 set_topics(simulation, dict.fromkeys(act.topics, act.number))
@@ -235,6 +240,7 @@ class _Player:
     def _upset(self, act: Act) -> None:
         leader = self.simulation.leader
         client = act.process if act.process != LEADER else "" if leader is None else leader.name
+        self.disturbed.add(client)
         mishap = Mishap[act.mishap]
         upset = Upset(
             request=getattr(group_api, f"{act.request}Request"),
@@ -249,6 +255,8 @@ class _Player:
     def _happen_to(self, process: Process, act: Act) -> None:
         """Execute one act on one process."""
         world = self.simulation.world
+        if act.kind in {ActKind.PAUSE, ActKind.CUT, ActKind.HOLD_UP}:
+            self.disturbed.add(process.name)
         match act.kind:
             case ActKind.CLOSE | ActKind.CRASH:
                 if act.for_ms:

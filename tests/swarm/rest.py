@@ -11,7 +11,6 @@ from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
-from tests.swarm.runs import ActKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests
-    from tests.swarm.runs import SwarmRun
 
 __all__ = ["RECORDS_MAX", "needless_losses", "settle", "settle_with_guests"]
 
@@ -30,9 +28,6 @@ _LOOK_MS: Final = 100
 RECORDS_MAX: Final = 10_000
 """Only a group in an endless loop writes more; this is ten times as much as any other group."""
 _EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
-_TROUBLE: Final = frozenset(
-    {ActKind.PAUSE, ActKind.CUT, ActKind.HOLD_UP, ActKind.MOVE, ActKind.UPSET}
-)
 
 
 def settle(
@@ -191,11 +186,22 @@ def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
     return [Violation(checker="rest", at_ms=end_ms, message=f"uneven at the end: {counts}")]
 
 
-def needless_losses(run: SwarmRun, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """Report expired leases in a run whose members can always reach the group coordinator."""
-    if run.faults.loss or any(act.kind in _TROUBLE for act in run.acts):
+def needless_losses(
+    telemetry: Sequence[Envelope], disturbed: Collection[str]
+) -> Iterator[Violation]:
+    """Report expired leases of members that could always reach the group coordinator.
+
+    Args:
+        telemetry: all records.
+        disturbed: processes that were paused, cut off or refused; "" for all processes.
+    """
+    if "" in disturbed:
         return
     for one in telemetry:
-        if isinstance(one.record, MembershipLost) and one.record.cause == "lease expired":
+        if (
+            isinstance(one.record, MembershipLost)
+            and one.record.cause == "lease expired"
+            and one.client not in disturbed
+        ):
             message = f"{one.client} loses {one.record.resources.to_dict()} for nothing"
             yield Violation(checker="members", at_ms=one.at_ms, message=message)
