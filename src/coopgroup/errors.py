@@ -18,6 +18,7 @@ __all__ = [
     "InvalidValueError",
     "InvariantViolationError",
     "LocalProtocolError",
+    "ProcessingError",
     "ProtocolError",
     "RemoteProtocolError",
     "TrailingBytesError",
@@ -105,6 +106,26 @@ class RemoteProtocolError(ProtocolError):
 
 class AssignorError(CoopgroupError):
     """An assignor returned a target that violates its contract."""
+
+
+class ProcessingError(CoopgroupError):
+    """A record could not be handled, so processing stopped before its offset.
+
+    Its cause (`__cause__`) is the exception of the handler.
+
+    Args:
+        topic: topic of the record.
+        partition: number of its partition.
+        offset: its offset.
+        reason: the exception of the handler as text.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        """Build the one-line message."""
+        super().__init__(f"{topic}[{partition}] at offset {offset} was not handled: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class InvariantViolationError(CoopgroupError):

@@ -54,6 +54,7 @@ ALLOWED = {
     ("kafka/records/fetching.py", "incremental_assign"): "explicit offsets: a unit test holds that",
     ("cli/consume.py", "subscribe"): "on a CooperativeConsumer",
     ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
+    ("processing/process.py", "subscribe"): "on a CooperativeConsumer",
     ("leader/decision.py", "assign"): "on an assignor",
     ("session/balancing.py", "assign"): "on an assignor",
     ("testing/trial/worker.py", "subscribe"): "the client that a trial measures",

@@ -16,6 +16,7 @@ PUBLIC = {
     "coopgroup",
     "coopgroup.assignors",
     "coopgroup.policies",
+    "coopgroup.processing",
     "coopgroup.protocol",
     "coopgroup.report",
     "coopgroup.simulator",

@@ -29,7 +29,7 @@ from coopgroup.member.events import LossHandled, RevocationCompleted
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
-__all__ = ["Callback", "Callbacks", "GroupListener"]
+__all__ = ["Callback", "Callbacks", "GroupListener", "Interceptor"]
 
 # Time for all commits of a leaving member. Brokers that do not answer must not keep an application
 # from ending: its supervisor would kill it (Kubernetes after 30 s).
@@ -47,6 +47,17 @@ class Callbacks:
     on_lost: Callback | None = None
 
 
+@frozen
+class Interceptor:
+    """Callbacks of `coopgroup.processing`, which come in place of the application's own.
+
+    They outlast a new `subscribe`, which replaces the application's callbacks.
+    """
+
+    on_revoke: Callback
+    on_lost: Callback
+
+
 @define(eq=False)
 class GroupListener:
     """Serves the inbox of one consumer.
@@ -54,6 +65,7 @@ class GroupListener:
     Attributes:
         owned: partitions that the application owns, as its callbacks have reported.
         on_failure: called if the group refuses this member; None without an `error_cb`.
+        interceptor: the callbacks of `coopgroup.processing` while it runs.
     """
 
     consumer: Any
@@ -64,6 +76,7 @@ class GroupListener:
     owned: ResourceSet = field(default=EMPTY, init=False)
     callbacks: Callbacks = field(factory=Callbacks, init=False)
     on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
+    interceptor: Interceptor | None = field(default=None, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
     _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
@@ -222,7 +235,8 @@ class GroupListener:
         began_s = now_s()
         before, self._revoking = self._revoking, lost
         try:
-            self._call(self.callbacks.on_lost or self.callbacks.on_revoke, lost)
+            own = self.callbacks if self.interceptor is None else self.interceptor
+            self._call(own.on_lost or own.on_revoke, lost)
         finally:
             self._revoking = before
             self._drop(lost & self.owned, StopReason.LOST, began_s)
@@ -233,7 +247,8 @@ class GroupListener:
         before, self._revoking = self._revoking, resources
         self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
         try:
-            self._call(self.callbacks.on_revoke, resources)
+            own = self.callbacks if self.interceptor is None else self.interceptor
+            self._call(own.on_revoke, resources)
         finally:
             self._revoking = before
             rest = resources & self.owned  # empty if the callback closed the consumer

@@ -1,0 +1,48 @@
+"""`run`: one call from the start of a process to its end by SIGTERM.
+
+Kubernetes sends SIGTERM and waits for `terminationGracePeriodSeconds` (30 s by default) before it
+kills. So everything here must end within `stop_timeout_ms`, which is below that.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["stop_at_signals"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_at_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at the first SIGTERM or Ctrl-C; the second one acts as without this.
+
+    Raises:
+        ConfigurationError: this is not the main thread, which alone may have signal handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigurationError(
+            "run", threading.current_thread().name, "the main thread: only it gets signals"
+        )
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def heard(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop()
+
+    for number in _SIGNALS:
+        signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        restore()

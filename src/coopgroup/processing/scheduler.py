@@ -1,0 +1,429 @@
+"""Which record is handled next, and which offsets are safe to commit.
+
+This is the pure part of `coopgroup.processing`: no thread, no clock, no consumer. Records come in
+from the poll loop, workers take them and report the outcome, and the poll loop asks which offsets
+to store. The caller makes sure that only one thread at a time is in here.
+
+Rules of this file:
+
+- Records of one lane are handled one after the other. A lane is a partition, or a key of a
+  partition, as `Order` says.
+- An offset is stored only if every earlier record of its partition has been handled. So a crash
+  repeats records, and never skips one.
+- When a partition is given up, records that have not begun are dropped, because the next owner
+  reads them anyway. The exception is a record before one that has begun already: it is still
+  handled, so that the offset can pass the later one and the next owner need not repeat it.
+- An assignment of a partition is a `Tenure`. What is reported for an earlier tenure never counts
+  for a later one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias
+
+from attrs import define, field, frozen
+from confluent_kafka import Message
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["Lane", "Limits", "Order", "Partition", "Scheduler", "StoredOffset", "Tenure", "Work"]
+
+Order: TypeAlias = Literal["partition", "key", "none"]
+Partition: TypeAlias = tuple[str, int]
+LaneKey: TypeAlias = tuple[Partition, object]
+
+ORDERS = ("partition", "key", "none")
+
+
+@frozen
+class Limits:
+    """How much may be in flight: taken from the consumer, and not handled yet.
+
+    Args:
+        records: number of records.
+        bytes: size of their keys and values.
+        partition_records: number of records of one partition. A partition at this limit is paused,
+            so that a slow one does not take all the room.
+    """
+
+    records: int = 10_000
+    bytes: int = 64_000_000
+    partition_records: int = 1_000
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("records", "bytes", "partition_records"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigurationError(f"limits.{name}", value, "a whole number above 0")
+
+
+@frozen
+class StoredOffset:
+    """An offset to store: every earlier record of the partition has been handled.
+
+    Attributes:
+        topic: topic.
+        partition: number of the partition.
+        offset: offset of the next record to handle.
+        leader_epoch: epoch of the last handled record, -1 if unknown.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+
+
+@define(eq=False)
+class Tenure:
+    """One assignment of a partition, from its first record until it is given up or lost.
+
+    Attributes:
+        partition: topic and number.
+        in_flight: number of records that were added, and neither handled nor dropped.
+        is_ending: the partition is being given up, so no further record begins.
+        is_lost: the group took the partition away; outcomes no longer count.
+        begun_until: highest offset of a record that has begun, -1 for none.
+    """
+
+    partition: Partition
+    in_flight: int = 0
+    is_ending: bool = False
+    is_lost: bool = False
+    begun_until: int = -1
+    _order: deque[Work] = field(factory=deque)
+    _next: StoredOffset | None = None
+
+    def add(self, work: Work) -> None:
+        """Note a record; records come in the order of their offsets."""
+        self._order.append(work)
+
+    def advance(self) -> None:
+        """Pass all records at the beginning that have been handled."""
+        order = self._order
+        last = None
+        while order and order[0].is_handled:
+            last = order.popleft()
+        if last is not None:
+            topic, number = self.partition
+            epoch = last.message.leader_epoch()
+            self._next = StoredOffset(
+                topic, number, last.offset + 1, -1 if epoch is None else epoch
+            )
+
+    def take_offset(self) -> StoredOffset | None:
+        """Return the offset to store, if it has changed since the last call."""
+        due, self._next = self._next, None
+        return None if self.is_lost else due
+
+    @property
+    def first_unhandled(self) -> int | None:
+        """Return the offset of the first record that has not been handled, None without one."""
+        return self._order[0].offset if self._order else None
+
+
+@define(eq=False)
+class Lane:
+    """Records that are handled one after the other.
+
+    Attributes:
+        key: partition, and the key of its records if these are ordered by key.
+        waiting: records that wait for the one before them, in order.
+    """
+
+    key: LaneKey
+    waiting: deque[Work] = field(factory=deque)
+
+
+@define(eq=False)
+class Work:
+    """A record in flight.
+
+    Attributes:
+        message: the record.
+        tenure: the assignment under which it was fetched.
+        lane: the lane that it occupies or waits in; None without any order.
+        size: bytes of key and value.
+        offset: its offset.
+        has_begun: a worker has taken it.
+        is_handled: the record need not be handled again.
+    """
+
+    message: Message
+    tenure: Tenure
+    lane: Lane | None
+    size: int
+    offset: int
+    has_begun: bool = False
+    is_handled: bool = False
+
+
+@define(eq=False)
+class Scheduler:
+    """The records in flight of one consumer.
+
+    Args:
+        order: which records are handled one after the other.
+        limits: how much may be in flight.
+    """
+
+    order: Order
+    limits: Limits
+    _tenures: dict[Partition, Tenure] = field(factory=dict, init=False)
+    _ending: dict[Partition, Tenure] = field(factory=dict, init=False)
+    _lanes: dict[LaneKey, Lane] = field(factory=dict, init=False)
+    _ready: deque[Work] = field(factory=deque, init=False)
+    _begun: set[Work] = field(factory=set, init=False)
+    _paused: set[Partition] = field(factory=set, init=False)
+    _changed: set[Tenure] = field(factory=set, init=False)
+    _records: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _is_closed: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ConfigurationError("order", self.order, "'partition', 'key' or 'none'")
+
+    # --- records come in -------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Return how many more records may come in."""
+        if self._bytes >= self.limits.bytes:
+            return 0
+        return max(0, self.limits.records - self._records)
+
+    @property
+    def in_flight(self) -> int:
+        """Return the number of records in flight."""
+        return self._records
+
+    @property
+    def ready(self) -> int:
+        """Return the number of records that a worker could take now."""
+        return len(self._ready)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add records that the consumer has handed out, in order."""
+        for message in messages:
+            key, value = message.key(), message.value()
+            size = (len(key) if key else 0) + (len(value) if value else 0)
+            record: Any = message  # its topic, partition and offset are not None
+            tenure = self._tenure((record.topic(), record.partition()))
+            work = Work(message, tenure, None, size, record.offset())
+            tenure.add(work)
+            if not self._is_closed:
+                tenure.in_flight += 1
+                self._records += 1
+                self._bytes += size
+                self._queue(work, key)
+
+    def _tenure(self, partition: Partition) -> Tenure:
+        tenures = self._ending if self._is_closed else self._tenures
+        tenure = tenures.get(partition)
+        if tenure is None:
+            tenure = tenures[partition] = Tenure(partition, is_ending=self._is_closed)
+        return tenure
+
+    def _queue(self, work: Work, key: object) -> None:
+        # A record without a key has no order to keep; Kafka spreads such records as well.
+        if self.order == "none" or (self.order == "key" and key is None):
+            self._ready.append(work)
+            return
+        lane_key = (work.tenure.partition, key if self.order == "key" else None)
+        lane = self._lanes.get(lane_key)
+        if lane is None:
+            work.lane = self._lanes[lane_key] = Lane(lane_key)
+            self._ready.append(work)
+        else:
+            work.lane = lane
+            lane.waiting.append(work)
+
+    # --- workers take them -----------------------------------------------------------------------
+
+    def take(self) -> Work | None:
+        """Return the next record to handle; None if every other one waits for one in progress."""
+        if not self._ready:
+            return None
+        work = self._ready.popleft()
+        work.has_begun = True
+        work.tenure.begun_until = max(work.tenure.begun_until, work.offset)
+        self._begun.add(work)
+        return work
+
+    def finish(self, work: Work) -> None:
+        """Report that a record need not be handled again."""
+        work.is_handled = True
+        self._begun.discard(work)
+        tenure = work.tenure
+        if not tenure.is_lost:
+            self._leave(work)
+            tenure.advance()
+            self._changed.add(tenure)
+        self._free(work.lane)
+
+    def abandon(self, work: Work) -> None:
+        """Report that a record was given up without being handled; later ones of its lane are too.
+
+        Its offset is never passed, so the next owner handles it.
+        """
+        self._begun.discard(work)
+        if not work.tenure.is_lost:
+            self._leave(work)
+        if work.lane is not None:
+            self._drop(lambda other: other.lane is work.lane and other.tenure is work.tenure)
+        self._free(work.lane)
+
+    def _leave(self, work: Work) -> None:
+        work.tenure.in_flight -= 1
+        self._records -= 1
+        self._bytes -= work.size
+
+    def _free(self, lane: Lane | None) -> None:
+        if lane is None:
+            return
+        if lane.waiting:
+            self._ready.append(lane.waiting.popleft())
+        else:
+            del self._lanes[lane.key]
+
+    # --- partitions go ---------------------------------------------------------------------------
+
+    def end(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Begin no further record of partitions, except those before one that has begun.
+
+        Returns:
+            The partitions that have records in progress; `is_drained` tells when they have ended.
+        """
+        ending = []
+        for partition in partitions:
+            tenure = self._tenures.pop(partition, None)
+            if tenure is not None:
+                tenure.is_ending = True
+                self._ending[partition] = tenure
+            if partition in self._ending:
+                ending.append(partition)
+        self._paused.difference_update(ending)
+        self._drop(lambda work: work.tenure.is_ending and work.offset > work.tenure.begun_until)
+        return [partition for partition in ending if not self.is_drained(partition)]
+
+    def close(self) -> None:
+        """Begin no further record, as `end` does for all partitions.
+
+        Records that still come in are noted as not handled.
+        """
+        paused = frozenset(self._paused)
+        self.end(list(self._tenures))
+        self._paused.update(paused)  # they stay assigned, and are resumed later
+        self._is_closed = True
+
+    def is_drained(self, partition: Partition) -> bool:
+        """Return whether a partition that ends has no record in flight any more."""
+        tenure = self._ending.get(partition)
+        return tenure is None or not tenure.in_flight
+
+    def stop_waiting(self, partition: Partition) -> list[Work]:
+        """Give up the records of a partition that ends, and return those in progress.
+
+        Their outcome does not count any more, so the next owner repeats them.
+        """
+        tenure = self._ending.get(partition)
+        return [] if tenure is None else self._lose(tenure)
+
+    def forget(self, partition: Partition) -> None:
+        """Forget a partition that has been given up; take its offset before."""
+        tenure = self._ending.pop(partition, None)
+        if tenure is not None:
+            self._changed.discard(tenure)
+
+    def lose(self, partitions: Iterable[Partition]) -> list[Work]:
+        """Give up partitions that another member may own already.
+
+        Returns:
+            Their records in progress. The outcome of these does not count any more.
+        """
+        begun = []
+        for partition in partitions:
+            self._paused.discard(partition)
+            for tenures in (self._tenures, self._ending):
+                tenure = tenures.pop(partition, None)
+                if tenure is not None:
+                    begun += self._lose(tenure)
+                    self._changed.discard(tenure)
+        return begun
+
+    def _lose(self, tenure: Tenure) -> list[Work]:
+        self._drop(lambda work: work.tenure is tenure)
+        begun = [work for work in self._begun if work.tenure is tenure]
+        for work in begun:
+            self._leave(work)
+        tenure.is_lost = True
+        return begun
+
+    def _drop(self, is_dropped: Callable[[Work], bool]) -> None:
+        """Drop records that have not begun."""
+        for lane in self._lanes.values():
+            self._drop_from(lane.waiting, is_dropped)
+        for work in self._drop_from(self._ready, is_dropped):
+            self._free(work.lane)
+
+    def _drop_from(self, queue: deque[Work], is_dropped: Callable[[Work], bool]) -> list[Work]:
+        dropped = [work for work in queue if is_dropped(work)]
+        if dropped:
+            kept = [work for work in queue if not is_dropped(work)]
+            queue.clear()
+            queue.extend(kept)
+            for work in dropped:
+                self._leave(work)
+        return dropped
+
+    # --- what the poll loop asks -----------------------------------------------------------------
+
+    def take_offsets(self) -> list[StoredOffset]:
+        """Return the offsets to store that have changed since the last call."""
+        due = [tenure.take_offset() for tenure in self._changed]
+        self._changed.clear()
+        return [offset for offset in due if offset is not None]
+
+    def take_pauses(self) -> tuple[list[Partition], list[Partition]]:
+        """Return the partitions to pause and those to resume since the last call.
+
+        A partition is paused at its limit, and resumed at half of it. Otherwise it would be paused
+        and resumed for each record.
+        """
+        if self._is_closed:
+            return [], []
+        limit = self.limits.partition_records
+        pause = [
+            partition
+            for partition, tenure in self._tenures.items()
+            if tenure.in_flight >= limit and partition not in self._paused
+        ]
+        resume = [
+            partition
+            for partition in self._paused
+            if self._tenures[partition].in_flight <= limit // 2
+        ]
+        self._paused.update(pause)
+        self._paused.difference_update(resume)
+        return pause, resume
+
+    @property
+    def paused(self) -> frozenset[Partition]:
+        """Return the partitions that are paused because of their limit."""
+        return frozenset(self._paused)
+
+    def unhandled(self) -> list[tuple[Partition, int]]:
+        """Return the first offset that has not been handled, of each partition that has one."""
+        found = ((one, tenure.first_unhandled) for one, tenure in self._all())
+        return [(partition, offset) for partition, offset in found if offset is not None]
+
+    def _all(self) -> list[tuple[Partition, Tenure]]:
+        return [*self._tenures.items(), *self._ending.items()]
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Return the partitions that have a tenure, ending or not."""
+        return [partition for partition, _ in self._all()]

@@ -1,0 +1,405 @@
+"""Handle records in worker threads, while the calling thread goes on polling.
+
+Three rules. The calling thread alone touches the consumer. Workers touch only the scheduler, under
+its lock. No lock is held while a handler or a callback of the application runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, Protocol
+
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.errors import ProcessingError
+from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.processing import dead_letters
+from coopgroup.processing.attachment import Attachment, partitions_of
+from coopgroup.processing.failures import (
+    DeadLetter,
+    Failure,
+    OnError,
+    Outcome,
+    Retry,
+    Skip,
+    Stop,
+    decide,
+)
+from coopgroup.processing.scheduler import Partition, Scheduler, Work
+
+__all__ = ["StopSignal", "ThreadProcessing", "Timing"]
+
+# Maximum wait in `poll`. It is short while something else may become due: a partition that is given
+# up, or one that was paused and has room again.
+_WAIT_S = 0.1
+_WAIT_BUSY_S = 0.005
+_BATCH = 500
+
+
+class StopSignal(Protocol):
+    """Tells when to stop, as `threading.Event` and `asyncio.Event` do."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+
+
+@define
+class Timing:
+    """How processing ends.
+
+    Attributes:
+        stop: ends processing when it is set; None to go on until the consumer is closed.
+        stop_timeout_ms: how long records in flight may take to end when a partition is given up,
+            and when processing stops.
+        hands_over: whether processing goes on, once `stop` is set, until the group has taken over
+            all partitions.
+    """
+
+    stop: StopSignal | None
+    stop_timeout_ms: int
+    hands_over: bool
+
+    @property
+    def stop_timeout_s(self) -> float:
+        """Return `stop_timeout_ms` in seconds."""
+        return self.stop_timeout_ms / 1000
+
+
+@define(eq=False)
+class _Ending:
+    """A partition that is being given up, and what it waits for."""
+
+    put_off: PutOff
+    until_s: float
+
+
+@define(eq=False)
+class ThreadProcessing:
+    """One run of `process` with worker threads."""
+
+    consumer: CooperativeConsumer
+    handle: Callable[[Message], object]
+    on_error: OnError
+    scheduler: Scheduler
+    timing: Timing
+    workers: int
+    _attachment: Attachment = field(init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    _ending: dict[Partition, _Ending] = field(factory=dict, init=False)
+    _failure: tuple[Work, BaseException] | None = field(default=None, init=False)
+    _is_closing: bool = field(default=False, init=False)
+    _stop_by_s: float | None = field(default=None, init=False)
+    _idle: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._attachment = Attachment(self.consumer)
+
+    def run(self) -> None:
+        """Process until `stop` is set, the consumer is closed, or a record cannot be handled.
+
+        Raises:
+            ProcessingError: a record could not be handled.
+            KafkaException: the group refused this member permanently, or a partition failed.
+            Exception: raised by a callback.
+        """
+        self._attachment.attach(self._on_revoke, self._on_lost)
+        is_complete = False
+        try:
+            for number in range(self.workers):
+                name = f"coopgroup-worker-{number}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._poll_until_over()
+            is_complete = True
+        except Exception:
+            is_complete = True
+            raise
+        finally:
+            self._wind_down(is_complete=is_complete)
+        if self._failure is not None:
+            work, error = self._failure
+            raise ProcessingError(*work.tenure.partition, work.offset, repr(error)) from error
+
+    # --- the polling thread ----------------------------------------------------------------------
+
+    def _poll_until_over(self) -> None:
+        try:
+            while not self._is_over():
+                self._tend()
+                self._receive()
+        except RuntimeError:
+            if not self._is_consumer_closed():
+                raise
+
+    def _is_consumer_closed(self) -> bool:
+        try:
+            self.consumer.assignment()
+        except RuntimeError:
+            return True
+        return False
+
+    def _is_over(self) -> bool:
+        if self._failure is not None:
+            return True
+        stop = self.timing.stop
+        if stop is None or not stop.is_set():
+            return False
+        if not self.timing.hands_over:
+            return True
+        if self._stop_by_s is None:
+            self._stop_by_s = monotonic() + self.timing.stop_timeout_s
+            self.consumer.hand_over()
+        return not self.consumer.assignment() or monotonic() >= self._stop_by_s
+
+    def _receive(self) -> None:
+        with self._changed:
+            room = self.scheduler.room
+            if not room:
+                self._changed.wait(_WAIT_BUSY_S)
+        if not room:
+            self._add(self.consumer.consume(0, 0))  # callbacks only
+            return
+        is_busy = self._ending or self.scheduler.paused or self._stop_by_s is not None
+        message = self.consumer.poll(_WAIT_BUSY_S if is_busy else _WAIT_S)
+        if message is not None:
+            # This record is noted before the next call, in which a callback may raise.
+            self._add([message])
+            self._add(self.consumer.consume(min(room, _BATCH) - 1, 0))
+
+    def _add(self, messages: Sequence[Message]) -> None:
+        records, failure = [], None
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() not in {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}:
+                failure = error
+        if records:
+            with self._changed:
+                self.scheduler.add(records)
+                self._wake_workers()
+        if failure is not None:
+            raise KafkaException(failure)
+
+    def _wake_workers(self) -> None:
+        if self._idle and self.scheduler.ready:
+            self._changed.notify_all()
+
+    def _tend(self) -> None:
+        """Store offsets, pause and resume partitions, give up those whose records have ended."""
+        with self._changed:
+            offsets = self.scheduler.take_offsets()
+            pause, resume = self.scheduler.take_pauses()
+        self._attachment.store(offsets)
+        if pause:
+            self.consumer.pause([TopicPartition(*one) for one in pause])
+        if resume:
+            self.consumer.resume([TopicPartition(*one) for one in resume])
+        if self._ending:
+            self._give_up_ended()
+
+    def _give_up_ended(self) -> None:
+        now = monotonic()
+        with self._changed:
+            done = [
+                one
+                for one, ending in self._ending.items()
+                if now >= ending.until_s or self.scheduler.is_drained(one)
+            ]
+        if not done:
+            return
+        self._store_last(done)
+        put_offs = [self._ending.pop(one).put_off for one in done]
+        try:
+            self._attachment.call(self._attachment.user_on_revoke, done)
+        finally:
+            for put_off in put_offs:
+                self.consumer.finish_revoke(put_off)
+
+    def _store_last(self, partitions: Sequence[Partition]) -> None:
+        """Store the offsets of partitions that are given up, and forget their records."""
+        with self._changed:
+            offsets = self.scheduler.take_offsets()
+            late = [work for one in partitions for work in self.scheduler.stop_waiting(one)]
+            for one in partitions:
+                self.scheduler.forget(one)
+            self._changed.notify_all()
+        self._attachment.store(offsets)
+        for work in late:
+            self._warn("handler_takes_too_long", work.message)
+
+    def _on_revoke(self, consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        named = partitions_of(partitions)
+        with self._changed:
+            busy = self.scheduler.end(named)
+            self._changed.notify_all()  # pauses before another attempt end
+        until_s = monotonic() + self.timing.stop_timeout_s
+        for one in busy:
+            put_off = consumer.revoke_later([TopicPartition(*one)])
+            if put_off is None:  # the consumer is being closed, and cannot wait
+                self._wait_for(busy, until_s)
+                busy = []
+                break
+            self._ending[one] = _Ending(put_off, until_s)
+        ended = [one for one in named if one not in busy]
+        self._store_last(ended)
+        self._attachment.call(self._attachment.user_on_revoke, ended)
+
+    def _on_lost(self, _: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        named = partitions_of(partitions)
+        with self._changed:
+            begun = self.scheduler.lose(named)
+            self._changed.notify_all()
+        for work in begun:
+            self._warn("record_lost_while_handled", work.message)
+        for one in named:
+            self._ending.pop(one, None)
+        self._attachment.call(self._attachment.user_on_lost, named)
+
+    def _wait_for(self, partitions: Sequence[Partition], until_s: float) -> None:
+        def are_drained() -> bool:
+            return all(map(self.scheduler.is_drained, partitions))
+
+        with self._changed:
+            self._changed.wait_for(are_drained, max(0.0, until_s - monotonic()))
+
+    def _wind_down(self, *, is_complete: bool) -> None:
+        """End the records in flight within their time, and leave the consumer as it was."""
+        with self._changed:
+            self._is_closing = True
+            self.scheduler.close()
+            self._changed.notify_all()
+        until_s = self._stop_by_s or monotonic() + self.timing.stop_timeout_s
+        try:
+            self._serve_until_ended(until_s)
+        finally:
+            with self._changed:
+                offsets = self.scheduler.take_offsets()
+                unhandled = self.scheduler.unhandled()
+                late = [
+                    work
+                    for one in self.scheduler.partitions
+                    for work in self.scheduler.stop_waiting(one)
+                ]
+                self._changed.notify_all()
+            self._attachment.store(offsets)
+            for work in late:
+                self._warn("handler_takes_too_long", work.message)
+            self._attachment.detach(unhandled, is_complete=is_complete)
+            if not self._is_consumer_closed():
+                owned = partitions_of(self.consumer.assignment())
+                paused = self.scheduler.paused.intersection(owned)
+                self.consumer.resume([TopicPartition(*one) for one in paused])
+
+    def _serve_until_ended(self, until_s: float) -> None:
+        """Wait for the workers; the group's rounds go on meanwhile."""
+        while monotonic() < until_s:
+            with self._changed:
+                if not self.scheduler.in_flight:
+                    return
+                self._changed.wait(_WAIT_BUSY_S)
+            if not self._is_consumer_closed():
+                self._tend()
+                self.consumer.consume(0, 0)
+
+    # --- the workers -----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            work = self._next()
+            if work is None:
+                return
+            is_handled = self._try(work)
+            with self._changed:
+                (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
+                if self._failure is not None:  # before a later record of the same lane can begin
+                    self.scheduler.close()
+                is_waited_for = work.tenure.is_ending or not self.scheduler.room
+                if is_waited_for or (self._idle and self.scheduler.ready):
+                    self._changed.notify_all()
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            while (work := self.scheduler.take()) is None:
+                if self._is_closing:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return work
+
+    def _try(self, work: Work) -> bool:
+        """Handle a record; return whether its offset may be passed."""
+        attempt, is_last = 0, False
+        while not work.tenure.is_lost:
+            attempt += 1
+            try:
+                self.handle(work.message)
+            except Exception as error:  # noqa: BLE001  (on_error decides)
+                failure = Failure(message=work.message, error=error, attempt=attempt)
+            except BaseException as error:  # noqa: BLE001  (such as sys.exit in a handler)
+                self._fail(work, error)
+                return False
+            else:
+                return True
+            try:
+                outcome = decide(self.on_error, failure)
+                if not isinstance(outcome, Retry):
+                    return self._settle(work, outcome, failure)
+                if is_last:
+                    return False
+                is_last = self._pause(work, outcome.pause_ms(attempt) / 1000)
+            except BaseException as error:  # noqa: BLE001  (of on_error, or of the dead letter)
+                self._fail(work, error)
+                return False
+        return False
+
+    def _settle(self, work: Work, outcome: Outcome, failure: Failure) -> bool:
+        message = failure.message
+        match outcome:
+            case Skip():
+                self._warn("record_skipped", message, error=repr(failure.error))
+                return True
+            case DeadLetter():
+                delivery = dead_letters.send(outcome, failure, self._attachment.group_id)
+                until_s = monotonic() + outcome.timeout_ms / 1000
+                while not delivery.is_done and monotonic() < until_s:
+                    outcome.producer.poll(0.05)
+                delivery.check(outcome.topic)
+                self._warn("record_dead_lettered", message, error=repr(failure.error))
+                return True
+            case Stop():
+                self._fail(work, failure.error)
+                return False
+
+    def _pause(self, work: Work, pause_s: float) -> bool:
+        """Wait before another attempt; return whether it is the last one.
+
+        If the partition is given up meanwhile, the pause ends and one attempt follows. Otherwise
+        the next owner would repeat the later records that have been handled already.
+        """
+
+        def is_ending() -> bool:
+            return work.tenure.is_ending or work.tenure.is_lost
+
+        with self._changed:
+            return self._changed.wait_for(is_ending, pause_s)
+
+    def _fail(self, work: Work, error: BaseException) -> None:
+        with self._changed:
+            if self._failure is None:
+                self._failure = (work, error)
+            self._changed.notify_all()
+        self._attachment.wake()
+
+    def _warn(self, event: str, message: Message, **fields: Any) -> None:  # noqa: ANN401
+        self._attachment.warn(
+            event,
+            topic=message.topic(),
+            partition=message.partition(),
+            offset=message.offset(),
+            **fields,
+        )

@@ -1,0 +1,188 @@
+"""Processing on a real broker: processes come, go and are killed, and no record is skipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.processing import DeadLetter, Retry, process
+from coopgroup.testing import KafkaCluster
+
+PARTITIONS = 6
+RECORDS = 3_000
+KEYS = 50
+WAIT_S = 40.0
+
+# Writes each record to a file before it counts as handled; some fail at first.
+WORKER = """
+import json, os, random, sys, time
+from coopgroup import CooperativeConsumer
+from coopgroup.processing import Retry, run
+
+config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
+out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def handle(record):
+    time.sleep(0.002)
+    if random.random() < 0.01:
+        raise OSError("try again")
+    os.write(out, b"%d %d %s\\n" % (record.partition(), record.offset(), record.key()))
+
+run(CooperativeConsumer(config), [topic], handle, order=order,
+    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+print("closed", flush=True)
+"""
+
+
+def fill(cluster: KafkaCluster, topic: str, count: int) -> None:
+    cluster.create_topic(topic, PARTITIONS)
+    producer = Producer(cluster.client_config())
+    for number in range(count):
+        producer.produce(topic, key=str(number % KEYS), value=str(number))
+    assert producer.flush(30) == 0
+
+
+def config(cluster: KafkaCluster, group: str) -> dict[str, object]:
+    return {
+        **cluster.client_config(),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 200,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 300,
+    }
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+class Workers:
+    """Processes of one group, and what they have written."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, order: str, path: Path) -> None:
+        self.arguments = [json.dumps(config(cluster, topic)), topic, order, str(path)]
+        self.path = path
+        path.touch()
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", WORKER, *self.arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
+        self.running.append(process)
+        return process
+
+    def handled(self) -> list[tuple[int, int, str]]:
+        lines = (line.split() for line in self.path.read_text().splitlines())
+        return [(int(number), int(offset), key) for number, offset, key in lines]
+
+    def distinct(self) -> int:
+        return len({(number, offset) for number, offset, _ in self.handled()})
+
+
+@pytest.fixture
+def workers(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Callable[[str, str], Workers]]:
+    made: list[Workers] = []
+
+    def make(topic: str, order: str) -> Workers:
+        made.append(Workers(kafka_cluster, topic, order, tmp_path / "handled"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for worker in one.running:
+            if worker.poll() is None:
+                worker.kill()
+            worker.communicate()
+
+
+def test_no_record_is_skipped_when_a_process_is_killed(
+    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers]
+) -> None:
+    topic = "processing-killed"
+    fill(kafka_cluster, topic, RECORDS)
+    group = workers(topic, "key")
+    first, second = group.start(), group.start()
+    wait_until(lambda: group.distinct() > RECORDS // 10)
+    first.kill()
+    group.start()
+    wait_until(lambda: group.distinct() == RECORDS)
+
+    handled = group.handled()
+    assert len(handled) < 2 * RECORDS
+    second.send_signal(signal.SIGTERM)
+    assert second.communicate(timeout=WAIT_S)[0] == "closed\n"
+    assert second.returncode == 0
+
+
+def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
+    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers]
+) -> None:
+    topic = "processing-rolled"
+    fill(kafka_cluster, topic, RECORDS)
+    group = workers(topic, "key")
+    old = [group.start(), group.start()]
+    wait_until(lambda: group.distinct() > RECORDS // 20)
+    for worker in old:
+        group.start()
+        worker.send_signal(signal.SIGTERM)
+        assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
+    wait_until(lambda: group.distinct() == RECORDS)
+
+    handled = group.handled()
+    assert len(handled) == RECORDS
+    for key in range(KEYS):
+        offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
+        assert offsets == sorted(offsets)
+
+
+def test_dead_letters_arrive_and_their_offsets_are_passed(kafka_cluster: KafkaCluster) -> None:
+    topic, failed = "processing-failed", "processing-failed-records"
+    fill(kafka_cluster, topic, 100)
+    kafka_cluster.create_topic(failed, 1)
+    handled: list[int] = []
+
+    def handle(message: object) -> None:
+        value = int(message.value())  # type: ignore[attr-defined]
+        if value % 10 == 0:
+            raise ValueError(value)
+        handled.append(value)
+
+    class Stop:
+        def is_set(self) -> bool:
+            return len(handled) == 90
+
+    letters = Retry(
+        attempts=2,
+        backoff_ms=1,
+        otherwise=DeadLetter(Producer(kafka_cluster.client_config()), failed),
+    )
+    with CooperativeConsumer(config(kafka_cluster, topic)) as consumer:
+        consumer.subscribe([topic])
+        process(consumer, handle, on_error=letters, stop=Stop())
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        consumer.commit(asynchronous=False)
+        committed = sum(one.offset for one in consumer.committed(places, 10))
+    assert committed == 100
+
+    with CooperativeConsumer(config(kafka_cluster, failed)) as consumer:
+        consumer.subscribe([failed])
+        found = consumer.consume(10, 20)
+        assert sorted(int(one.value() or b"") for one in found) == list(range(0, 100, 10))
+        headers: Any = dict(found[0].headers() or [])
+        assert headers["coopgroup.topic"] == topic.encode()
+        assert headers["coopgroup.error"].startswith(b"ValueError: ")

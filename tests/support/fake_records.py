@@ -1,0 +1,202 @@
+"""Records and a consumer for tests of processing, without a broker."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from attrs import define, field, frozen
+from confluent_kafka import TopicPartition
+
+from coopgroup.model import EMPTY, ResourceSet
+
+__all__ = ["FakeConsumer", "FakeRecord"]
+
+
+@frozen(kw_only=True)
+class FakeRecord:
+    """Has the methods of `confluent_kafka.Message` that processing calls."""
+
+    number: int = 0
+    at: int
+    its_key: bytes | None = b"k"
+    of: str = "t"
+
+    def topic(self) -> str:
+        return self.of
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.its_key
+
+    def value(self) -> bytes:
+        return b"12345"
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("h", b"1")]
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, 1_000)
+
+    def leader_epoch(self) -> int:
+        return 7
+
+    def error(self) -> None:
+        return None
+
+
+OWNED = ResourceSet.from_pairs(("t", number) for number in range(3))
+
+
+@define(eq=False)
+class FakeConsumer:
+    """Hands out given records, and has the parts of a consumer that processing uses.
+
+    Attributes:
+        script: what each `poll` finds: a record, or a call to make, such as a revocation.
+        stored: the last stored offset of each partition.
+        given_up: partitions that were given up, each with its stored offset at that moment.
+        seeks: calls of `seek`.
+        paused: partitions that are paused now.
+        warned: names of the logged warnings.
+    """
+
+    script: deque[Any] = field(factory=deque)
+    stored: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    given_up: dict[tuple[str, int], int | None] = field(factory=dict, init=False)
+    seeks: list[tuple[str, int, int]] = field(factory=list, init=False)
+    paused: set[tuple[str, int]] = field(factory=set, init=False)
+    warned: list[str] = field(factory=list, init=False)
+    is_closed: bool = field(default=False, init=False)
+    is_closing: bool = field(default=False, init=False)
+    owned: ResourceSet = field(
+        default=ResourceSet.from_pairs(("t", number) for number in range(3)), init=False
+    )
+    stopping: ResourceSet = field(default=EMPTY, init=False)
+    interceptor: Any = field(default=None, init=False)
+    callbacks: Any = field(init=False)
+    _parts: Any = field(init=False)
+    automatic: bool = field(default=True, init=False)
+    interval_ms: int | None = field(default=5_000, init=False)
+    idle: threading.Event = field(factory=threading.Event, init=False)
+    handed_over: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.callbacks = SimpleNamespace(on_revoke=None, on_lost=None)
+        self._parts = SimpleNamespace(
+            listener=self,
+            committing=self,
+            driver=SimpleNamespace(
+                settings=SimpleNamespace(member=SimpleNamespace(group_id="g")),
+                inbox=SimpleNamespace(wake=lambda: None),
+                sink=SimpleNamespace(warn=lambda event, **_: self.warned.append(event)),
+            ),
+        )
+
+    # --- what processing finds in the parts ------------------------------------------------------
+
+    @property
+    def store(self) -> Any:  # noqa: ANN401
+        return _FakeStore(self)
+
+    # --- the consumer ----------------------------------------------------------------------------
+
+    def poll(self, timeout: float) -> FakeRecord | None:
+        self.check_open()
+        if not self.script:
+            self.idle.wait(min(timeout, 0.002))
+            return None
+        step = self.script.popleft()
+        if callable(step):
+            step()
+            return None
+        return step if self._is_wanted(step) else None
+
+    def consume(self, count: int, _: float) -> list[FakeRecord]:
+        self.check_open()
+        taken: list[FakeRecord] = []
+        while len(taken) < count and self.script and not callable(self.script[0]):
+            step = self.script.popleft()
+            if self._is_wanted(step):
+                taken.append(step)
+        return taken
+
+    def _is_wanted(self, record: FakeRecord) -> bool:
+        return (record.topic(), record.partition()) in self.owned
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise RuntimeError("Consumer closed")
+
+    def assignment(self) -> list[TopicPartition]:
+        self.check_open()
+        return [TopicPartition(*one) for one in self.owned]
+
+    def hand_over(self) -> None:
+        self.handed_over = True
+        self.script.append(lambda: self.revoke(*self.owned.to_dict()["t"]))
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        self.paused.update((one.topic, one.partition) for one in partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        self.paused.difference_update((one.topic, one.partition) for one in partitions)
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.seeks.append((partition.topic, partition.partition, partition.offset))
+
+    def revoke_later(self, partitions: list[TopicPartition]) -> object:
+        if self.is_closing:
+            return None
+        later = ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)
+        self.stopping |= later
+        return later
+
+    def finish_revoke(self, stopped: ResourceSet) -> None:
+        self._drop(stopped & self.stopping)
+
+    # --- what the group does ---------------------------------------------------------------------
+
+    def revoke(self, *numbers: int) -> None:
+        gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
+        self.interceptor.on_revoke(self, [TopicPartition(*one) for one in gone])
+        self._drop(gone - self.stopping)
+
+    def lose(self, *numbers: int) -> None:
+        gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
+        self.interceptor.on_lost(self, [TopicPartition(*one) for one in gone])
+        self.owned -= gone
+        self.stopping -= gone
+
+    def _drop(self, gone: ResourceSet) -> None:
+        self.given_up.update((one, self.stored.get(one)) for one in gone)
+        self.owned -= gone
+        self.stopping -= gone
+
+
+@define(eq=False)
+class _FakeStore:
+    consumer: FakeConsumer
+
+    @property
+    def automatic(self) -> bool:
+        return self.consumer.automatic
+
+    @automatic.setter
+    def automatic(self, value: bool) -> None:
+        self.consumer.automatic = value
+
+    def due(self, _: ResourceSet) -> tuple[()]:
+        return ()
+
+    def store(self, offsets: Sequence[Any]) -> None:
+        for one in offsets:
+            self.consumer.stored[one.topic, one.partition] = one.offset
