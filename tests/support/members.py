@@ -151,10 +151,13 @@ class DrivenMember:
         follow_up: bool = False,
         delay_ms: int = 0,
         loss_ms: int | None = None,
+        warmups: ResourceSet | None = None,
     ) -> "DrivenMember":
         """Answer the sync; in a follow-up the member learns which resources it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
-        answer = synced(assigned, revoked=revoked, delay_ms=delay_ms, loss_ms=loss_ms)
+        answer = synced(
+            assigned, revoked=revoked, delay_ms=delay_ms, loss_ms=loss_ms, warmups=warmups
+        )
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
     def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
@@ -194,12 +197,14 @@ def synced(
     revoked: ResourceSet | None = None,
     delay_ms: int = 0,
     loss_ms: int | None = None,
+    warmups: ResourceSet | None = None,
 ) -> SyncGroupAnswer:
     assignment = Assignment(
         assigned=assigned,
         revoked=revoked,
         scheduled_rebalance_timeout_ms=delay_ms,
         loss_timeout_ms=loss_ms,
+        warmups=warmups,
     )
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
 

@@ -38,7 +38,14 @@ from coopgroup.groups.pool import CallbackPool
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
 from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.session import one_line
@@ -197,6 +204,8 @@ class ResourceWork:
                 case LoseResources():
                     self._lose()
                     self.driver.post(LossHandled())
+                case BeginWarmups() | CancelWarmups():
+                    pass  # the member takes no part
                 case FailMember():
                     self.failure = notice
                     error = RuntimeError(notice.message)

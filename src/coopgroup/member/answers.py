@@ -24,6 +24,7 @@ from coopgroup.member.parts import NO_DELAY, IdStanding, LastAssignment, Round
 from coopgroup.member.protocols import read_assignment
 from coopgroup.member.refusals import act_on_error
 from coopgroup.member.transitions import SETTLED, MemberState, Trigger
+from coopgroup.member.warming import take_warmups
 from coopgroup.model import EMPTY
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.group_api import (
@@ -293,6 +294,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
     _settle(turn, assignment)
     if gained:
         turn.emit(GrantResources(resources=gained))
+    take_warmups(turn, assignment, gained)
     soon_ms = turn.now_ms + turn.member.heartbeat_pace_ms(turn.now_ms)
     turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, soon_ms))
 

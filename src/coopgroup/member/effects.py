@@ -16,7 +16,9 @@ from coopgroup.telemetry import Record
 
 __all__ = [
     "STALLED",
+    "BeginWarmups",
     "CancelJoin",
+    "CancelWarmups",
     "DecideRound",
     "Effect",
     "FailMember",
@@ -111,7 +113,7 @@ class RevokeResources:
 class LoseResources:
     """Stop all work immediately without a commit: `on_lost`, then give `LossHandled`.
 
-    All notices that were queued for the application before are void.
+    All notices that were queued for the application before are void, except those of warm-ups.
 
     Attributes:
         resources: the resources that the member owned.
@@ -120,6 +122,23 @@ class LoseResources:
 
     resources: ResourceSet
     cause: str
+
+
+@frozen(kw_only=True)
+class BeginWarmups:
+    """Restore the state of resources that other members own: `on_warmup`, then give `WarmedUp`.
+
+    For resources that were just revoked: keep their state. The member counts as warm for them.
+    """
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
+class CancelWarmups:
+    """Stop warm-ups, or keep the resources warm no longer: `on_warmup_cancelled`."""
+
+    resources: ResourceSet
 
 
 @frozen(kw_only=True)
@@ -191,6 +210,8 @@ Effect: TypeAlias = (
     | GrantResources
     | RevokeResources
     | LoseResources
+    | BeginWarmups
+    | CancelWarmups
     | KeepIdentity
     | FinishCommit
     | FailMember

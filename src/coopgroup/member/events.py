@@ -28,6 +28,9 @@ __all__ = [
     "RevocationCompleted",
     "RoundDecided",
     "SubscriptionChanged",
+    "WarmSetDeclared",
+    "WarmedUp",
+    "WarmupFailed",
     "Woken",
 ]
 
@@ -73,6 +76,46 @@ class CatalogueSeen:
     """
 
     version: int | None
+
+
+@frozen(kw_only=True)
+class WarmSetDeclared:
+    """The application takes part in warm-ups, or does no longer; given before it subscribes.
+
+    Attributes:
+        warm: resources whose state it found, such as on disk; None if it takes no part.
+    """
+
+    warm: ResourceSet | None
+
+
+@frozen(kw_only=True)
+class WarmedUp:
+    """The application is warm for some resources of its warm-ups.
+
+    A round follows soon, so that the leader learns it.
+
+    Attributes:
+        resources: the resources; those whose warm-up was cancelled meanwhile are ignored.
+    """
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
+class WarmupFailed:
+    """The application cannot warm up some resources, or lost their state.
+
+    They do not begin again until the leader has cancelled them. The leader is not told why the
+    member stays cold: its time-out decides.
+
+    Attributes:
+        resources: the resources; those whose warm-up was cancelled meanwhile are ignored.
+        error: the reason, for telemetry.
+    """
+
+    resources: ResourceSet
+    error: str
 
 
 @frozen(kw_only=True)
@@ -208,6 +251,9 @@ Event: TypeAlias = (
     | LossHandled
     | CommitRequested
     | CommitsAbandoned
+    | WarmSetDeclared
+    | WarmedUp
+    | WarmupFailed
     | RoundDecided
     | Answered
     | RequestFailed

@@ -32,6 +32,9 @@ from coopgroup.member.events import (
     RevocationCompleted,
     RoundDecided,
     SubscriptionChanged,
+    WarmedUp,
+    WarmSetDeclared,
+    WarmupFailed,
     Woken,
 )
 from coopgroup.member.identity import come_back
@@ -41,6 +44,7 @@ from coopgroup.member.requests import leave_at_once, send_what_is_due
 from coopgroup.member.revocation import give_up_stopped, take_stopped
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.member.turn import Turn
+from coopgroup.member.warming import forget_warmups, take_report, warm_reason
 
 if TYPE_CHECKING:
     from coopgroup.member.effects import Effect
@@ -83,6 +87,8 @@ def _take(turn: Turn, event: Event) -> None:
             turn.set(next_join=attrs.evolve(turn.member.next_join, catalogue_version=event.version))
         case Woken():
             pass
+        case WarmSetDeclared() | WarmedUp() | WarmupFailed():
+            take_report(turn, event)
         case _:
             _take_request(turn, event)
 
@@ -143,6 +149,7 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
 
 def _leave(turn: Turn, event: LeaveRequested) -> None:
     turn.move(Trigger.LEAVE, event.reason)
+    forget_warmups(turn)
     if event.for_good:
         turn.end_identity()
     member = turn.member
@@ -197,7 +204,7 @@ def _meet_deadlines(turn: Turn) -> None:
     member = turn.member
     scheduled = member.delay.rejoin_at_ms
     due = scheduled is not None and turn.now_ms >= scheduled
-    reason = "scheduled rebalance" if due else member.rejoin_reason
+    reason = "scheduled rebalance" if due else member.rejoin_reason or warm_reason(turn)
     if reason and member.state is MemberState.STABLE:
         turn.rejoin(reason)
     if member.state is MemberState.REVOKING:

@@ -175,11 +175,18 @@ class Member:
     def wants_a_round_at_ms(self) -> int | None:
         """Return when the member wants a round by itself, in ms; None for never."""
         if self.state is _STABLE:
-            return self.delay.rejoin_at_ms
+            return self._due_at_ms
         if self.state is _REVOKING and not (self.config.eager or self.revocation.yields):
             soon_ms = self.revocation.join_at_ms
-            return self.delay.rejoin_at_ms if soon_ms is None else soon_ms
+            return self._due_at_ms if soon_ms is None else soon_ms
         return None
+
+    @property
+    def _due_at_ms(self) -> int | None:
+        at_ms, warmups = self.delay.rejoin_at_ms, self.next_join.warmups
+        if warmups is None or warmups.rejoin_at_ms is None:
+            return at_ms
+        return warmups.rejoin_at_ms if at_ms is None else min(at_ms, warmups.rejoin_at_ms)
 
     def heartbeat_pace_ms(self, now_ms: int) -> int:
         """Return the time from one heartbeat to the next, in ms.

@@ -41,6 +41,7 @@ __all__ = [
     "NextJoin",
     "Revocation",
     "Round",
+    "Warmups",
 ]
 
 
@@ -100,6 +101,30 @@ class Lease:
 
 
 @frozen(kw_only=True)
+class Warmups:
+    """The warm-ups of a member whose application takes part in them (KIP-441).
+
+    The sets survive the loss of a membership, because state is local to the process.
+
+    Attributes:
+        wanted: warm-ups of the last assignment: the complete set. It can contain resources that the
+            member still stops, and whose state it is to keep.
+        begun: warm-ups that the application was told of, and that were not cancelled.
+        warm: resources that the member is warm for, and does not own; the next join tells them.
+        failed: wanted resources that the application refused.
+        rejoin_at_ms: when the member wants a round, to tell that it became warm; None for never.
+        is_new: whether the process has not received an assignment yet.
+    """
+
+    wanted: ResourceSet = EMPTY
+    begun: ResourceSet = EMPTY
+    warm: ResourceSet = EMPTY
+    failed: ResourceSet = EMPTY
+    rejoin_at_ms: int | None = None
+    is_new: bool = True
+
+
+@frozen(kw_only=True)
 class NextJoin:
     """The content of the member's next join, apart from its claims.
 
@@ -109,11 +134,13 @@ class NextJoin:
             None.
         consumption_rate_per_s: records that the application processes in a second of work, measured
             by the member's host; None if unknown.
+        warmups: the member's warm-ups; None if its application takes no part in them.
     """
 
     topics: tuple[str, ...] = ()
     catalogue_version: int | None = None
     consumption_rate_per_s: float | None = None
+    warmups: Warmups | None = None
 
 
 @frozen(kw_only=True)

@@ -163,6 +163,7 @@ def _subscription(member: Member, name: str, now_ms: int) -> bytes:
 
 
 def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> bytes:
+    warmups = member.next_join.warmups
     match protocol:
         case None:
             return encode_user_data(
@@ -171,7 +172,9 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     remaining_loss_ms=member.delay.remaining_loss_ms(now_ms),
                     consumption_rate_per_s=member.next_join.consumption_rate_per_s,
                     catalogue_version=member.next_join.catalogue_version,
-                )
+                    warm=None if warmups is None else warmups.warm,
+                ),
+                index_min=member.config.index_min,
             )
         case KafkaProtocol.COOPERATIVE_STICKY:
             return with_signature(encode_cooperative_generation(member.generation))

@@ -16,6 +16,7 @@ from coopgroup.member.member import Outstanding
 from coopgroup.member.parts import LastJoin
 from coopgroup.member.protocols import joins_in_vain, offered_subscriptions
 from coopgroup.member.transitions import AT_WORK, MemberState
+from coopgroup.member.warming import told_warm
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
     GroupRequest,
@@ -184,6 +185,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         lease=member.lease.joining(turn.now_ms),
         revocation=member.revocation.joined(),
     )
+    told_warm(turn)
     return JoinGroupRequest(
         group_id=config.group_id,
         member_id=member.member_id,

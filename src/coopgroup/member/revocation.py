@@ -22,6 +22,7 @@ from coopgroup.member.commits import await_commits, awaited_of
 from coopgroup.member.effects import RevokeResources
 from coopgroup.member.protocols import in_the_way, offers_more, spoken
 from coopgroup.member.transitions import MemberState, Trigger
+from coopgroup.member.warming import keep_warm
 from coopgroup.model import ResourceSet
 from coopgroup.model.replacing import replaced
 
@@ -109,6 +110,7 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
         revocation=attrs.evolve(member.revocation, stopped=stopped - given_up),
         rejoin_reason=member.rejoin_reason or _CAUSE,
     )
+    keep_warm(turn, given_up)
     if member.state is not MemberState.REVOKING:
         return
     if turn.member.revocation.is_under_way:

@@ -33,7 +33,12 @@ this page. Duties of a host, in this order:
    an outdated identity, which costs one join.
 8. Before each step, give `with_rate` the measured rate of the application, if there is one:
    `drain-time` assigns more to fast members. Exclude idle time from the measurement.
-9. If `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
+9. Run `BeginWarmups` and `CancelWarmups` on the application's thread as well, in order with the
+   notices of duty 5; a loss does not make them void. Give `WarmedUp` when the application says that
+   it is warm, and `WarmupFailed` if its callback raised. Give `WarmSetDeclared` before
+   `SubscriptionChanged` if the application takes part in warm-ups. A revoked resource that is not
+   stopped in time has no state to keep: give `WarmupFailed` before it is reported as stopped.
+10. If `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
    `fail`: a member that missed an event would wait forever for requests that it believes to be on
    their way.
 """

@@ -20,7 +20,9 @@ from coopgroup.member import (
 from coopgroup.member import effects as member_effects
 from coopgroup.member import step as step_member
 from coopgroup.member.effects import (
+    BeginWarmups,
     CancelJoin,
+    CancelWarmups,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -90,6 +92,8 @@ SessionEffect: TypeAlias = (
     | GrantResources
     | RevokeResources
     | LoseResources
+    | BeginWarmups
+    | CancelWarmups
     | KeepIdentity
     | FinishCommit
     | FailMember

@@ -124,6 +124,7 @@ class Deployment:
             identity=members.identity,
             capacity_per_s=self._capacities.get(name, capacity),
             skew_ppm=place.skew_ppm,
+            keeps_state=members.keeps_state,
         )
 
     def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:

@@ -15,11 +15,13 @@ from attrs import define, field
 
 from coopgroup.member import ErrorCode, MemberConfig
 from coopgroup.member.effects import Lane
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import OffsetCommitRequest
 from coopgroup.model.resource_set import Int64Array
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.process import PastLife, Process, RunSettings
 from coopgroup.simulator.scenario import Cost, Identity, Span
 from coopgroup.simulator.world import World
@@ -114,6 +116,7 @@ class Simulation:
         identity: Identity = Identity.NONE,
         capacity_per_s: float = math.inf,
         skew_ppm: int = 0,
+        keeps_state: bool = False,
     ) -> Process:
         """Start a process; an earlier one of the same name must have ended."""
         config = self.config
@@ -134,6 +137,7 @@ class Simulation:
             on_failure=self._on_failure,
             on_keep=partial(self._keep, name),
         )
+        before = self._by_name.get(name) if keeps_state else None
         process.application = Application(
             process=process,
             load=self.load,
@@ -141,6 +145,11 @@ class Simulation:
             callback_ms=self.run_settings.callback_ms,
             commit_interval_ms=self.commit_interval_ms,
             capacity_per_s=capacity_per_s,
+            state=LocalState(
+                is_kept=keeps_state or warmup_of(self.run_settings.policy) is not None,
+                on_disk=keeps_state,
+                ready=EMPTY if before is None else before.application.state.ready,
+            ),
         )
         self.processes.append(process)
         self._by_name[name] = process
@@ -160,6 +169,7 @@ class Simulation:
             identity=before.identity,
             capacity_per_s=before.application.capacity_per_s,
             skew_ppm=before.skew_ppm,
+            keeps_state=before.application.state.on_disk,
         )
 
     def bounce(self, process: Process, down_ms: int) -> None:

@@ -26,6 +26,7 @@ from coopgroup.telemetry.records import (
     StateChanged,
     StopReason,
     SubscriptionUnreadable,
+    WarmupsChanged,
     WorkFailed,
 )
 
@@ -53,6 +54,7 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "WarmupsChanged",
     "WorkFailed",
     "from_json",
     "read_ownership",

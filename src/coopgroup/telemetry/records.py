@@ -35,6 +35,7 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "WarmupsChanged",
     "WorkFailed",
 ]
 
@@ -206,6 +207,27 @@ class SubscriptionUnreadable:
 
 
 @frozen(kw_only=True)
+class WarmupsChanged:
+    """Warm-ups of a member began, were finished, or ended. Written by the member.
+
+    Attributes:
+        begun: to be restored, or to be kept warm, from now on.
+        warm: now warm: the state is restored, or was kept when the resources were revoked.
+        moved: assigned to this member, warm or not.
+        cancelled: not wanted any longer.
+        failed: refused by the application.
+        error: reason of the failure, "" without one.
+    """
+
+    begun: ResourceSet = EMPTY
+    warm: ResourceSet = EMPTY
+    moved: ResourceSet = EMPTY
+    cancelled: ResourceSet = EMPTY
+    failed: ResourceSet = EMPTY
+    error: str = ""
+
+
+@frozen(kw_only=True)
 class WorkFailed:
     """A callback of a group of named resources raised; the host retries it. Written by the host.
 
@@ -292,6 +314,7 @@ Record: TypeAlias = (
     | RoundRefused
     | BalanceRequested
     | SubscriptionUnreadable
+    | WarmupsChanged
     | WorkFailed
     | ProcessStarted
     | ProcessEnded

@@ -1,7 +1,8 @@
 """Notices of the group to the application, kept until the application polls.
 
 Grants, revocations and losses arrive on the group's thread. The application's thread handles them
-in the order of their arrival. A loss voids all notices that were queued before it.
+in the order of their arrival. A loss voids all notices that were queued before it, except those of
+warm-ups: their state is local.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.effects import (
     STALLED,
+    BeginWarmups,
+    CancelWarmups,
     FailMember,
     LoseResources,
 )
@@ -58,7 +61,7 @@ class ApplicationInbox:
     def _add(self, notice: Notice) -> None:
         with self._lock:
             if isinstance(notice, LoseResources):
-                self._keep_errors()
+                self._keep(FailMember, BeginWarmups, CancelWarmups)
                 if notice.cause == STALLED:
                     self._stalled_at_s = now_s()
             self._notices.append(notice)
@@ -70,7 +73,7 @@ class ApplicationInbox:
         if self.starts is not None:
             self.starts.forget_all()
         with self._lock:
-            self._keep_errors()
+            self._keep(FailMember)
             self._stalled_at_s = None
 
     def take_stall(self) -> float | None:
@@ -115,5 +118,5 @@ class ApplicationInbox:
             if not self.waiting:
                 self._changed.wait(timeout_s)
 
-    def _keep_errors(self) -> None:
-        self._notices = deque(one for one in self._notices if isinstance(one, FailMember))
+    def _keep(self, *kinds: type) -> None:
+        self._notices = deque(one for one in self._notices if isinstance(one, kinds))

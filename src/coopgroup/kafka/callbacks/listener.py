@@ -24,9 +24,17 @@ from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions, to_resources
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
+from coopgroup.member.events import LossHandled, RevocationCompleted, WarmupFailed
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
 __all__ = ["Callback", "Callbacks", "GroupListener", "Interceptor"]
@@ -45,6 +53,8 @@ class Callbacks:
     on_assign: Callback | None = None
     on_revoke: Callback | None = None
     on_lost: Callback | None = None
+    on_warmup: Callback | None = None
+    on_warmup_cancelled: Callback | None = None
 
 
 @frozen
@@ -210,6 +220,10 @@ class GroupListener:
                 finally:
                     if membership == self._given_up:  # otherwise the callback left the group
                         self.driver.post(LossHandled())
+            case BeginWarmups():
+                self._warm_up(notice.resources)
+            case CancelWarmups():
+                self._call(self.callbacks.on_warmup_cancelled, notice.resources)
             case FailMember():
                 self._failure = kafka_exception(notice.code, notice.message, fatal=True)
                 if self.on_failure is not None:
@@ -230,6 +244,14 @@ class GroupListener:
                 self.fetching.begin(to_partitions(rest))
             if resources & self.owned:
                 self.write(ResourcesStarted(resources=resources & self.owned))
+
+    def _warm_up(self, resources: ResourceSet) -> None:
+        """Call back; an error cancels these warm-ups, and the membership goes on."""
+        try:
+            self._call(self.callbacks.on_warmup, resources)
+        except Exception as error:  # noqa: BLE001 -- reported; the group works without warm-ups
+            self.driver.post(WarmupFailed(resources=resources, error=one_line(error)))
+            self.driver.sink.warn("warmup_failed", resources=_said(resources), error=repr(error))
 
     def _lose(self, lost: ResourceSet) -> None:
         began_s = now_s()
@@ -291,6 +313,9 @@ class GroupListener:
             self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
             self.driver.polled_at_s = now
             membership = self._given_up
+            # A stop that has not ended leaves no state that could be kept warm.
+            if self.callbacks.on_warmup is not None:
+                self.driver.post(WarmupFailed(resources=overdue, error="not stopped in time"))
             try:
                 self._lose(overdue)
             finally:

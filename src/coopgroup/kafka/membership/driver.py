@@ -42,7 +42,9 @@ from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, Transport
 from coopgroup.leader import RoundRequest, read_members
 from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.member.effects import (
+    BeginWarmups,
     CancelJoin,
+    CancelWarmups,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -378,6 +380,8 @@ class GroupDriver:
             case DecideRound() | CheckLags() | LookOver():
                 self._lead(effect)
             case GrantResources() | RevokeResources() | LoseResources() | FailMember():
+                self._told.put(effect)
+            case BeginWarmups() | CancelWarmups():
                 self._told.put(effect)
             case KeepIdentity():
                 self._keep(effect.identity)

@@ -10,12 +10,21 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from coopgroup.leader import Lags, TopicMetadata
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
 from coopgroup.model import ResourceSet
 
 __all__ = ["Application", "Notice", "RoundLookup"]
 
-Notice: TypeAlias = GrantResources | RevokeResources | LoseResources | FailMember
+Notice: TypeAlias = (
+    GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
+)
 """A message from the group's thread to the application."""
 
 
@@ -23,7 +32,7 @@ class Application(Protocol):
     """Works on granted resources; called on the group's thread, so no call may wait."""
 
     def put(self, notice: Notice) -> None:
-        """Take a notice: a grant, a revocation, a loss or the end of the membership."""
+        """Take a notice: a grant, a revocation, a loss, warm-ups, the end of the membership."""
         ...
 
     def clear(self) -> None:

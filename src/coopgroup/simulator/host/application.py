@@ -30,10 +30,13 @@ from coopgroup.member.events import (
     LossHandled,
     Offset,
     RevocationCompleted,
+    WarmedUp,
+    WarmupFailed,
 )
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Int64Array
 from coopgroup.session import SessionEvent, smoothed_rate
+from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import World
@@ -70,6 +73,11 @@ class Host(Protocol):
         """State of the member."""
         ...
 
+    @property
+    def warm(self) -> ResourceSet:
+        """Resources that the member is warm for."""
+        ...
+
     def give(self, event: SessionEvent) -> None:
         """Give an event to the session."""
         ...
@@ -94,6 +102,7 @@ class Application:
         working: resources that it works on; a part of `owned`.
         stopping: revoked, and not given up yet; a part of `owned`.
         rate_per_s: its speed while records always wait; None until that happened.
+        state: the state that it keeps locally.
     """
 
     process: Host
@@ -107,6 +116,7 @@ class Application:
     stopping: ResourceSet = EMPTY
     closing: bool = False
     rate_per_s: float | None = None
+    state: LocalState = field(factory=LocalState)
     # The source of its records, with positions in the load: `working` without `stopping`.
     _fed: ResourceSet = EMPTY
     _fed_numbers: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
@@ -141,6 +151,14 @@ class Application:
             self.process.later(0, self._leave)
         else:
             self._call(self._learn_of_loss)
+
+    def warm_up(self, resources: ResourceSet) -> None:
+        """Handle warm-ups: `on_warmup`; a loss does not end them."""
+        self._call_always(self._warm_up, resources)
+
+    def cancel_warmups(self, resources: ResourceSet) -> None:
+        """Handle warm-ups that are not wanted any longer: `on_warmup_cancelled`."""
+        self._call_always(self.state.drop, resources)
 
     def finish_commit(self, effect: FinishCommit) -> None:
         """Handle the end of a commit."""
@@ -196,13 +214,16 @@ class Application:
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Run a callback at the application's next poll, after all earlier callbacks."""
+        self._call_always(self._if_valid, self._epoch, callback, *arguments)
+
+    def _call_always(self, callback: Callable[..., None], *arguments: object) -> None:
         world = self.process.world
         due_ms = world.now_ms + between(
             world.dice("callbacks"), self.callback_ms.low, self.callback_ms.high
         )
         self._next_callback_ms = max(self._next_callback_ms, due_ms)
         delay_ms = self._next_callback_ms - world.now_ms
-        self.process.later(delay_ms, self._if_valid, self._epoch, callback, *arguments)
+        self.process.later(delay_ms, callback, *arguments)
 
     def _if_valid(self, epoch: int, callback: Callable[..., None], *arguments: object) -> None:
         if epoch == self._epoch:
@@ -215,13 +236,39 @@ class Application:
             callback(*arguments)
 
     def _restore(self, resources: ResourceSet) -> None:
-        for restore_ms, some in self.costs.to_restore(resources):
+        ready = resources & self.state.ready
+        for restore_ms, some in self.costs.to_restore(ready, is_warm=True):
             self._after(restore_ms, self._begin_work, some)
+        cold = resources - ready
+        for due_ms, some in self.state.take_restoring(cold).items():
+            cold -= some
+            self._after(due_ms - self.process.world.now_ms, self._begin_work, some)
+        for restore_ms, some in self.costs.to_restore(cold):
+            self._after(restore_ms, self._begin_work, some)
+
+    def _warm_up(self, resources: ResourceSet) -> None:
+        if self.closing:
+            return
+        # The member counts state as warm that it found, or that it was told to keep.
+        self.state.complete(resources & self.process.warm)
+        now_ms = self.process.world.now_ms
+        for restore_ms, some in self.costs.to_restore(resources - self.state.ready):
+            self.state.begin(some, now_ms + restore_ms)
+            self.process.later(restore_ms, self._warmed_up, some, now_ms + restore_ms)
+        ready = resources & self.state.ready
+        if ready:
+            self.process.give(WarmedUp(resources=ready))
+
+    def _warmed_up(self, resources: ResourceSet, due_ms: int) -> None:
+        restored = self.state.finish(resources, due_ms)
+        if restored and not self.closing:
+            self.process.give(WarmedUp(resources=restored))
 
     def _begin_work(self, resources: ResourceSet) -> None:
         resources = (resources & self.owned) - self.stopping
         if not resources:
             return
+        self.state.complete(resources)
         self.load.begin(self.load.numbers(resources))
         self.working |= resources
         self._feed()
@@ -276,6 +323,9 @@ class Application:
         if reason is not StopReason.CLOSED:
             if process.run_settings.late_commit_ms:
                 self._commit_late(resources)
+            self.state.drop(resources)  # state to keep is named by a warm-up, which follows
+            if self.state.is_kept and reason is StopReason.LOST:
+                process.give(WarmupFailed(resources=resources, error="not stopped in time"))
             process.give(RevocationCompleted(resources=resources))
         elif not self.stopping:
             self._leave()
@@ -284,6 +334,8 @@ class Application:
         self._epoch += 1
         owned, self.owned, self.working, self.stopping = self.owned, EMPTY, EMPTY, EMPTY
         self._feed()
+        if not self.state.on_disk:
+            self.state.drop(owned)
         if owned:
             self.process.write(ResourcesStopped(resources=owned, reason=reason))
 

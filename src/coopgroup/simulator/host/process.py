@@ -16,7 +16,9 @@ from coopgroup.errors import LocalProtocolError
 from coopgroup.leader import TopicMetadata, read_members
 from coopgroup.member import KeptIdentity, MemberConfig, MemberState
 from coopgroup.member.effects import (
+    BeginWarmups,
     CancelJoin,
+    CancelWarmups,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -31,9 +33,11 @@ from coopgroup.member.events import (
     ApplicationStalled,
     RejoinRequested,
     SubscriptionChanged,
+    WarmSetDeclared,
     Woken,
 )
-from coopgroup.model import NOBODY
+from coopgroup.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.session import (
     CheckLags,
     DecideRound,
@@ -168,12 +172,19 @@ class Process:
         member = self.session.member
         return (
             member.state is MemberState.STABLE
-            and member.delay.rejoin_at_ms is None
+            and member.wants_a_round_at_ms is None
             and not self.session.refusals
             and not self.paused
             and self.application.working == member.owned
             and not self.application.stopping
+            and not self.application.state.is_restoring
         )
+
+    @property
+    def warm(self) -> ResourceSet:
+        """Resources that its member is warm for, and does not own."""
+        warmups = self.session.member.next_join.warmups
+        return EMPTY if warmups is None else warmups.warm
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -182,6 +193,8 @@ class Process:
         instance_id = self.config.instance_id or ""
         self.write(ProcessStarted(instance_id=instance_id, topics=self.topics))
         self.application.start()
+        if warmup_of(self.run_settings.policy) is not None:
+            self.give(WarmSetDeclared(warm=self.application.state.ready))
         self.give(SubscriptionChanged(topics=self.topics))
         if self.session.leads_as is not None:
             self.notice()  # changes during its absence
@@ -311,7 +324,13 @@ class Process:
                 self._tell_application(effect)
 
     def _tell_application(
-        self, effect: GrantResources | RevokeResources | LoseResources | FailMember
+        self,
+        effect: GrantResources
+        | RevokeResources
+        | LoseResources
+        | BeginWarmups
+        | CancelWarmups
+        | FailMember,
     ) -> None:
         match effect:
             case GrantResources():
@@ -320,6 +339,10 @@ class Process:
                 self.application.revoke(effect.resources)
             case LoseResources():
                 self.application.lose()
+            case BeginWarmups():
+                self.application.warm_up(effect.resources)
+            case CancelWarmups():
+                self.application.cancel_warmups(effect.resources)
             case FailMember():
                 self.failed = effect.message
                 self.on_failure(self, effect.code)

@@ -171,6 +171,7 @@ class MemberSet:
         start_every_ms: time between the starts of two processes; 0 starts all together.
         clock_skew_ppm: how much the clock of each process runs fast (negative: slow), in
             millionths; drawn once for each process.
+        keeps_state: whether a process that returns finds the state of its resources on its disk.
     """
 
     name: str = field(validator=_set_name)
@@ -181,6 +182,7 @@ class MemberSet:
     start_ms: int = field(default=0, validator=between(0))
     start_every_ms: int = field(default=0, validator=between(0))
     clock_skew_ppm: Span = field(default=Span(0, 0), validator=_span)
+    keeps_state: bool = False
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -202,13 +204,15 @@ class Cost:
         resources: affected resources; None for all resources without a cost of their own.
         stop_ms: from the revocation to the end of work.
         commit_ms: to flush and commit, after the stop.
-        restore_ms: from the assignment to the first handled record.
+        restore_ms: from the assignment to the first handled record, or the time of a warm-up.
+        warm_restore_ms: from the assignment to the first handled record, if the state is local.
     """
 
     resources: ResourceSet | None = None
     stop_ms: Span = field(default=Span(0, 0), validator=_span)
     commit_ms: Span = field(default=Span(0, 0), validator=_span)
     restore_ms: Span = field(default=Span(0, 0), validator=_span)
+    warm_restore_ms: Span = field(default=Span(0, 0), validator=_span)
 
 
 @frozen(kw_only=True)

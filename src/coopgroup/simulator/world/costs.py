@@ -44,11 +44,19 @@ class Costs:
                     groups.setdefault(stop_ms + commit_ms, []).append(few)
         return _joined(groups)
 
-    def to_restore(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
-        """Group resources by the time from assignment to the first record, ascending."""
+    def to_restore(
+        self, resources: ResourceSet, *, is_warm: bool = False
+    ) -> list[tuple[int, ResourceSet]]:
+        """Group resources by the time from assignment to the first record, ascending.
+
+        Args:
+            resources: the resources.
+            is_warm: whether their state is local already.
+        """
         groups: dict[int, list[ResourceSet]] = {}
         for cost, part in self._by_cost(resources):
-            for restore_ms, some in self._draw(cost.restore_ms, part):
+            span = cost.warm_restore_ms if is_warm else cost.restore_ms
+            for restore_ms, some in self._draw(span, part):
                 groups.setdefault(restore_ms, []).append(some)
         return _joined(groups)
 

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.records.test_delivery_interruption import interrupt, strike
 
@@ -42,12 +49,21 @@ def test_earlier_notices_are_void_when_everything_is_lost() -> None:
     assert _all(inbox) == [FAILURE, LOSS, GRANT]
 
 
+def test_warmups_are_not_void_when_everything_is_lost() -> None:
+    """The member counts them as begun, and will not tell them again."""
+    inbox = ApplicationInbox()
+    begin, cancel = BeginWarmups(resources=SOME), CancelWarmups(resources=SOME)
+    for notice in (GRANT, begin, cancel, LOSS):
+        inbox.put(notice)
+    assert _all(inbox) == [begin, cancel, LOSS]
+
+
 def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
     """The application must not begin an old grant when it subscribes again."""
     inbox = ApplicationInbox()
     called: list[str] = []
     inbox.call_soon(lambda: called.append("on_commit"))
-    for notice in (GRANT, FAILURE, LOSS):
+    for notice in (GRANT, FAILURE, BeginWarmups(resources=SOME), LOSS):
         inbox.put(notice)
     inbox.clear()
     assert _all(inbox) == [FAILURE]

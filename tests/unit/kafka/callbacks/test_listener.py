@@ -10,9 +10,22 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.listener import Callbacks
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
+from coopgroup.kafka.callbacks.listener import Callback, Callbacks
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
+from coopgroup.member.events import (
+    CommitRequested,
+    LossHandled,
+    Offset,
+    RevocationCompleted,
+    WarmupFailed,
+)
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
@@ -107,6 +120,37 @@ def test_loss_when_the_callback_raises_is_answered() -> None:
     with pytest.raises(LookupError):
         stage.listener.serve()
     assert (stage.driver.posted, stage.listener.owned) == ([LossHandled()], ResourceSet())
+
+
+def test_warmups_call_back_in_their_order() -> None:
+    stage = Stage()
+    heard: list[tuple[str, list[int]]] = []
+
+    def callback(name: str) -> Callback:
+        return lambda _, partitions: heard.append((name, [one.partition for one in partitions]))
+
+    stage.listener.callbacks = Callbacks(
+        on_warmup=callback("begin"), on_warmup_cancelled=callback("cancel")
+    )
+    stage.driver.inbox.put(BeginWarmups(resources=BOTH))
+    stage.driver.inbox.put(CancelWarmups(resources=ONE))
+    stage.listener.serve()
+    assert heard == [("begin", [0, 1]), ("cancel", [1])]
+    assert stage.driver.posted == []
+
+
+def test_on_warmup_when_it_raises_cancels_these_warmups_and_goes_on() -> None:
+    stage = Stage()
+
+    def fail(_: object, partitions: list[TopicPartition]) -> None:
+        raise OSError("disk\nfull")
+
+    stage.listener.callbacks = Callbacks(on_warmup=fail)
+    stage.driver.inbox.put(BeginWarmups(resources=ONE))
+    stage.driver.inbox.put(GrantResources(resources=ZERO))
+    stage.listener.serve()
+    assert stage.driver.posted == [WarmupFailed(resources=ONE, error="OSError: disk full")]
+    assert stage.listener.owned == ZERO
 
 
 def test_loss_of_what_was_never_granted_calls_nobody_back() -> None:

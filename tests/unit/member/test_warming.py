@@ -1,0 +1,385 @@
+"""A member's warm-ups: begun, warm, moved, cancelled, failed, and told in its joins."""
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from coopgroup.member import ErrorCode, MemberConfig, MemberState, RequestKind, new_member
+from coopgroup.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    GrantResources,
+    Report,
+    RevokeResources,
+)
+from coopgroup.member.events import (
+    LeaveRequested,
+    LossHandled,
+    RejoinRequested,
+    RevocationCompleted,
+    SubscriptionChanged,
+    WarmedUp,
+    WarmSetDeclared,
+    WarmupFailed,
+    Woken,
+)
+from coopgroup.member.parts import Warmups
+from coopgroup.member.requests import next_deadline_ms
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.protocol import decode_user_data
+from coopgroup.telemetry import WarmupsChanged
+from tests.support.members import (
+    CONFIG,
+    EVERY_STATE,
+    HELD,
+    KEEPING,
+    DrivenMember,
+    losing,
+    speaking,
+    stable,
+    unsubscribed,
+)
+
+GRACE_MS = CONFIG.revocation_grace_ms
+PACE_MS = CONFIG.heartbeat_interval_ms
+
+
+def some(*indices: int) -> ResourceSet:
+    return ResourceSet({"T": indices})
+
+
+def told(driven: DrivenMember) -> ResourceSet | None:
+    """Return the warm set of the join that the last step sent."""
+    data = decode_user_data(driven.claims().user_data)
+    assert data is not None
+    return data.warm
+
+
+def warmups(driven: DrivenMember) -> Warmups:
+    found = driven.member.next_join.warmups
+    assert found is not None
+    return found
+
+
+def changes(driven: DrivenMember) -> list[WarmupsChanged]:
+    records = [one.record for one in driven.found(Report)]
+    return [record for record in records if isinstance(record, WarmupsChanged)]
+
+
+def begun(driven: DrivenMember) -> list[ResourceSet]:
+    return [one.resources for one in driven.found(BeginWarmups)]
+
+
+def cancelled(driven: DrivenMember) -> list[ResourceSet]:
+    return [one.resources for one in driven.found(CancelWarmups)]
+
+
+def taking_part(warm: ResourceSet = EMPTY, config: MemberConfig = CONFIG) -> DrivenMember:
+    """Return a member that takes part, and whose first join is pending."""
+    driven = DrivenMember(member=new_member(config))
+    return driven.give(WarmSetDeclared(warm=warm)).subscribe()
+
+
+def warming(*indices: int, held: ResourceSet = HELD) -> DrivenMember:
+    """Return a settled member that was told to warm up some resources."""
+    return taking_part().join().sync(held, warmups=some(*indices))
+
+
+def next_round(driven: DrivenMember, generation: int = 2) -> DrivenMember:
+    return driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(generation)
+
+
+def test_join_without_an_application_that_takes_part_has_no_warm_set() -> None:
+    assert told(DrivenMember().subscribe()) is None
+
+
+def test_join_tells_the_declared_warm_set() -> None:
+    assert told(taking_part()) == EMPTY
+    assert told(taking_part(some(2, 3))) == some(2, 3)
+
+
+def test_join_of_a_group_of_connectors_tells_a_warm_connector() -> None:
+    driven = taking_part(some(-1), attrs.evolve(CONFIG, index_min=-1))
+    data = decode_user_data(driven.claims().user_data, index_min=-1)
+    assert data is not None
+    assert data.warm == some(-1)
+
+
+def test_member_that_takes_no_part_ignores_reports() -> None:
+    driven = stable()
+    before = driven.member
+    for event in (WarmedUp(resources=some(2)), WarmupFailed(resources=some(2), error="full")):
+        driven.give(event)
+        assert driven.member == before
+        assert driven.effects == ()
+
+
+def test_assigned_warmup_begins_after_the_grant() -> None:
+    driven = warming(2, 3)
+    kinds = [type(one) for one in driven.effects]
+    assert kinds.index(GrantResources) < kinds.index(BeginWarmups)
+    assert begun(driven) == [some(2, 3)]
+    assert changes(driven) == [WarmupsChanged(begun=some(2, 3))]
+    assert driven.member.state is MemberState.STABLE
+    assert next_deadline_ms(driven.member) == driven.member.heartbeat_at_ms
+
+
+def test_repeated_warmup_begins_once() -> None:
+    driven = next_round(warming(2, 3)).sync(warmups=some(2, 3))
+    assert begun(driven) == cancelled(driven) == []
+    assert changes(driven) == []
+
+
+def test_warmup_that_is_named_no_longer_is_cancelled() -> None:
+    driven = next_round(warming(2, 3)).sync(warmups=some(3, 4))
+    assert (begun(driven), cancelled(driven)) == ([some(4)], [some(2)])
+    assert changes(driven) == [WarmupsChanged(begun=some(4), cancelled=some(2))]
+
+
+def test_assignment_without_warmups_cancels_all() -> None:
+    driven = warming(2, 3).give(WarmedUp(resources=some(2)))
+    driven = next_round(driven).sync()
+    assert cancelled(driven) == [some(2, 3)]
+    assert told(driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)) == EMPTY
+
+
+def test_unreadable_assignment_cancels_nothing() -> None:
+    driven = next_round(warming(2))
+    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"x"))
+    assert cancelled(driven) == []
+    assert warmups(driven).begun == some(2)
+
+
+def test_assigned_warmup_is_moved_and_neither_begun_nor_cancelled() -> None:
+    driven = next_round(warming(2, 3).give(WarmedUp(resources=some(2))))
+    driven.sync(HELD | some(2), warmups=some(3))
+    assert begun(driven) == cancelled(driven) == []
+    assert changes(driven) == [WarmupsChanged(moved=some(2))]
+    assert warmups(driven).warm == EMPTY
+    assert warmups(driven).begun == some(3)
+
+
+def test_warm_member_rejoins_after_a_short_time_and_tells_it() -> None:
+    driven = warming(2, 3).wait(PACE_MS).give(WarmedUp(resources=some(2)))
+    assert changes(driven) == [WarmupsChanged(warm=some(2))]
+    assert driven.member.wants_a_round_at_ms == driven.now_ms + GRACE_MS
+    assert driven.sent() == []
+    driven.wait(GRACE_MS)
+    assert told(driven) == some(2)
+    assert driven.sent_join().reason == "became warm"
+    assert warmups(driven).rejoin_at_ms is None
+
+
+def test_resources_that_become_warm_meanwhile_share_one_rejoin() -> None:
+    driven = warming(2, 3, 4).wait(PACE_MS).give(WarmedUp(resources=some(2)))
+    due_ms = driven.member.wants_a_round_at_ms
+    driven.wait(GRACE_MS - 1).give(WarmedUp(resources=some(3)))
+    assert driven.member.wants_a_round_at_ms == due_ms
+    assert told(driven.wait(1)) == some(2, 3)
+
+
+def test_rejoin_waits_for_one_heartbeat_interval_after_the_last_join() -> None:
+    driven = warming(2)
+    joined_ms = driven.member.last_join.sent_at_ms
+    driven.give(WarmedUp(resources=some(2)))
+    assert driven.member.wants_a_round_at_ms == joined_ms + PACE_MS
+
+
+def test_join_for_another_reason_tells_it_and_replaces_the_rejoin() -> None:
+    driven = warming(2).give(WarmedUp(resources=some(2))).give(RejoinRequested(reason="other"))
+    assert told(driven) == some(2)
+    driven.join(2).sync(warmups=some(2))
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_resource_that_becomes_warm_while_a_join_is_on_its_way_needs_one_more_round() -> None:
+    driven = warming(2).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.give(WarmedUp(resources=some(2))).join(2).sync(warmups=some(2))
+    assert driven.member.state is MemberState.STABLE
+    driven.wait(PACE_MS)
+    assert told(driven) == some(2)
+
+
+def test_scheduled_rebalance_that_is_earlier_comes_first() -> None:
+    driven = taking_part().join().sync(delay_ms=GRACE_MS // 2, warmups=some(2))
+    due_ms = driven.now_ms + GRACE_MS // 2
+    driven.give(WarmedUp(resources=some(2)))
+    assert driven.member.wants_a_round_at_ms == due_ms
+
+
+@pytest.mark.parametrize("word", [some(3), some(0), some(7)])
+def test_word_about_resources_that_are_no_warmups_is_ignored(word: ResourceSet) -> None:
+    driven = next_round(warming(2, 3)).sync(warmups=some(2))
+    driven.give(WarmedUp(resources=word))
+    assert changes(driven) == []
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_repeated_word_is_ignored() -> None:
+    driven = warming(2).give(WarmedUp(resources=some(2))).wait(PACE_MS + GRACE_MS)
+    driven.join(2).sync(warmups=some(2)).give(WarmedUp(resources=some(2)))
+    assert driven.effects == ()
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
+    driven = warming(2, 3).give(WarmupFailed(resources=some(2, 9), error="disk full"))
+    assert changes(driven) == [WarmupsChanged(failed=some(2), error="disk full")]
+    driven.give(WarmedUp(resources=some(2, 3))).wait(PACE_MS)
+    assert told(driven) == some(3)
+    driven.join(2).sync(warmups=some(2, 3))
+    assert begun(driven) == cancelled(driven) == []
+
+
+def test_failed_warmup_begins_again_after_the_leader_cancelled_it() -> None:
+    driven = warming(2).give(WarmupFailed(resources=some(2), error="disk full"))
+    driven = next_round(driven).sync()
+    assert cancelled(driven) == []
+    driven = next_round(driven, 3).sync(warmups=some(2))
+    assert begun(driven) == [some(2)]
+
+
+def test_member_that_was_warm_and_failed_tells_it_in_the_next_join() -> None:
+    driven = warming(2).give(WarmedUp(resources=some(2)))
+    driven.give(WarmupFailed(resources=some(2), error="store is broken"))
+    assert told(driven.give(RejoinRequested(reason="other"))) == EMPTY
+
+
+def revoking_and_keeping() -> DrivenMember:
+    """Return a member that must stop T-1 and keep its state."""
+    driven = next_round(warming())
+    return driven.sync(some(0), follow_up=True, warmups=some(1, 2))
+
+
+def test_revoked_warmup_begins_only_after_it_has_stopped() -> None:
+    driven = revoking_and_keeping()
+    assert [one.resources for one in driven.found(RevokeResources)] == [some(1)]
+    assert begun(driven) == [some(2)]
+    driven.give(RevocationCompleted(resources=some(1)))
+    assert begun(driven) == [some(1)]
+    assert changes(driven) == [WarmupsChanged(begun=some(1), warm=some(1))]
+    assert (told(driven), driven.claims().owned) == (some(1), some(0))
+
+
+def test_revoked_resource_without_a_warmup_is_not_warm() -> None:
+    driven = next_round(warming()).sync(some(0), follow_up=True)
+    driven.give(RevocationCompleted(resources=some(1)))
+    assert told(driven) == EMPTY
+
+
+def test_revoked_resource_whose_state_failed_is_not_kept() -> None:
+    driven = revoking_and_keeping()
+    driven.give(WarmupFailed(resources=some(1), error="not stopped in time"))
+    driven.give(RevocationCompleted(resources=some(1)))
+    assert begun(driven) == []
+    assert told(driven) == EMPTY
+
+
+def test_lost_resource_is_not_kept() -> None:
+    driven = revoking_and_keeping().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    driven.give(LossHandled())
+    assert told(driven) == EMPTY
+
+
+def test_loss_of_the_membership_keeps_warmups_until_the_next_assignment() -> None:
+    driven = warming(2, 3).give(WarmedUp(resources=some(2)))
+    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert driven.member.state is MemberState.LOSING
+    assert cancelled(driven) == []
+    driven.give(WarmedUp(resources=some(3))).give(LossHandled())
+    assert told(driven) == some(2, 3)
+    driven.join(2).sync(EMPTY, warmups=some(3))
+    assert (begun(driven), cancelled(driven)) == ([], [some(2)])
+
+
+def test_state_found_later_is_told_in_a_new_round() -> None:
+    driven = warming(2).give(WarmSetDeclared(warm=some(0, 5)))
+    assert told(driven) == some(5)
+    assert driven.sent_join().reason == "warm resources declared"
+
+
+def test_declaration_without_news_wants_no_round() -> None:
+    driven = taking_part(some(2)).join().sync(warmups=some(2))
+    assert driven.give(WarmSetDeclared(warm=some(2))).effects == ()
+
+
+def test_found_state_that_the_leader_wants_begins_as_a_warmup() -> None:
+    driven = taking_part(some(2, 3)).join().sync(warmups=some(2))
+    assert (begun(driven), cancelled(driven)) == ([some(2)], [some(3)])
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_found_state_of_an_assigned_resource_is_moved() -> None:
+    driven = taking_part(some(0)).join().sync()
+    assert changes(driven) == [WarmupsChanged(moved=some(0))]
+    assert cancelled(driven) == []
+
+
+@pytest.mark.parametrize("config", [attrs.evolve(CONFIG, instance_id="i"), KEEPING])
+@pytest.mark.parametrize("found", [some(2), EMPTY])
+def test_returning_process_tells_its_warm_set_once(
+    config: MemberConfig, found: ResourceSet
+) -> None:
+    driven = taking_part(found, config).join().sync(warmups=some(2))
+    driven.wait(PACE_MS)
+    assert told(driven) == found
+    driven.join(2).sync(warmups=some(2))
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_application_that_takes_part_no_longer_is_told_the_end() -> None:
+    driven = warming(2, 3).give(WarmSetDeclared(warm=None))
+    assert cancelled(driven) == [some(2, 3)]
+    assert told(driven) is None
+
+
+def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
+    driven = warming(2).give(LeaveRequested(reason="closed"))
+    assert changes(driven) == [WarmupsChanged(cancelled=some(2))]
+    assert cancelled(driven) == []
+    assert driven.member.next_join.warmups is None
+
+
+def test_declaration_outside_of_a_group_waits_for_the_subscription() -> None:
+    driven = unsubscribed().give(WarmSetDeclared(warm=some(1)))
+    assert (driven.member.state, driven.effects) == (MemberState.UNSUBSCRIBED, ())
+    driven.give(SubscriptionChanged(topics=("T",)))
+    assert told(driven.find()) == some(1)
+
+
+@pytest.mark.parametrize("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
+def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> None:
+    driven = build()
+    driven.give(WarmSetDeclared(warm=some(3)))
+    driven.give(WarmedUp(resources=some(3))).give(WarmupFailed(resources=some(3), error="e"))
+    driven.give(WarmSetDeclared(warm=None)).give(Woken())
+    assert driven.member.next_join.warmups is None
+
+
+def test_losing_member_does_not_rejoin_for_a_warm_resource() -> None:
+    driven = losing()
+    driven.give(WarmSetDeclared(warm=some(3)))
+    assert driven.member.state is MemberState.LOSING
+    assert driven.member.rejoin_reason == ""
+
+
+def test_member_that_still_stops_resources_joins_soon_with_its_warm_set() -> None:
+    driven = next_round(warming(2)).sync(some(0), follow_up=True, warmups=some(2))
+    assert driven.member.state is MemberState.REVOKING
+    driven.give(WarmedUp(resources=some(2)))
+    due_ms = driven.member.wants_a_round_at_ms
+    assert due_ms is not None
+    driven.wait(due_ms - driven.now_ms)
+    assert driven.member.wants_a_round_at_ms == driven.now_ms + GRACE_MS
+    driven.wait(GRACE_MS)
+    assert (told(driven), driven.claims().owned) == (some(2), HELD)
+
+
+def test_round_in_a_protocol_of_kafka_cancels_all_warmups() -> None:
+    driven = speaking(warming(2, held=EMPTY), "coopgroup", "cooperative-sticky")
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.join(2, protocol="cooperative-sticky")
+    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
+    assert cancelled(driven) == [some(2)]
