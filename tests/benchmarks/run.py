@@ -28,6 +28,7 @@ BENCHMARKS: Final = (
     "sweep",
     "advice",
     "throughput",
+    "processing",
     "headline",
 )
 """In the order in which they run: the quick ones first."""
