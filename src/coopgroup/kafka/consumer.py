@@ -23,8 +23,8 @@ from confluent_kafka.admin import ClusterMetadata
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.kafka.callbacks.listener import Callback, Callbacks
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
@@ -34,6 +34,7 @@ from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.offsets import given_offsets
 from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.member.events import WarmedUp
 from coopgroup.policies.base import Policy
 from coopgroup.policies.simple import SimplePolicy
 
@@ -100,6 +101,10 @@ class CooperativeConsumer:
         on_assign: Callback | None = None,
         on_revoke: Callback | None = None,
         on_lost: Callback | None = None,
+        *,
+        on_warmup: Callback | None = None,
+        on_warmup_cancelled: Callback | None = None,
+        warm: list[TopicPartition] | None = None,
     ) -> None:
         """Join the group for a list of topics, which replaces an earlier list.
 
@@ -111,19 +116,19 @@ class CooperativeConsumer:
                 offsets are committed.
             on_lost: called with (consumer, partitions) for partitions that are already lost.
                 Without it, `on_revoke` is called instead.
+            on_warmup: called with (consumer, partitions) to restore state of other members'
+                partitions, or to keep it after `on_revoke`. Without it, there are no warm-ups.
+            on_warmup_cancelled: called with (consumer, partitions) that need no warm-up any longer.
+            warm: partitions whose state the process has already, for example on its disk.
 
         Raises:
             KafkaException: the list is empty, or a name or a pattern is not valid.
-            TypeError: the topics are not a list of strings, or a callback cannot be called.
+            TypeError: an argument has the wrong type, or `on_warmup` is missing.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        callbacks = Callbacks(on_assign, on_revoke, on_lost)
-        for name in ("on_assign", "on_revoke", "on_lost"):
-            callback = getattr(callbacks, name)
-            if callback is not None and not callable(callback):
-                raise TypeError(f"{name} expects a callable")
-        self._parts.subscription.enter(topics, callbacks)
+        callbacks = Callbacks(on_assign, on_revoke, on_lost, on_warmup, on_warmup_cancelled)
+        self._parts.subscription.enter(topics, callbacks, callbacks.warm_set(warm))
 
     def unsubscribe(self) -> None:
         """Give up all partitions, as `close` does, and leave the group.
@@ -137,10 +142,8 @@ class CooperativeConsumer:
         """Let the group take over all partitions, while `poll` continues to return records.
 
         Use it before a process ends permanently. A partition then pauses only while two members
-        pass it on. If the group first learns of the departure from `close`, the partition also
-        pauses until every other member's next heartbeat. Poll until `assignment` is empty, then
-        close. `subscribe` cancels the hand-over. This method is coopgroup's own; confluent_kafka
-        has no equivalent.
+        pass it on, and not until every other member's next heartbeat, as after `close`. Poll until
+        `assignment` is empty, then close. `subscribe` cancels the hand-over. coopgroup's own.
         """
         self._check_open()
         self._parts.subscription.hand_over()
@@ -149,6 +152,22 @@ class CooperativeConsumer:
         """Return the partitions that the application holds, as reported to `on_assign`."""
         self._check_open()
         return to_partitions(self._listener.owned)
+
+    def warmed_up(self, partitions: list[TopicPartition]) -> None:
+        """Report that the state of warm-ups is restored; for any thread; coopgroup's own.
+
+        Partitions whose warm-up was cancelled meanwhile are ignored.
+        """
+        self._check_open()
+        self._driver.post(WarmedUp(resources=as_resources(partitions)))
+
+    def warmups(self) -> list[TopicPartition]:
+        """Return the warm-ups that the group wants, warm or not; for any thread; coopgroup's own.
+
+        In `on_revoke` they tell which partitions keep their state.
+        """
+        self._check_open()
+        return to_partitions(self._listener.warmups)
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -340,16 +359,12 @@ class CooperativeConsumer:
         if wanted is None:
             raise ValueError("expected either message or offsets")
         if self._settings.auto_offset_store:
-            raise kafka_exception(
-                KafkaError._INVALID_ARG,
-                "StoreOffsets failed: enable.auto.offset.store must be false",
-            )
+            refusal = "StoreOffsets failed: enable.auto.offset.store must be false"
+            raise kafka_exception(KafkaError._INVALID_ARG, refusal)
         for one in wanted:
             if (one.topic, one.partition) not in self._listener.owned:
-                raise kafka_exception(
-                    KafkaError._STATE,
-                    f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned",
-                )
+                refusal = f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned"
+                raise kafka_exception(KafkaError._STATE, refusal)
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:

@@ -13,7 +13,8 @@ from attrs import define, field
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import Callback, GroupListener, Interceptor
+from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
+from coopgroup.kafka.callbacks.subscribed import Callback
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.committing import Committing

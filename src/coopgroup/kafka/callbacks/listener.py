@@ -11,19 +11,20 @@ import math
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
+from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -37,24 +38,11 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
-__all__ = ["Callback", "Callbacks", "GroupListener", "Interceptor"]
+__all__ = ["GroupListener", "Interceptor"]
 
 # Time for all commits of a leaving member. Brokers that do not answer must not keep an application
 # from ending: its supervisor would kill it (Kubernetes after 30 s).
 _CLOSE_COMMIT_S: Final = 5.0
-
-Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
-
-
-@frozen
-class Callbacks:
-    """The callbacks passed to `subscribe`."""
-
-    on_assign: Callback | None = None
-    on_revoke: Callback | None = None
-    on_lost: Callback | None = None
-    on_warmup: Callback | None = None
-    on_warmup_cancelled: Callback | None = None
 
 
 @frozen
@@ -101,6 +89,12 @@ class GroupListener:
     def stopping(self) -> ResourceSet:
         """Return the owned partitions that the application still stops after `on_revoke`."""
         return self._pending.resources
+
+    @property
+    def warmups(self) -> ResourceSet:
+        """Return the warm-ups that the group wants, also those that `on_warmup` is still to get."""
+        warmups = self.driver.member.next_join.warmups
+        return EMPTY if warmups is None else warmups.wanted - warmups.failed
 
     # --- serving ---------------------------------------------------------------------------------
 
@@ -357,7 +351,7 @@ class GroupListener:
 
     def begin_assigned(self, partitions: list[TopicPartition]) -> None:
         """In `on_assign`: fetch gained partitions from the given offsets."""
-        wanted = _resources(partitions)
+        wanted = as_resources(partitions)
         if self._assigning is None or not wanted <= self._assigning:
             raise kafka_exception(
                 KafkaError._STATE,
@@ -368,7 +362,7 @@ class GroupListener:
 
     def accept_revoked(self, partitions: list[TopicPartition]) -> None:
         """In `on_revoke` and `on_lost`: only check; partitions are given up after the callback."""
-        wanted = _resources(partitions)
+        wanted = as_resources(partitions)
         if self._revoking is None or not wanted <= self._revoking:
             raise kafka_exception(
                 KafkaError._STATE, "the group revokes: possible in on_revoke and on_lost only"
@@ -384,7 +378,7 @@ class GroupListener:
         self.accept_revoked(partitions)
         if self._later is None:
             return None
-        resources = _resources(partitions)
+        resources = as_resources(partitions)
         self._later |= resources
         return self._pending.put_off(resources)
 
@@ -395,7 +389,7 @@ class GroupListener:
             stopped: the result of `revoke_later`. Partitions refer to the stop in progress when
                 `serve` handles them.
         """
-        done = stopped if isinstance(stopped, PutOff) else _resources(stopped)
+        done = stopped if isinstance(stopped, PutOff) else as_resources(stopped)
         # The driver owns the inbox: a strong reference would keep a dropped consumer alive.
         own = weakref.ref(self)
 
@@ -420,13 +414,6 @@ def _run_all(calls: Iterable[Callable[[], None]]) -> None:
                 failure = error
     if failure is not None:
         raise failure
-
-
-def _resources(partitions: list[TopicPartition]) -> ResourceSet:
-    try:
-        return to_resources(partitions)
-    except (AttributeError, TypeError):
-        raise TypeError("requires list of TopicPartition") from None
 
 
 def _said(resources: ResourceSet) -> dict[str, list[int]]:

@@ -13,7 +13,8 @@ from attrs import define, field
 from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver, wait_left
@@ -21,7 +22,8 @@ from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberState
-from coopgroup.member.events import SubscriptionChanged
+from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
+from coopgroup.model import ResourceSet
 
 __all__ = ["Subscription", "read_topics"]
 
@@ -38,9 +40,17 @@ class Subscription:
     committing: Committing
     _wish: TopicWish | None = field(default=None, init=False)
     _handed_over: bool = field(default=False, init=False)
+    _warms_up: bool = field(default=False, init=False)
 
-    def enter(self, topics: list[str], callbacks: Callbacks) -> None:
+    def enter(
+        self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
+    ) -> None:
         """Subscribe, in place of an earlier subscription.
+
+        Args:
+            topics: names and patterns.
+            callbacks: of the application.
+            warm: partitions whose state the application has; None if it takes no part in warm-ups.
 
         Raises:
             KafkaException: the list is empty, a name or a pattern is invalid, or the group could
@@ -55,6 +65,9 @@ class Subscription:
             self.committing.start_clock()
         self._wish = wish
         self._handed_over = False
+        if warm is not None or self._warms_up:
+            self._warms_up = warm is not None
+            self.driver.post(WarmSetDeclared(warm=warm))
         self.watcher.watch(wish)
 
     def leave(self, reason: str, *, for_good: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.listener import Callback, Callbacks
+from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,

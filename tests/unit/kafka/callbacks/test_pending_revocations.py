@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
 from coopgroup.model import EMPTY, ResourceSet

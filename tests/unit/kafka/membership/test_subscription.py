@@ -10,10 +10,12 @@ from attrs import define, field
 from confluent_kafka import KafkaException
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.membership.subscription import Subscription, read_topics
 from coopgroup.kafka.membership.watching import TopicWish
 from coopgroup.member import MemberState
+from coopgroup.member.events import WarmSetDeclared
+from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeDriver
 
 RULE = (
@@ -51,6 +53,25 @@ class Silence:
 def subscription() -> tuple[Subscription, Watcher]:
     watcher = Watcher()
     return subscription_of(FakeDriver(), watcher), watcher
+
+
+def test_members_warm_set_is_declared_before_its_topics_are_watched() -> None:
+    driver, wishes = FakeDriver(), list[str]()
+
+    class Ordered:
+        def watch(self, wish: TopicWish | None) -> None:
+            wishes.append(f"watch after {len(driver.posted)}")
+
+    made = subscription_of(driver, Ordered())
+    made.enter(["o"], Callbacks())
+    made.enter(["o"], Callbacks(), ResourceSet({"o": [1]}))
+    made.enter(["o"], Callbacks())
+    made.enter(["o"], Callbacks())
+    assert driver.posted == [
+        WarmSetDeclared(warm=ResourceSet({"o": [1]})),
+        WarmSetDeclared(warm=None),
+    ]
+    assert wishes == ["watch after 0", "watch after 1", "watch after 2", "watch after 2"]
 
 
 def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401  (stand-ins)

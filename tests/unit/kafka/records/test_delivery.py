@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
