@@ -30,6 +30,7 @@ from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
+from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
 from tests.swarm.rest import RECORDS_MAX, needless_losses, settle, settle_with_guests
 from tests.swarm.runs import ActKind
@@ -98,7 +99,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
     world = simulation.world
     written = Transcript() if transcript else None
-    world.transcript = HandOvers(simulation, written)
+    world.transcript = HandOvers(simulation, Leases(simulation, written))
     guests = Guests(simulation=simulation, theirs=run.theirs)
     player = _Player(simulation=simulation, guests=guests)
     if faults.loss:

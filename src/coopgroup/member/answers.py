@@ -143,7 +143,12 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     # If the coordinator knows the member, perhaps no round began: the time to sync began long ago,
     # and the join did not renew the session. A member that has lost its generation cannot tell.
     known = answer.member_id == member.member_id and lease.generation != NO_GENERATION
-    is_repeated = known and (not member.in_generation or answer.generation <= lease.generation)
+    is_late = known and _may_have_come_late(turn, answer)
+    is_repeated = is_late or (
+        known and (not member.in_generation or answer.generation <= lease.generation)
+    )
+    if is_late:
+        lease = lease.proven(until_ms=lease.until_ms, settled_at_ms=lease.round_open_at_ms)
     if not is_repeated:
         # The end of the joins restarts the session of each member. Count it now and not at the
         # sync: if rounds follow each other quickly, syncs are refused and each heartbeat meets a
@@ -187,6 +192,21 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
             member_id=answer.member_id,
             members=answer.members,
         )
+    )
+
+
+def _may_have_come_late(turn: Turn, answer: JoinGroupAnswer) -> bool:
+    """Return whether the round may have ended before the join arrived.
+
+    A static member keeps its place at the end of the time to rejoin. A later join with the same
+    bytes as before begins no round, and does not renew the session.
+    """
+    member = turn.member
+    timeout_ms = member.config.rebalance_timeout_ms
+    return (
+        member.config.instance_id is not None
+        and answer.leader_id != answer.member_id
+        and turn.now_ms >= member.lease.settled_at_ms + timeout_ms
     )
 
 

@@ -23,7 +23,7 @@ from coopgroup.model.group_api import Answer, JoinGroupRequest, LeaveGroupReques
 from coopgroup.model.resource_set import Resource
 from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.simulation import Simulation
-from coopgroup.simulator.transcript import Transcript
+from coopgroup.simulator.world import Watcher
 from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -47,7 +47,7 @@ class HandOvers:
     """Watches orderly stops and the commits that follow them."""
 
     simulation: Simulation
-    transcript: Transcript | None = None
+    transcript: Watcher | None = None
     _orderly: dict[Resource, _Hold] = field(factory=dict)
     _failed: set[Resource] = field(factory=set)
     _works: dict[Resource, _Hold] = field(factory=dict)

@@ -281,6 +281,26 @@ def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
     assert driven.member.state is (MemberState.LOSING if is_lost else MemberState.SYNCING)
 
 
+@pytest.mark.parametrize(
+    ("instance_id", "later_ms", "is_renewed"),
+    [("s", 0, False), ("s", -1, True), (None, 0, True)],
+    ids=["a round can be over", "too early for that", "dynamic"],
+)
+def test_lease_of_a_static_member_when_its_round_can_have_ended_before_its_join(
+    instance_id: str | None, later_ms: int, *, is_renewed: bool
+) -> None:
+    """Regression: the lease counted from the join, and the session from the end of the round."""
+    driven = syncing()
+    until_ms = driven.member.lease.until_ms
+    config = attrs.evolve(CONFIG, instance_id=instance_id)
+    driven.member = attrs.evolve(driven.member, config=config)
+    driven.now_ms += CONFIG.rebalance_timeout_ms + later_ms
+    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.ILLEGAL_GENERATION).join(2)
+    state = MemberState.SYNCING if is_renewed else MemberState.RETURNING
+    assert driven.member.state is state
+    assert driven.member.lease.until_ms == (driven.now_ms + SESSION_MS if is_renewed else until_ms)
+
+
 def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() -> None:
     """No round can have ended without it yet, so it was part of the unanswered round."""
     driven = rejoining()

@@ -353,7 +353,8 @@ class Process:
         now_ms = self.world.now_ms
         return now_ms + now_ms * self.skew_ppm // _MILLION if self.skew_ppm else now_ms
 
-    def _world_ms(self, clock_ms: int) -> int:
+    def world_ms(self, clock_ms: int) -> int:
+        """Return the first virtual time at which its clock shows a time."""
         if not self.skew_ppm:
             return clock_ms
         world_ms = clock_ms * _MILLION // (_MILLION + self.skew_ppm) - 1
@@ -366,12 +367,12 @@ class Process:
         if deadline_ms is None:
             self._deadline_ms = None
             return
-        due_ms = self._world_ms(deadline_ms)
+        due_ms = self.world_ms(deadline_ms)
         if backing_off(self.session):
             due_ms += between(self.world.dice("jitter"), 0, self.run_settings.jitter_ms)
         if member.owned:  # retries never extend the time to hold
             end_ms = member.lost_at_ms if self.withheld else member.hold_until_ms
-            deadline_ms, due_ms = min(deadline_ms, end_ms), min(due_ms, self._world_ms(end_ms))
+            deadline_ms, due_ms = min(deadline_ms, end_ms), min(due_ms, self.world_ms(end_ms))
         self._deadline_ms = deadline_ms
         if due_ms <= self.world.now_ms:
             self.world.object_to(
