@@ -193,7 +193,7 @@ def needless_losses(
 
     Args:
         telemetry: all records.
-        disturbed: processes that were paused, cut off or refused; "" for all processes.
+        disturbed: processes that may have lost the group coordinator; "" for all processes.
     """
     if "" in disturbed:
         return

@@ -125,6 +125,12 @@ class Member:
         return self.generation != NO_GENERATION and self.state in AT_WORK
 
     @property
+    def heartbeat_generation(self) -> int:
+        """Return the generation of the next heartbeat, see `Lease.falls_back`."""
+        falls_back = self.lease.falls_back and self.claim_generation != NO_GENERATION
+        return self.claim_generation if falls_back else self.generation
+
+    @property
     def rejoined_at_ms(self) -> int:
         """Return the earliest time at which the coordinator may wait for this member, in ms.
 

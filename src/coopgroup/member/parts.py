@@ -60,6 +60,8 @@ class Lease:
             or sync still open.
         generation: the last generation that the member joined, also in a membership that it has
             lost.
+        falls_back: whether the group may be in the last generation that the member completed,
+            because the coordinator was lost before it stored the generation that the member joined.
     """
 
     until_ms: int = 0
@@ -67,6 +69,7 @@ class Lease:
     joining_since_ms: int | None = None
     round_open_at_ms: int = 0
     generation: int = NO_GENERATION
+    falls_back: bool = False
 
     @property
     def round_ended_after_ms(self) -> int:
@@ -81,7 +84,7 @@ class Lease:
 
     def joined(self, generation: int) -> Lease:
         """Return the lease after the answer to a join."""
-        return attrs.evolve(self, joining_since_ms=None, generation=generation)
+        return attrs.evolve(self, joining_since_ms=None, generation=generation, falls_back=False)
 
     def proven(self, *, until_ms: int, settled_at_ms: int = 0, round_open_at_ms: int = 0) -> Lease:
         """Return the lease after proofs; a proof that is older than the last one changes nothing.
@@ -97,6 +100,7 @@ class Lease:
             joining_since_ms=self.joining_since_ms,
             round_open_at_ms=max(self.round_open_at_ms, round_open_at_ms),
             generation=self.generation,
+            falls_back=self.falls_back,
         )
 
 

@@ -14,6 +14,7 @@ from coopgroup.member.error_actions import Action, RequestKind, action_for, erro
 from coopgroup.member.identity import doubt_id, unless_forgotten
 from coopgroup.member.revocation import make_way
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState
+from coopgroup.model.claims import NO_GENERATION
 from coopgroup.telemetry import RequestRefused
 
 if TYPE_CHECKING:
@@ -79,9 +80,27 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     if action is Action.RETRY:
         turn.set(heartbeat_at_ms=turn.now_ms + member.config.retry_backoff_ms)
         return True
-    return action is Action.LOSE and (
-        sent.generation != member.generation or member.state not in _ALONE
-    )
+    if action is not Action.LOSE:
+        return False
+    _try_other_generation(turn, sent)
+    return sent.generation != member.generation or member.state not in _ALONE
+
+
+def _try_other_generation(turn: Turn, sent: Outstanding) -> None:
+    """Let the next heartbeat carry the generation that this heartbeat did not carry.
+
+    The coordinator stores a generation when the leader's sync arrives. If the group moves before
+    that, the new coordinator continues from the last stored generation and refuses heartbeats of
+    the newer one. The joins may then wait for a dead member for a whole session. Without a
+    heartbeat that is answered meanwhile, all members would lose their leases.
+    """
+    member = turn.member
+    if member.claim_generation in {NO_GENERATION, member.generation}:
+        return
+    falls_back = sent.generation == member.generation
+    turn.set(lease=attrs.evolve(member.lease, falls_back=falls_back))
+    if falls_back:
+        turn.set(heartbeat_at_ms=turn.now_ms)
 
 
 def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> None:

@@ -127,7 +127,7 @@ def _send(turn: Turn, kind: RequestKind) -> None:
         request_id=request_id,
         sent_at_ms=turn.now_ms,
         node_id=-1 if coordinator is None else coordinator.node_id,
-        generation=member.generation,
+        generation=member.heartbeat_generation if kind is _HEARTBEAT else member.generation,
     )
     turn.set(next_request_id=request_id + 1, outstanding={**member.outstanding, kind: outstanding})
     turn.emit(
@@ -213,7 +213,7 @@ def _sync_request(member: Member) -> SyncGroupRequest:
 def _heartbeat_request(member: Member) -> HeartbeatRequest:
     return HeartbeatRequest(
         group_id=member.config.group_id,
-        generation=member.generation,
+        generation=member.heartbeat_generation,
         member_id=member.member_id,
         group_instance_id=member.config.instance_id,
     )

@@ -17,13 +17,14 @@ from coopgroup.member import (
 )
 from coopgroup.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
+from coopgroup.model.group_api import HeartbeatAnswer, HeartbeatRequest, SyncGroupAnswer
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.protocol.assignment_trailer import AssignmentTrailer, names_digest, with_trailer
 from coopgroup.telemetry import MembershipLost
 from tests.support.members import (
     CONFIG,
     HELD,
+    OTHER_NODE,
     DrivenMember,
     eager,
     joined,
@@ -134,6 +135,53 @@ def test_lease_when_a_join_is_answered_with_the_same_round_again_is_not_renewed(
     assert driven.member.state is MemberState.SYNCING
     assert driven.member.lease.until_ms == until_ms
     assert driven.sync().member.lease.until_ms == until_ms
+
+
+def moved_before_its_generation_was_stored(driven: DrivenMember) -> DrivenMember:
+    """Let another broker take the group over while the sync of generation 2 waits."""
+    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NOT_COORDINATOR)
+    driven.wait(CONFIG.retry_backoff_max_ms).find(OTHER_NODE)
+    assert driven.sent() == ["HeartbeatRequest", "JoinGroupRequest"]
+    assert heartbeat_generation(driven) == 2
+    return driven.wait(10).heartbeat(ErrorCode.ILLEGAL_GENERATION)
+
+
+def heartbeat_generation(driven: DrivenMember) -> int:
+    request = driven.request(RequestKind.HEARTBEAT).request
+    assert isinstance(request, HeartbeatRequest)
+    return request.generation
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
+def test_lease_when_the_group_moves_back_a_generation_is_renewed_in_it(code: ErrorCode) -> None:
+    """Regression: the new coordinator refused all heartbeats while the join waited."""
+    driven = moved_before_its_generation_was_stored(syncing_again())
+    assert (driven.sent(), heartbeat_generation(driven)) == (["HeartbeatRequest"], 1)
+    sent_at_ms = driven.now_ms
+    driven.now_ms += 50
+    driven.heartbeat(code)
+    assert driven.member.lease.until_ms == sent_at_ms + SESSION_MS
+    driven.wait(1_000)
+    assert heartbeat_generation(driven) == 1
+    driven.join(2).heartbeat(code).wait(1_000)
+    assert heartbeat_generation(driven) == 2
+
+
+def test_lease_when_the_group_has_neither_generation_tries_both() -> None:
+    """The answer to the join is on its way, or another broker takes the group over."""
+    driven = moved_before_its_generation_was_stored(syncing_again())
+    driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert driven.sent() == []
+    driven.wait(1_000)
+    assert heartbeat_generation(driven) == 2
+    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+
+
+def test_heartbeat_of_a_newcomer_has_no_earlier_generation_to_fall_back_to() -> None:
+    driven = moved_before_its_generation_was_stored(joining().join(2))
+    assert driven.sent() == []
+    driven.wait(1_000)
+    assert heartbeat_generation(driven) == 2
 
 
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:

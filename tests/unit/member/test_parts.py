@@ -1,5 +1,7 @@
 """The parts of a member as values. Tests of whole members show when they change."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -16,7 +18,8 @@ def test_proof_that_is_older_than_another_changes_nothing(proof: str) -> None:
     """Answers may arrive in another order than their requests were sent."""
     times_ms = {"until_ms": 0, proof: 700}
     lease = NO_LEASE.proven(**times_ms)
-    assert lease == attrs.evolve(NO_LEASE, **{proof: 700})
+    proven: dict[str, Any] = {proof: 700}
+    assert lease == attrs.evolve(NO_LEASE, **proven)
     assert lease.proven(**(times_ms | {proof: 600})) == lease
 
 
