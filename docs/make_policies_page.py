@@ -17,15 +17,17 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from coopgroup.simulator import Run, read_scenario
-from coopgroup.simulator.comparison import compare, spread_of
+from coopgroup.simulator import Run, Scenario, read_scenario
+from coopgroup.simulator.comparison import Runner, compare, spread_of
+from coopgroup.simulator.scenario import Choice, Span
 from coopgroup.simulator.scenario.times import first_event_ms, last_event_ms
 from coopgroup.telemetry import Ownership, ProcessEnded, ProcessStarted, read_ownership
 
@@ -37,7 +39,10 @@ SIMULATIONS: Final = DOCS.parent / "simulations"
 BEGIN: Final = "<!-- {name}: made by make_policies_page.py -->"
 END: Final = "<!-- end of {name} -->"
 POLICIES: Final = ("eager", "simple", "deferred", "incremental")
+WITH_WARMUPS: Final = "deferred with warm-ups"
 SEEDS: Final = tuple(range(1, 6))
+RESTORE_S: Final = (0, 1, 5, 10, 30, 60, 120, 300)
+RESTORE_TIMES: Final = "restore_times"
 
 MEASURES: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
     "unavailable_partition_s": ("unavailable partition-seconds", lambda one: f"{one:,.1f}"),
@@ -61,11 +66,18 @@ class UseCase:
         name: of the scenario file.
         before_ms: how much of the time before the first event is drawn.
         after_ms: and of that after the last one.
+        is_stateful: whether the file's own policy, with warm-ups, is one more column.
     """
 
     name: str
     before_ms: int
     after_ms: int
+    is_stateful: bool = False
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The columns of the table, and the panels of the picture."""
+        return (*POLICIES, WITH_WARMUPS) if self.is_stateful else POLICIES
 
 
 USE_CASES: Final = (
@@ -73,6 +85,9 @@ USE_CASES: Final = (
     UseCase(name="rolling_bounce", before_ms=5_000, after_ms=25_000),
     UseCase(name="scale_up", before_ms=5_000, after_ms=40_000),
     UseCase(name="scale_down", before_ms=5_000, after_ms=25_000),
+    UseCase(name="stateful_scale_up", before_ms=5_000, after_ms=120_000, is_stateful=True),
+    UseCase(name="stateful_rolling_bounce", before_ms=5_000, after_ms=60_000, is_stateful=True),
+    UseCase(name="stateful_loss_with_standby", before_ms=5_000, after_ms=80_000, is_stateful=True),
 )
 
 
@@ -240,6 +255,59 @@ def _axis(begin_ms: int, end_ms: int, scale: float, bottom: int) -> list[str]:
     return parts
 
 
+# --- when warm-ups pay --------------------------------------------------------------------------
+
+
+def restore_times(run_all: Runner) -> str:
+    """A row for each restore time of the stateful scale-up: with and without warm-ups."""
+    scenario = read_scenario(str(SIMULATIONS / "stateful_scale_up.toml"))
+    titles = product(("unavailable", "converged"), ("without", "with"))
+    lines = [
+        "| restore, in s | " + " | ".join(f"{what}, {how}" for what, how in titles) + " |",
+        "|" + "---:|" * 5,
+    ]
+    for restore_s in RESTORE_S:
+        changed = _with_restore(scenario, restore_s * 1_000)
+        runs = compare(
+            changed,
+            {name: _choice(changed, name) for name in ("deferred", WITH_WARMUPS)},
+            SEEDS,
+            run_all=run_all,
+        )
+        cells = [
+            shown(spread_of(measure, of_policy).median)
+            for measure, (_, shown) in MEASURES.items()
+            if measure in {"unavailable_partition_s", "converge_ms"}
+            for of_policy in runs.values()
+        ]
+        lines.append(f"| {restore_s} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _with_restore(scenario: Scenario, restore_ms: int) -> Scenario:
+    """The scenario with another restore time; a warm move costs at most 0.1 s.
+
+    The event comes after the group has started, and the run is long enough to converge. The
+    time-out of the warm-ups is the default, which is longer than every restore.
+    """
+    cost = evolve(scenario.costs[0], restore_ms=Span(restore_ms, restore_ms))
+    warm_ms = min(restore_ms, 100)
+    cost = evolve(cost, warm_restore_ms=Span(warm_ms, warm_ms))
+    policy = scenario.group.policy
+    policy = evolve(policy, options={**policy.options, "warmup": {}})
+    return evolve(
+        scenario,
+        costs=(cost,),
+        group=evolve(scenario.group, policy=policy),
+        events=tuple(evolve(one, at_ms=one.at_ms + restore_ms) for one in scenario.events),
+        duration_ms=scenario.duration_ms + 6 * restore_ms,
+    )
+
+
+def _choice(scenario: Scenario, name: str) -> Choice:
+    return scenario.group.policy if name == WITH_WARMUPS else scenario.policy_named(name)
+
+
 # --- all of it ----------------------------------------------------------------------------------
 
 
@@ -249,12 +317,13 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn")) as pool:
         for use_case in USE_CASES:
             scenario = read_scenario(str(SIMULATIONS / f"{use_case.name}.toml"))
-            choices = {name: scenario.policy_named(name) for name in POLICIES}
+            choices = {name: _choice(scenario, name) for name in use_case.policies}
             runs = compare(scenario, choices, SEEDS, keeps_first=True, run_all=pool.map)
             page = with_section(page, use_case.name, table(runs))
             firsts = {policy: of_policy[0] for policy, of_policy in runs.items()}
             drawn = picture(firsts, use_case)
             (DOCS / "images" / f"policies-{use_case.name}.svg").write_text(drawn)
+        page = with_section(page, RESTORE_TIMES, restore_times(pool.map))
     PAGE.write_text(page)
 
 

@@ -10,7 +10,8 @@ from docs.make_policies_page import (
     END,
     MEASURES,
     PAGE,
-    POLICIES,
+    RESTORE_S,
+    RESTORE_TIMES,
     USE_CASES,
     UseCase,
     with_section,
@@ -20,13 +21,17 @@ BYTES_MAX = 200_000
 NAMES = [use_case.name for use_case in USE_CASES]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_table_has_a_figure_for_each_measure_and_policy(name: str) -> None:
-    """If this fails: python docs/make_policies_page.py."""
+def rows_of(name: str) -> list[list[str]]:
     section = PAGE.read_text().partition(BEGIN.format(name=name))[2]
     lines = section.partition(END.format(name=name))[0].strip().splitlines()
-    (_, *policies), _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    assert tuple(policies) == POLICIES
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+@pytest.mark.parametrize("use_case", USE_CASES, ids=NAMES)
+def test_table_has_a_figure_for_each_measure_and_policy(use_case: UseCase) -> None:
+    """If this fails: python docs/make_policies_page.py."""
+    (_, *policies), _, *rows = rows_of(use_case.name)
+    assert tuple(policies) == use_case.policies
     assert [row[0] for row in rows] == [title for title, _ in MEASURES.values()]
     assert all(any(one.isdigit() for one in cell) for row in rows for cell in row[1:])
 
@@ -39,7 +44,14 @@ def test_picture_is_shown_and_has_a_panel_for_each_policy(use_case: UseCase) -> 
     drawn = path.read_text()
     assert len(drawn) < BYTES_MAX
     texts = re.findall("<text[^>]*>([^<]*)</text>", drawn)
-    assert texts[: len(POLICIES)] == list(POLICIES)
+    assert texts[: len(use_case.policies)] == list(use_case.policies)
+
+
+def test_table_of_restore_times_has_a_row_for_each_time() -> None:
+    """If this fails: python docs/make_policies_page.py."""
+    _, _, *rows = rows_of(RESTORE_TIMES)
+    assert [row[0] for row in rows] == [str(seconds) for seconds in RESTORE_S]
+    assert all(any(one.isdigit() for one in cell) for row in rows for cell in row)
 
 
 def test_with_section_when_run_twice_replaces_only_what_is_between_the_marks() -> None:

@@ -76,6 +76,8 @@ def _declare(turn: Turn, warm: ResourceSet | None) -> None:
         if before is not None and not found:
             return
         _replace(turn, known, warm=known.warm | found)
+        if found:
+            turn.emit(Report(record=WarmupsChanged(warm=found)))
     if member.state in AT_WORK:
         turn.set(rejoin_reason=_DECLARED)
 

@@ -12,6 +12,7 @@ from coopgroup.member import MemberConfig
 from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
 from coopgroup.policies.registry import create_policy
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.garbage import searched_afterwards
@@ -162,6 +163,7 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
     quiet_ms = min(_QUIET_MS_MAX, scenario.settle_ms // _QUIET_SHARE)
     group = scenario.group
     ration, balance = getattr(policy, "ration", None), getattr(policy, "balance", None)
+    same_topics = len({one.topics for one in scenario.members}) == 1
     return Expectations(
         owned=simulation.brokers.existing().restrict_names(topics),
         calm_from_ms=max(last_event_ms(scenario), scenario.duration_ms),
@@ -171,9 +173,11 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         stop_max_ms=group.rebalance_timeout_ms,
         delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
         # With different subscriptions the records do not show which moves were necessary.
-        with_losses=policy.name != _EAGER and len({one.topics for one in scenario.members}) == 1,
+        with_losses=policy.name != _EAGER and same_topics,
         max_moves_per_round=None if ration is None else ration.moves_max,
         move_interval_ms=0 if ration is None else ration.interval_ms,
         is_eager=policy.name == _EAGER,
         balance_cooldown_ms=balance.cooldown_ms if isinstance(balance, BalanceRule) else None,
+        warmup=warmup_of(policy),
+        with_planned_moves=same_topics,
     )

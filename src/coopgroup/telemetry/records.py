@@ -212,7 +212,8 @@ class WarmupsChanged:
 
     Attributes:
         begun: to be restored, or to be kept warm, from now on.
-        warm: now warm: the state is restored, or was kept when the resources were revoked.
+        warm: now warm: the state is restored, was kept when the resources were revoked, or was
+            found before the member subscribed.
         moved: assigned to this member, warm or not.
         cancelled: not wanted any longer.
         failed: refused by the application.

@@ -344,7 +344,8 @@ def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
 
 def test_declaration_outside_of_a_group_waits_for_the_subscription() -> None:
     driven = unsubscribed().give(WarmSetDeclared(warm=some(1)))
-    assert (driven.member.state, driven.effects) == (MemberState.UNSUBSCRIBED, ())
+    assert driven.member.state is MemberState.UNSUBSCRIBED
+    assert changes(driven) == [WarmupsChanged(warm=some(1))]
     driven.give(SubscriptionChanged(topics=("T",)))
     assert told(driven.find()) == some(1)
 

@@ -113,9 +113,13 @@ FOLDER = Path(__file__).parents[3] / "simulations"
 
 @cache
 def measured(name: str, policy: str) -> Measures:
-    """Measure a scenario with a policy. It breaks no invariant and converges."""
+    """Measure a scenario with a policy. It breaks no invariant and converges.
+
+    "own" is the policy of the file, with warm-ups in the scenarios of applications with state.
+    """
     scenario = read_scenario(FOLDER / f"{name}.toml")
-    runs = compare(scenario, {policy: scenario.policy_named(policy)}, (1,))[policy]
+    choice = scenario.group.policy if policy == "own" else scenario.policy_named(policy)
+    runs = compare(scenario, {policy: choice}, (1,))[policy]
     assert runs[0].violations == ()
     assert runs[0].measures.converge_ms is not None
     return runs[0].measures
@@ -180,3 +184,38 @@ def test_a_ration_saves_moves_in_a_storm() -> None:
     simple = measured("storm_of_joiners", "simple")
     assert incremental.moved_twice < simple.moved_twice / 4
     assert 160 <= incremental.moved < simple.moved
+
+
+WITHOUT_WARM_UPS = ("eager", "simple", "deferred", "incremental")
+
+
+def test_warm_ups_save_the_restore_of_planned_moves() -> None:
+    """A partition is out of service for its hand-over, not for the restore of 30 s."""
+    best = min(
+        measured("stateful_scale_up", one).unavailable_partition_s for one in WITHOUT_WARM_UPS
+    )
+    warm = measured("stateful_scale_up", "own")
+    assert warm.unavailable_partition_s < 0.05 * best
+    assert (warm.moved, warm.moved_twice) == (24, 0)
+    assert warm.worst_outage_ms < 1_000
+
+
+def test_standbys_take_over_while_a_process_is_away() -> None:
+    """The other members learn of a departure from their next heartbeat, after 3 s at most."""
+    best = min(
+        measured("stateful_rolling_bounce", one).unavailable_partition_s for one in WITHOUT_WARM_UPS
+    )
+    warm = measured("stateful_rolling_bounce", "own")
+    assert warm.unavailable_partition_s < 0.3 * best
+    assert warm.worst_outage_ms < 3_000 + 1_000
+
+
+def test_standbys_take_over_when_a_death_is_noticed() -> None:
+    """The session ends after 10 s, and the next heartbeat of the others reports it."""
+    best = min(
+        measured("stateful_loss_with_standby", one).unavailable_partition_s
+        for one in WITHOUT_WARM_UPS
+    )
+    warm = measured("stateful_loss_with_standby", "own")
+    assert warm.unavailable_partition_s < 0.3 * best
+    assert warm.worst_outage_ms < 10_000 + 3_000

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from coopgroup.model import ResourceSet
+from coopgroup.policies.warming.option import Warmup
 from coopgroup.simulator.checkers.balance import check_balance
 from coopgroup.simulator.checkers.commits import check_commits
 from coopgroup.simulator.checkers.heard_delays import check_heard_delays
@@ -19,6 +20,7 @@ from coopgroup.simulator.checkers.losses import Waits, check_losses
 from coopgroup.simulator.checkers.members import check_members
 from coopgroup.simulator.checkers.rest import check_rest
 from coopgroup.simulator.checkers.rounds import check_delays, check_ration, check_retained
+from coopgroup.simulator.checkers.warmups import check_warmups
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import Envelope
 
@@ -38,6 +40,7 @@ __all__ = [
     "check_retained",
     "check_run",
     "check_single_owner",
+    "check_warmups",
 ]
 
 
@@ -54,6 +57,9 @@ class Expectations:
         with_losses: whether the telemetry shows how leaders treat losses. It does if all members
             claim their owned partitions.
         balance_cooldown_ms: of a policy that balances lags, otherwise None.
+        warmup: options of warm-ups, None without them.
+        with_planned_moves: whether the telemetry shows which moves were planned. It does if all
+            members subscribe to the same topics.
     """
 
     owned: ResourceSet
@@ -68,6 +74,8 @@ class Expectations:
     move_interval_ms: int = 0
     is_eager: bool = False
     balance_cooldown_ms: int | None = None
+    warmup: Warmup | None = None
+    with_planned_moves: bool = False
 
 
 def check_instants(
@@ -102,6 +110,8 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
         waits = Waits(delay_ms=expected.delay_ms, interval_ms=expected.move_interval_ms)
         found += check_losses(telemetry, waits)
         found += check_heard_delays(telemetry, waits)
+    if expected.warmup is not None:
+        found += check_warmups(telemetry, expected.warmup, with_moves=expected.with_planned_moves)
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round)
         if expected.balance_cooldown_ms is not None:

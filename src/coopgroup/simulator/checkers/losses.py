@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -59,6 +60,7 @@ class _Round:
         owned: resources after the round by member id, for members that reported them.
         kept: the part of `owned` that the member had claimed in the round.
         sound: whether the leader could read all members, and decided the round.
+        warm: resources that some member was warm for, and may take over without a wait.
     """
 
     at_ms: int
@@ -69,6 +71,7 @@ class _Round:
     owned: dict[str, ResourceSet] = field(factory=dict)
     kept: dict[str, ResourceSet] = field(factory=dict)
     leader_heard: bool = False
+    warm: ResourceSet = EMPTY
 
 
 def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
@@ -126,12 +129,15 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
             unsound.add((one.client, one.generation))
     decided_ms: dict[str, int] = {}
     membership: dict[str, int] = {}
+    sets, warm = WarmSets(), EMPTY
     for one in telemetry:
+        sets.take(one)
         match one.record:
             case ProcessStarted() | StateChanged(after="losing"):
                 membership[one.client] = membership.get(one.client, 0) + 1
             case StateChanged(after="leading"):
                 decided_ms[one.client] = one.at_ms
+                warm = sets.everywhere()  # a warm member may die before the decision
             case RoundDecided():
                 yield _round(
                     one,
@@ -139,13 +145,20 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                     f"{one.client}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
+                    warm=warm | sets.everywhere(),
                 )
             case _:
                 pass
 
 
 def _round(
-    led: Envelope, at_ms: int, client: str, received: list[Envelope], *, sound: bool
+    led: Envelope,
+    at_ms: int,
+    client: str,
+    received: list[Envelope],
+    *,
+    sound: bool,
+    warm: ResourceSet,
 ) -> _Round:
     owned, kept, leader_heard = {}, {}, False
     for one in received:
@@ -163,6 +176,7 @@ def _round(
         owned=owned,
         kept=kept,
         leader_heard=leader_heard,
+        warm=warm,
     )
 
 
@@ -273,8 +287,8 @@ class _Step:
         owner_of |= self.since
         given: dict[str, Resource] = {}
         for resource, (lost_ms, owner) in owner_of.items():
-            if owner == _UNKNOWN:
-                continue  # the wait began under an earlier leader
+            if owner == _UNKNOWN or resource in self.after.warm:
+                continue  # the wait began under an earlier leader, or a warm member took over
             if resource in self.after.led.granted and early_ms < lost_ms + self.waits.delay_ms:
                 given.setdefault(owner, resource)
         returned = {o for o in given if o and (self._is_back(o) or o in self.after.led.members)}
@@ -322,7 +336,8 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
             claimed = {one.name for member in after.led.members for one in after.kept[member]}
             for member in set(before.led.members).difference(after.led.members):
                 had = before.owned.get(member, EMPTY) - before.led.revoked
-                if early := (had & after.led.granted).restrict_names(claimed):
+                given = (had & after.led.granted) - after.warm
+                if early := given.restrict_names(claimed):
                     message = f"{early.to_dict()} of {member} does not wait under a new leader"
                     yield message, after.at_ms
 

@@ -1,0 +1,190 @@
+"""Check warm-ups: their limits, and that no working resource moves to a cold member too early.
+
+The records of members show which warm-ups run, and what each member is warm for. A member can only
+be warmer than its leader knows, so the leader's limits hold for the members as well. Two cases are
+left out. A process that returns in time gets a stored assignment, and its leader does not know yet
+that it is cold. A member that missed a round still runs warm-ups of an earlier one, and its leader
+may have begun warm-ups before the member heard of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import define, field
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.resource_set import Resource
+from coopgroup.policies.warming.option import Warmup
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    ProcessEnded,
+    ProcessStarted,
+    RoundDecided,
+    RoundRefused,
+    SubscriptionUnreadable,
+    WarmupsChanged,
+)
+
+__all__ = ["WarmSets", "check_warmups"]
+
+_TOLERANCE_MS: Final = 20  # a decision is recorded a little after it was made
+_KNOWN_AFTER: Final = 2  # assignments of a process, until its leader knows its warm set
+
+
+@define
+class _Warmups:
+    """The warm-ups of one process.
+
+    Attributes:
+        warm: what it is warm for, and does not own.
+        running_ms: when each cold warm-up began.
+        received: number of its assignments.
+        generation: generation of the last one.
+        missed_round: whether it missed a round since its start.
+    """
+
+    warm: ResourceSet = EMPTY
+    running_ms: dict[Resource, int] = field(factory=dict)
+    received: int = 0
+    generation: int = -1
+    missed_round: bool = False
+
+    def take(self, at_ms: int, record: WarmupsChanged) -> None:
+        ended = record.moved | record.cancelled | record.failed
+        self.warm = (self.warm | record.warm) - ended
+        for resource in record.begun:
+            self.running_ms.setdefault(resource, at_ms)
+        for resource in self.warm | ended:
+            self.running_ms.pop(resource, None)
+
+
+@define
+class WarmSets:
+    """What each living process is warm for, read record by record."""
+
+    warmups: dict[str, _Warmups] = field(factory=dict)
+    decided_ms: dict[int, int] = field(factory=dict)
+
+    def take(self, envelope: Envelope) -> None:
+        """Read the next record."""
+        match envelope.record:
+            case ProcessStarted() | ProcessEnded():
+                self.warmups.pop(envelope.client, None)
+            case WarmupsChanged():
+                begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
+                self.of(envelope.client).take(begun_ms, envelope.record)
+            case RoundDecided():
+                self.decided_ms[envelope.generation] = envelope.at_ms
+            case AssignmentReceived():
+                one = self.of(envelope.client)
+                one.missed_round |= one.received > 0 and envelope.generation != one.generation + 1
+                one.received += 1
+                one.generation = envelope.generation
+            case _:
+                pass
+
+    def of(self, client: str) -> _Warmups:
+        """Return the warm-ups of a process."""
+        return self.warmups.setdefault(client, _Warmups())
+
+    def everywhere(self) -> ResourceSet:
+        """Return the resources that some process is warm for."""
+        return ResourceSet.union_all([one.warm for one in self.warmups.values() if one.warm])
+
+
+@define
+class _Rounds:
+    """The last two rounds, as their leaders recorded them."""
+
+    last: Envelope | None = None
+    before: Envelope | None = None
+    unsound: set[int] = field(factory=set)
+
+    def take(self, envelope: Envelope) -> None:
+        if isinstance(envelope.record, RoundDecided):
+            self.before, self.last = self.last, envelope
+        elif isinstance(envelope.record, RoundRefused | SubscriptionUnreadable):
+            self.unsound.add(envelope.generation)
+
+    def planned(self, generation: int) -> ResourceSet:
+        """Return the resources that the last two rounds moved from owners that could keep them.
+
+        Both rounds need the same leader and members, and must have read all of them.
+        """
+        if self.last is None or self.before is None or self.last.generation != generation:
+            return EMPTY
+        first, second = self.before.record, self.last.record
+        if not isinstance(first, RoundDecided) or not isinstance(second, RoundDecided):
+            return EMPTY
+        if (
+            first.members != second.members
+            or self.before.client != self.last.client
+            or self.before.generation != generation - 1
+            or self.unsound & {generation, generation - 1}
+        ):
+            return EMPTY
+        return (first.revoked & first.waiting & second.granted) - first.contested
+
+
+def check_warmups(
+    telemetry: Sequence[Envelope], option: Warmup, *, with_moves: bool
+) -> Iterator[Violation]:
+    """Yield too many running warm-ups, and planned moves to members that are cold too early.
+
+    Args:
+        telemetry: records of the run.
+        option: options of the policy.
+        with_moves: whether all members subscribe to the same topics; only then the records show
+            which moves were planned.
+    """
+    sets, rounds = WarmSets(), _Rounds()
+    for envelope in telemetry:
+        record = envelope.record
+        sets.take(envelope)
+        if isinstance(record, RoundDecided) and rounds.last is not None:
+            yield from _too_many(envelope, sets, rounds.last.generation, option)
+        if isinstance(record, AssignmentReceived) and with_moves:
+            planned = record.gained & rounds.planned(envelope.generation)
+            yield from _too_cold(envelope, sets.of(envelope.client), planned, option)
+        rounds.take(envelope)
+        if isinstance(record, WarmupsChanged):
+            one = sets.of(envelope.client)
+            count = len(one.running_ms)
+            if one.received >= _KNOWN_AFTER and count > option.per_member:
+                yield _violation(
+                    envelope, f"{envelope.client} runs {count}, more than {option.per_member}"
+                )
+
+
+def _too_many(
+    envelope: Envelope, sets: WarmSets, generation: int, option: Warmup
+) -> Iterator[Violation]:
+    count = sum(
+        len(one.running_ms)
+        for one in sets.warmups.values()
+        if one.generation == generation and one.received >= _KNOWN_AFTER
+    )
+    if count > option.max_concurrent:
+        yield _violation(
+            envelope, f"{count} run in generation {generation}, more than {option.max_concurrent}"
+        )
+
+
+def _too_cold(
+    envelope: Envelope, one: _Warmups, planned: ResourceSet, option: Warmup
+) -> Iterator[Violation]:
+    if one.missed_round:
+        return
+    due_ms = option.timeout_ms - option.timeout_ms // 20 - _TOLERANCE_MS
+    for resource in planned - one.warm:
+        ran_ms = envelope.at_ms - one.running_ms.get(resource, envelope.at_ms)
+        if option.on_timeout != "move" or ran_ms < due_ms:
+            yield _violation(envelope, f"{resource} moves to {envelope.client}, which is cold")
+
+
+def _violation(envelope: Envelope, message: str) -> Violation:
+    return Violation(checker="warmups", at_ms=envelope.at_ms, message=message)

@@ -1,0 +1,146 @@
+"""Checkers of warm-ups: limits, and planned moves to cold members."""
+
+import pytest
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.policies import Warmup
+from coopgroup.simulator.checkers import check_warmups
+from coopgroup.simulator.checkers.warmups import WarmSets
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    ProcessEnded,
+    Record,
+    RoundDecided,
+    RoundRefused,
+    WarmupsChanged,
+)
+from coopgroup.telemetry.records import EndCause
+
+T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T": [0, 1]})
+OPTION = Warmup(max_concurrent=2, per_member=1, timeout_ms=1_000)
+
+
+def envelope(at_ms: int, generation: int, record: Record, client: str = "a") -> Envelope:
+    return Envelope(
+        at_ms=at_ms, group="g", member="m", generation=generation, record=record, client=client
+    )
+
+
+def led(
+    revoked: ResourceSet = EMPTY,
+    granted: ResourceSet = EMPTY,
+    members: tuple[str, ...] = ("a", "b"),
+) -> RoundDecided:
+    return RoundDecided(
+        policy="p",
+        assignor="s",
+        members=members,
+        revoked=revoked,
+        waiting=revoked,
+        granted=granted,
+    )
+
+
+def received(gained: ResourceSet = EMPTY) -> AssignmentReceived:
+    return AssignmentReceived(leader=False, gained=gained)
+
+
+def settled(client: str, generation: int = 2) -> list[Envelope]:
+    """Return two assignments, so that the leader knows the warm set."""
+    return [envelope(0, number, received(), client) for number in (generation - 1, generation)]
+
+
+def messages(rows: list[Envelope], option: Warmup = OPTION) -> list[str]:
+    return [one.message for one in check_warmups(rows, option, with_moves=True)]
+
+
+def test_member_that_runs_too_many_is_broken() -> None:
+    begun = envelope(1, 2, WarmupsChanged(begun=T01))
+    assert messages([*settled("a"), begun]) == ["a runs 2, more than 1"]
+    warm = envelope(0, 2, WarmupsChanged(begun=T0, warm=T0))
+    assert messages([*settled("a"), warm, envelope(1, 2, WarmupsChanged(begun=T1))]) == []
+
+
+def test_returned_process_whose_leader_does_not_know_it_yet_is_left_out() -> None:
+    rows = [envelope(0, 2, received()), envelope(1, 2, WarmupsChanged(begun=T01))]
+    assert messages(rows) == []
+
+
+@pytest.mark.parametrize("end", ["warm", "moved", "cancelled", "failed"])
+def test_warm_up_that_ended_does_not_count(end: str) -> None:
+    ends = {end: T0}
+    rows = [
+        envelope(1, 2, WarmupsChanged(begun=T0)),
+        envelope(2, 2, WarmupsChanged(**ends)),  # type: ignore[arg-type]
+        envelope(3, 2, WarmupsChanged(begun=T1)),
+    ]
+    assert messages([*settled("a"), *rows]) == []
+
+
+def test_group_that_runs_too_many_is_broken() -> None:
+    option = Warmup(max_concurrent=1, per_member=1, timeout_ms=1_000)
+    rows = [*settled("a"), *settled("b"), envelope(1, 2, led())]
+    rows += [envelope(2, 2, WarmupsChanged(begun=T0), client) for client in ("a", "b")]
+    rows.append(envelope(3, 3, led()))
+    assert messages(rows, option) == ["2 run in generation 2, more than 1"]
+    rows[-2] = envelope(2, 2, ProcessEnded(cause=EndCause.CRASHED), "b")
+    assert messages(rows, option) == []
+
+
+def move(warmup: WarmupsChanged | None, assigned_ms: int = 100) -> list[Envelope]:
+    """T-0 moves in two rounds of one leader to b, which was told to warm it up before."""
+    rows = [*settled("b"), envelope(0, 2, led())]
+    if warmup is not None:
+        rows.append(envelope(1, 2, warmup, "b"))
+    return [
+        *rows,
+        envelope(assigned_ms - 2, 3, led(revoked=T0)),
+        envelope(assigned_ms - 2, 3, received(), "b"),
+        envelope(assigned_ms - 1, 4, led(granted=T0)),
+        envelope(assigned_ms, 4, received(T0), "b"),
+    ]
+
+
+def test_planned_move_to_a_cold_member_is_broken() -> None:
+    expected = ["Resource(name='T', index=0) moves to b, which is cold"]
+    assert messages(move(None)) == expected
+    assert messages(move(WarmupsChanged(begun=T0))) == expected
+    assert messages(move(WarmupsChanged(begun=T0), 900)) == expected
+
+
+def test_planned_move_to_a_warm_member_is_allowed() -> None:
+    assert messages(move(WarmupsChanged(warm=T0))) == []
+
+
+def test_planned_move_after_the_time_out_is_allowed_unless_the_warm_up_is_cancelled() -> None:
+    rows = move(WarmupsChanged(begun=T0), 1_002)
+    assert messages(rows) == []
+    cancels = Warmup(per_member=1, timeout_ms=1_000, on_timeout="cancel")
+    assert len(messages(rows, cancels)) == 1
+
+
+def test_resource_that_moves_for_another_reason_is_left_out() -> None:
+    """Its members changed, its leader could not read everything, or another leader decided."""
+    rows = move(None)
+    others = envelope(98, 3, led(revoked=T0, members=("a", "b", "c")))
+    assert messages([*rows[:3], others, *rows[4:]]) == []
+    refused = envelope(98, 3, RoundRefused(violations=("x",)))
+    assert messages([*rows[:3], refused, *rows[3:]]) == []
+    another = envelope(98, 3, led(revoked=T0), "b")
+    assert messages([*rows[:3], another, *rows[4:]]) == []
+
+
+def test_member_that_missed_a_round_is_left_out() -> None:
+    rows = move(None)
+    del rows[4]
+    assert messages(rows) == []
+
+
+def test_warm_sets_are_those_of_the_living() -> None:
+    sets = WarmSets()
+    sets.take(envelope(1, 1, WarmupsChanged(warm=T0)))
+    sets.take(envelope(1, 1, WarmupsChanged(warm=T1), "b"))
+    assert sets.everywhere() == T01
+    sets.take(envelope(2, 1, ProcessEnded(cause=EndCause.CLOSED), "b"))
+    assert sets.everywhere() == T0
