@@ -12,7 +12,8 @@ import hypothesis.strategies as st
 from attrs import define, field
 from hypothesis import given, settings
 
-from coopgroup.groups.work import Callbacks, ResourceWork, WorkLimits
+from coopgroup.groups.callbacks import Callbacks
+from coopgroup.groups.work import ResourceWork, WorkLimits
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import LossHandled, RevocationCompleted
 from coopgroup.model import Resource, ResourceSet

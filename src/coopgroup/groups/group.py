@@ -19,19 +19,21 @@ from typing import Any, Final, Self
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.weighted import WeightedAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.watching import CatalogueWatcher
-from coopgroup.groups.work import Callbacks, ResourceCallback, ResourceWork, WorkFailure
+from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.membership.driver import GroupDriver, has_left, wait_left
 from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
 from coopgroup.member import MemberState
-from coopgroup.member.events import SubscriptionChanged
-from coopgroup.model import Resource
+from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
+from coopgroup.model import Resource, ResourceSet
 from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.simple import SimplePolicy
@@ -61,6 +63,11 @@ class CooperativeGroup:
             flushed and cleaned up. Only then may another process get the resource.
         lost: called with a `Resource` that another process may own already. The work must end
             immediately, and write nothing. Without it, `stop` is called instead.
+        warm: called with a `Resource` of another process to restore its state (a warm-up), or to
+            keep the state after `stop`; returns when this process is warm. Without it, the member
+            takes no part in warm-ups.
+        cool: called with a `Resource` whose state is not needed any longer.
+        found: resources whose state this process has already, for example on its disk.
         on_error: called with a `WorkFailure` for each exception of a callback, and with a
             `WorkFailure` without a resource if the group permanently refused this member.
         policy: decides when resources move; `SimplePolicy()` if not given.
@@ -74,7 +81,7 @@ class CooperativeGroup:
         TypeError: a callback cannot be called.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keywords, one for each callback)
         self,
         configuration: Mapping[str, Any] | None = None,
         /,
@@ -86,6 +93,9 @@ class CooperativeGroup:
         start: ResourceCallback,
         stop: ResourceCallback,
         lost: ResourceCallback | None = None,
+        warm: ResourceCallback | None = None,
+        cool: ResourceCallback | None = None,
+        found: Iterable[tuple[str, int]] = (),
         on_error: Callable[[WorkFailure], object] | None = None,
         policy: Policy | None = None,
         assignor: Assignor | None = None,
@@ -93,14 +103,14 @@ class CooperativeGroup:
     ) -> None:
         policy = SimplePolicy() if policy is None else policy
         assignor = WeightedAssignor() if assignor is None else assignor
-        given = {"start": start, "stop": stop, "lost": lost, "on_error": on_error}
-        for name, callback in given.items():
-            if not callable(callback) and (callback is not None or name in {"start", "stop"}):
-                raise TypeError(f"{name} expects a callable")
+        callbacks = Callbacks(
+            start=start, stop=stop, lost=lost or stop, on_error=on_error, warm=warm, cool=cool
+        )
+        callbacks.check()
+        self._found = _found(found, callbacks)
         is_eager = isinstance(policy, EagerPolicy)  # a baseline: members can be eager
         check_plugins(assignor, SimplePolicy() if is_eager else policy)
         settings = GroupSettings.read(merge_configuration(configuration, more), eager=is_eager)
-        callbacks = Callbacks(start=start, stop=stop, lost=lost or stop, on_error=on_error)
         self._settings = settings
         self._opened = ExitStack()
         with ExitStack() as opened:
@@ -173,6 +183,8 @@ class CooperativeGroup:
                 raise RuntimeError("a group can be joined once")
             try:
                 self._driver.start()
+                if self._found is not None:
+                    self._driver.post(WarmSetDeclared(warm=self._found))
                 self._watcher.start()
             except BaseException:  # the caller will not close a group it has not entered
                 self._closed = True
@@ -294,6 +306,15 @@ class CooperativeGroup:
         """Return the resources that this process should work on at this moment, ascending."""
         return tuple(self._work.held())
 
+    def warmups(self) -> tuple[Resource, ...]:
+        """Return the warm-ups that the group wants of this process, warm or not, ascending.
+
+        Inside `stop` they tell whether to keep the state. A long `warm` may check whether its
+        resource is still among them.
+        """
+        warmups = self._driver.member.next_join.warmups
+        return () if warmups is None else tuple(warmups.wanted - warmups.failed)
+
     def refresh(self) -> None:
         """Read the catalogue now; call this when the application knows of a change."""
         self._watcher.look_soon()
@@ -318,6 +339,19 @@ class CooperativeGroup:
         """Return why the group permanently refused this member; None if it did not."""
         failure = self._work.failure
         return None if failure is None else failure.message
+
+
+def _found(found: Iterable[tuple[str, int]], callbacks: Callbacks) -> ResourceSet | None:
+    """Return the warm set to declare; None if the application takes no part in warm-ups."""
+    try:
+        resources = ResourceSet.from_pairs(found)
+    except (TypeError, ValueError):
+        raise ConfigurationError("found", found, "(name, index) pairs") from None
+    if callbacks.warm is not None:
+        return resources
+    if resources or callbacks.cool is not None:
+        raise TypeError("found and cool expect warm beside them")
+    return None
 
 
 def _source(catalogue: object) -> Callable[[], object]:

@@ -29,12 +29,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.one_resource import Action, Wish, Work
 from coopgroup.groups.pool import CallbackPool
+from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
@@ -46,14 +48,19 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
+from coopgroup.member.events import (
+    LossHandled,
+    RevocationCompleted,
+    SubscriptionChanged,
+    WarmedUp,
+    WarmupFailed,
+)
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.session import one_line
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 
-__all__ = ["Callbacks", "ResourceWork", "WorkFailure", "WorkLimits"]
+__all__ = ["ResourceWork", "WorkLimits"]
 
-ResourceCallback: TypeAlias = "Callable[[Resource], object]"
 # Share of the time limit after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
 _DOUBLINGS_MAX: Final = 20
@@ -63,32 +70,6 @@ _UNTOLD_MAX: Final = 10_000
 _TOLD_S: Final = 1.0
 # Time after which calls that wait for a free thread are worth a warning.
 _NO_THREAD_WARN_S: Final = 10.0
-
-
-@frozen(kw_only=True)
-class WorkFailure:
-    """A failure, for the application's `on_error`.
-
-    Attributes:
-        resource: the resource; None if the membership itself has ended.
-        action: the callback that raised: "start", "stop" or "lost"; "membership".
-        attempts: number of consecutive failures; the callback is tried again after each.
-    """
-
-    resource: Resource | None
-    action: str
-    error: BaseException
-    attempts: int
-
-
-@frozen(kw_only=True)
-class Callbacks:
-    """The application's callbacks; `lost` is `stop` if the application gave none."""
-
-    start: ResourceCallback
-    stop: ResourceCallback
-    lost: ResourceCallback
-    on_error: Callable[[WorkFailure], object] | None
 
 
 @frozen(kw_only=True)
@@ -116,6 +97,7 @@ class ResourceWork:
     warn: Callable[..., None]
     driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
+    _warmth: ResourceWarmth = field(init=False)
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
@@ -131,6 +113,17 @@ class ResourceWork:
         factory=lambda: deque(maxlen=_UNTOLD_MAX), init=False
     )
     _is_telling: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._warmth = ResourceWarmth(
+            warm=self.callbacks.warm,
+            cool=self.callbacks.cool,
+            submit=self.pool.submit,
+            changing=self._changing,
+            post=self._post,
+            report=self._report_warmth,
+            idle=self._start_idle,
+        )
 
     # --- what the application asks ----------------------------------------------------------------
 
@@ -204,8 +197,12 @@ class ResourceWork:
                 case LoseResources():
                     self._lose()
                     self.driver.post(LossHandled())
-                case BeginWarmups() | CancelWarmups():
-                    pass  # the member takes no part
+                case BeginWarmups() if self._is_closing:
+                    pass  # this process leaves
+                case BeginWarmups():
+                    self._warmth.begin(notice.resources)
+                case CancelWarmups():
+                    self._warmth.cancel(notice.resources)
                 case FailMember():
                     self.failure = notice
                     error = RuntimeError(notice.message)
@@ -250,6 +247,7 @@ class ResourceWork:
             work.want(Wish.RUN)
             work.token = token
             self._go_on(work)
+        self._warmth.leave_to_work(resources)
 
     def _hand_over(self) -> None:
         """Make the group move all resources of a closing process immediately.
@@ -285,6 +283,8 @@ class ResourceWork:
         if work.busy or self._works.get(work.resource) is not work:
             return
         action = work.next_action
+        if action is Action.START and self._warmth.is_busy(work.resource):
+            return  # `_start_idle` continues
         if action is not None:
             if now_s() >= work.retry_at_s:
                 self._begin(work, action)
@@ -334,6 +334,21 @@ class ResourceWork:
         self._report(
             WorkFailure(resource=work.resource, action=name, error=error, attempts=attempts)
         )
+
+    def _report_warmth(
+        self, resource: Resource, action: str, error: BaseException, words: str
+    ) -> None:
+        resources = ResourceSet.from_pairs([resource])
+        self._tell(WorkFailed(resources=resources, action=action, error=words, attempts=1))
+        self._report(WorkFailure(resource=resource, action=action, error=error, attempts=1))
+
+    def _post(self, event: WarmedUp | WarmupFailed) -> None:
+        self.driver.post(event)
+
+    def _start_idle(self, resource: Resource) -> None:
+        work = self._works.get(resource)
+        if work is not None:
+            self._go_on(work)
 
     def _report(self, failure: WorkFailure) -> None:
         on_error = self.callbacks.on_error
@@ -430,6 +445,10 @@ class ResourceWork:
         work.want(Wish.END, StopReason.LOST)
         work.is_revoked, work.began_s = is_revoked, began_s
         work.is_stale = True
+        if work.is_revoked and self.callbacks.warm is not None:
+            # A stop that has not ended leaves no state that could be kept warm.
+            stuck = ResourceSet.from_pairs([work.resource])
+            self._post(WarmupFailed(resources=stuck, error="not stopped in time"))
         self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
         if work.busy:

@@ -233,7 +233,7 @@ class WorkFailed:
     """A callback of a group of named resources raised; the host retries it. Written by the host.
 
     Attributes:
-        action: "start", "stop" or "lost".
+        action: "start", "stop", "lost", "warm" or "cool"; the last two are not repeated.
         attempts: number of attempts in a row.
     """
 

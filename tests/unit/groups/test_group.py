@@ -15,7 +15,7 @@ from coopgroup.kafka.clock import now_ms
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.member.effects import LoseResources
 from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered
+from coopgroup.member.events import Answered, WarmSetDeclared
 from coopgroup.member.member import Outstanding
 from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
 from coopgroup.member.transitions import MemberState
@@ -149,3 +149,38 @@ def test_group_that_cannot_start_is_closed(
     with pytest.raises(RuntimeError, match="new thread"):
         group.join()
     assert closed == ["closed"]
+
+
+def make(**more: Any) -> CooperativeGroup:  # noqa: ANN401  (arguments of a group)
+    return CooperativeGroup(
+        SETTINGS, catalogue=[ONE], start=lambda _: None, stop=lambda _: None, **more
+    )
+
+
+@pytest.mark.parametrize("name", ["lost", "warm", "cool", "on_error"])
+def test_callback_that_cannot_be_called_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} expects a callable$"):
+        make(**{name: 5})
+
+
+@pytest.mark.parametrize("more", [{"found": [ONE]}, {"cool": print}])
+def test_warm_ups_without_a_callback_that_warms_up_are_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"^found and cool expect warm beside them$"):
+        make(**more)
+
+
+@pytest.mark.parametrize("found", [5, [5], [("x",)]])
+def test_found_resources_that_are_no_pairs_are_refused(found: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"^found: .*expected \(name, index\) pairs$"):
+        make(warm=print, found=found)
+
+
+def test_member_declares_what_it_found_before_it_subscribes() -> None:
+    group = make(warm=print, found=[ONE])
+    assert group.warmups() == ()
+    posted = list[Any]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(GroupDriver, "post", lambda _, event: posted.append(event))
+        group.join()
+        assert posted[0] == WarmSetDeclared(warm=ResourceSet.from_pairs([ONE]))
+    group.close(0.1)

@@ -13,8 +13,9 @@ import pytest
 from attrs import define, field
 
 from coopgroup.groups import work as work_module
+from coopgroup.groups.callbacks import Callbacks, WorkFailure
 from coopgroup.groups.pool import CallbackPool
-from coopgroup.groups.work import Callbacks, ResourceWork, WorkFailure, WorkLimits
+from coopgroup.groups.work import ResourceWork, WorkLimits
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
@@ -62,6 +63,8 @@ class Bench:
                 stop=lambda one: self.call("stop", one),
                 lost=lambda one: self.call("lost", one),
                 on_error=self.reported.append,
+                warm=lambda one: self.call("warm", one),
+                cool=lambda one: self.call("cool", one),
             ),
             limits=WorkLimits(stop_s=self.stop_s, retry_s=0.01, retry_max_s=0.02),
             pool=self.pool,
