@@ -41,7 +41,7 @@ def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Pa
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert "SEED=1 failed: " in done.stdout
-    failed = sum(line.startswith(("SEED=", "MIXED=", "DIRECTED=")) for line in lines)
+    failed = sum(line.startswith(("SEED=", "MIXED=", "DIRECTED=", "RETURNING=")) for line in lines)
     assert lines[-1] == f"soak: 2 seeds run, {failed} failed"
     path = Path("simulations/regressions/seed_1.toml")
     assert f"seed 1 is in {path}" in lines

@@ -22,6 +22,7 @@ from tests.swarm.directed import draw_directed
 from tests.swarm.minimise import minimise
 from tests.swarm.mixed import draw_mixed
 from tests.swarm.play import play
+from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
 
@@ -32,6 +33,7 @@ _DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,
     "directed": draw_directed,
+    "returning": draw_returning,
 }
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")

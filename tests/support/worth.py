@@ -23,6 +23,7 @@ from tests.support.mutants import MUTANTS, Mutant, broken
 from tests.swarm.directed import draw_directed
 from tests.swarm.mixed import draw_mixed
 from tests.swarm.play import play
+from tests.swarm.returning import draw_returning
 from tests.swarm.runs import SwarmRun, draw
 
 __all__ = ["SEEDS_MAX", "Hunt", "hunt", "known_runs", "runs_of", "table"]
@@ -31,6 +32,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,
     "directed": draw_directed,
+    "returning": draw_returning,
 }
 """Kinds of runs by name, as `make soak` calls them."""
 

@@ -13,38 +13,26 @@ import random
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from attrs import field, frozen
 
-from coopgroup.simulator.scenario import LEADER, Choice, Identity
+from coopgroup.simulator.scenario import LEADER, Identity
 from coopgroup.simulator.world.brokers import NODES
-from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
+from tests.swarm.chains import (
+    SETTLED_MS,
+    Chain,
+    drawn,
+    first_acts,
+    resize_of,
+    some_process,
+    start_of,
+    waiting_policy,
+)
+from tests.swarm.runs import Act, ActKind, Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from tests.swarm.chains import Draw
+    from tests.swarm.runs import SwarmRun
 
 __all__ = ["draw_directed"]
-
-_SETTLED_MS: Final = (600, 800, 1_000)
-"""Times after which the first members have their resources."""
-
-
-@frozen(kw_only=True)
-class _Chain:
-    """The part of a run that a chain of events determines.
-
-    Attributes:
-        acts: events in order.
-        healed_after_ms: time from the last event until all faults end.
-        policy: None for any policy.
-        faults: faults that can happen at any time.
-        rebalance_timeout_ms: of every member.
-    """
-
-    acts: tuple[Act, ...]
-    healed_after_ms: int = 0
-    policy: Choice | None = None
-    faults: Faults = field(factory=Faults)
-    rebalance_timeout_ms: int = 1_500
 
 
 def draw_directed(seed: int) -> SwarmRun:
@@ -53,49 +41,39 @@ def draw_directed(seed: int) -> SwarmRun:
     Args:
         seed: determines everything else.
     """
-    chance = random.Random(f"swarm/directed/{seed}")
-    chain = chance.choice(_CHAINS)(chance)
-    return SwarmRun(
-        seed=seed,
-        policy=chain.policy or _policy(chance),
-        assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
-        rebalance_timeout_ms=chain.rebalance_timeout_ms,
-        faults=chain.faults,
-        acts=chain.acts,
-        healed_after_ms=chain.healed_after_ms,
-    )
+    return drawn(seed, random.Random(f"swarm/directed/{seed}"), _CHAINS)
 
 
 # --- members that the coordinator no longer waits for ---------------------------------------------
 
 
-def _late_peace(chance: random.Random) -> _Chain:
+def _late_peace(chance: random.Random) -> Chain:
     """A round begins while the answer that none has begun is on its way; the join is stuck."""
     timeout_ms = chance.choice((600, 1_500))
-    acts = _first(chance, chance.randint(1, 2))
-    victim = _somebody(chance, acts)
+    acts = first_acts(chance, chance.randint(1, 2))
+    victim = some_process(chance, acts)
     late = Act(kind=ActKind.UPSET, process=victim, request="Heartbeat", mishap="ANSWER_DELAYED")
     stuck = Act(kind=ActKind.UPSET, process=victim, request="JoinGroup", mishap="DELAYED")
     acts += [
         attrs.evolve(late, after_ms=800, for_ms=chance.choice((140, 170, 190)), times=3),
         attrs.evolve(stuck, for_ms=4_000, times=2),
-        _start("p9", after_ms=chance.randint(50, 450)),
+        start_of("p9", after_ms=chance.randint(50, 450)),
     ]
-    return _Chain(
+    return Chain(
         acts=tuple(acts),
         rebalance_timeout_ms=timeout_ms,
         healed_after_ms=timeout_ms + 600,
     )
 
 
-def _two_connections(chance: random.Random) -> _Chain:
+def _two_connections(chance: random.Random) -> Chain:
     """A commit is stuck on one connection while a round waits for another member."""
-    acts = _first(chance, 2)
+    acts = first_acts(chance, 2)
     victim, other = chance.choice((("p1", "p2"), ("p2", "p1")))
     slow = Act(kind=ActKind.UPSET, process=other, request="JoinGroup", mishap="DELAYED")
     acts += [
-        attrs.evolve(slow, after_ms=chance.choice(_SETTLED_MS), for_ms=chance.choice((700, 1_500))),
-        _start("p9"),
+        attrs.evolve(slow, after_ms=chance.choice(SETTLED_MS), for_ms=chance.choice((700, 1_500))),
+        start_of("p9"),
         Act(
             after_ms=chance.randint(0, 250),
             kind=ActKind.HOLD_UP,
@@ -104,7 +82,7 @@ def _two_connections(chance: random.Random) -> _Chain:
             for_ms=chance.choice((300, 450, 600)),
         ),
     ]
-    return _Chain(
+    return Chain(
         acts=tuple(acts),
         faults=Faults(commit_interval_ms=30, awaits_commits=False),
         rebalance_timeout_ms=3_000,
@@ -112,22 +90,22 @@ def _two_connections(chance: random.Random) -> _Chain:
     )
 
 
-def _late_commits(chance: random.Random) -> _Chain:
+def _late_commits(chance: random.Random) -> Chain:
     """A resource returns to a member whose late commit of it still waits behind another commit."""
     late_ms = chance.choice((100, 200, 300))
     slow = Act(kind=ActKind.UPSET, process="p1", request="OffsetCommit", mishap="DELAYED")
     acts = (
-        _resize("T", chance.randint(2, 4)),
-        _start("p1"),
-        _start("p2", after_ms=chance.choice(_SETTLED_MS)),
+        resize_of("T", chance.randint(2, 4)),
+        start_of("p1"),
+        start_of("p2", after_ms=chance.choice(SETTLED_MS)),
         attrs.evolve(
             slow, after_ms=chance.randint(100, 250), for_ms=chance.choice((250, 350, 450))
         ),
         Act(after_ms=chance.randint(50, 250), kind=ActKind.CLOSE, process="p2"),
     )
-    return _Chain(
+    return Chain(
         acts=acts,
-        policy=_policy(chance, delays_ms=(0, 300)),
+        policy=waiting_policy(chance, delays_ms=(0, 300)),
         faults=Faults(
             commit_interval_ms=250,
             awaits_commits=chance.random() < 0.5,
@@ -140,24 +118,26 @@ def _late_commits(chance: random.Random) -> _Chain:
 # --- members that depart --------------------------------------------------------------------------
 
 
-def _two_gone_one_came(chance: random.Random) -> _Chain:
+def _two_gone_one_came(chance: random.Random) -> Chain:
     """Two or three processes die, and fewer come than died."""
-    acts = _first(chance, chance.randint(3, 5))
+    acts = first_acts(chance, chance.randint(3, 5))
     gone = chance.sample([act.process for act in acts[3:]], 2)
     gap_ms = chance.choice((0, 5, 100, 300, 700))
     acts += [
-        Act(after_ms=chance.choice(_SETTLED_MS), kind=ActKind.CRASH, process=gone[0]),
+        Act(after_ms=chance.choice(SETTLED_MS), kind=ActKind.CRASH, process=gone[0]),
         Act(after_ms=gap_ms, kind=ActKind.CRASH, process=gone[1]),
-        _start("p9", after_ms=chance.randint(50, 1_400)),
+        start_of("p9", after_ms=chance.randint(50, 1_400)),
     ]
     if chance.random() < 0.3:
-        acts.append(_start("p8", after_ms=chance.choice((0, 100, 700)), identity=Identity.STATIC))
-    return _Chain(acts=tuple(acts), policy=_policy(chance, delays_ms=(1_500,)), healed_after_ms=700)
+        acts.append(start_of("p8", after_ms=chance.choice((0, 100, 700)), identity=Identity.STATIC))
+    return Chain(
+        acts=tuple(acts), policy=waiting_policy(chance, delays_ms=(1_500,)), healed_after_ms=700
+    )
 
 
-def _missed_and_gone(chance: random.Random) -> _Chain:
+def _missed_and_gone(chance: random.Random) -> Chain:
     """A member misses an assignment, gets its own back, and dies while a loss could still wait."""
-    acts = _first(chance, chance.randint(1, 2))
+    acts = first_acts(chance, chance.randint(1, 2))
     missed = Act(
         kind=ActKind.UPSET,
         process="p9",
@@ -168,21 +148,21 @@ def _missed_and_gone(chance: random.Random) -> _Chain:
         times=chance.choice((2, 3, 4)),
     )
     acts += [
-        _start("p9", after_ms=chance.choice(_SETTLED_MS)),
+        start_of("p9", after_ms=chance.choice(SETTLED_MS)),
         attrs.evolve(missed, after_ms=chance.randint(0, 200)),
-        _resize("U", 4, after_ms=chance.randint(50, 250)),
+        resize_of("U", 4, after_ms=chance.randint(50, 250)),
         Act(after_ms=chance.randint(500, 1_100), kind=ActKind.CRASH, process="p9"),
     ]
-    return _Chain(
-        acts=tuple(acts), policy=_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_500
+    return Chain(
+        acts=tuple(acts), policy=waiting_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_500
     )
 
 
-def _changed_in_window(chance: random.Random) -> _Chain:
+def _changed_in_window(chance: random.Random) -> Chain:
     """The topics or the subscriptions change while lost resources wait."""
-    acts = _first(chance, chance.choice((3, 3, 4)), sizes=(5, 6))
+    acts = first_acts(chance, chance.choice((3, 3, 4)), sizes=(5, 6))
     gone = chance.choice([act.process for act in acts[3:]])
-    acts.append(Act(after_ms=chance.choice(_SETTLED_MS), kind=ActKind.CRASH, process=gone))
+    acts.append(Act(after_ms=chance.choice(SETTLED_MS), kind=ActKind.CRASH, process=gone))
     for number in range(chance.randint(1, 2)):
         after_ms = chance.randint(0, 400) if number else chance.randint(650, 1_500)
         match chance.choice(("T", "T", "U", "leader")):
@@ -191,20 +171,20 @@ def _changed_in_window(chance: random.Random) -> _Chain:
                 acts.append(attrs.evolve(end, after_ms=after_ms))
             case topic:
                 count = chance.choice((1, 1, 2, 3, 6))
-                acts.append(_resize(topic, count, after_ms=after_ms))
-    return _Chain(
-        acts=tuple(acts), policy=_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_000
+                acts.append(resize_of(topic, count, after_ms=after_ms))
+    return Chain(
+        acts=tuple(acts), policy=waiting_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_000
     )
 
 
-def _lost_again(chance: random.Random) -> _Chain:
+def _lost_again(chance: random.Random) -> Chain:
     """A newcomer gets a lost share, keeps it for some time, and dies as well."""
-    acts = _first(chance, chance.randint(2, 4))
+    acts = first_acts(chance, chance.randint(2, 4))
     gone = chance.choice([act.process for act in acts[2:]])
     delay_ms = chance.choice((300, 1_500))
     acts += [
-        Act(after_ms=chance.choice(_SETTLED_MS), kind=ActKind.CRASH, process=gone),
-        _start("p9", after_ms=chance.randint(400, 700 + delay_ms // 2)),
+        Act(after_ms=chance.choice(SETTLED_MS), kind=ActKind.CRASH, process=gone),
+        start_of("p9", after_ms=chance.randint(400, 700 + delay_ms // 2)),
         Act(
             after_ms=chance.choice((50, 300, delay_ms, delay_ms + 1_200)),
             kind=ActKind.CRASH,
@@ -212,81 +192,83 @@ def _lost_again(chance: random.Random) -> _Chain:
             for_ms=chance.choice((0, 0, 1, 800)),
         ),
     ]
-    return _Chain(
+    return Chain(
         acts=tuple(acts),
-        policy=_policy(chance, delays_ms=(delay_ms,)),
+        policy=waiting_policy(chance, delays_ms=(delay_ms,)),
         healed_after_ms=1_000 + delay_ms,
     )
 
 
-def _batch(chance: random.Random) -> _Chain:
+def _batch(chance: random.Random) -> Chain:
     """Several processes restart at about the same time."""
     identity = chance.choice((Identity.NONE, Identity.NONE, Identity.STATIC, Identity.STATE_DIR))
-    acts = _first(chance, chance.randint(3, 5), identity=identity)
+    acts = first_acts(chance, chance.randint(3, 5), identity=identity)
     names = [act.process for act in acts[2:]]
     down_ms = chance.choice((1, 300, 700, 900, 1_200))
     kind = chance.choice((ActKind.CRASH, ActKind.CRASH, ActKind.CLOSE))
     for place, name in enumerate(chance.sample(names, chance.randint(2, 3))):
-        after_ms = chance.choice((0, 5, 100)) if place else chance.choice(_SETTLED_MS)
+        after_ms = chance.choice((0, 5, 100)) if place else chance.choice(SETTLED_MS)
         back_ms = down_ms + chance.randint(0, 100)
         acts.append(Act(after_ms=after_ms, kind=kind, process=name, for_ms=back_ms))
-    return _Chain(
-        acts=tuple(acts), policy=_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_000
+    return Chain(
+        acts=tuple(acts), policy=waiting_policy(chance, delays_ms=(1_500,)), healed_after_ms=2_000
     )
 
 
 # --- leaders --------------------------------------------------------------------------------------
 
 
-def _leaders_in_turn(chance: random.Random) -> _Chain:
+def _leaders_in_turn(chance: random.Random) -> Chain:
     """A leader loses its place in the middle of something, and leads again much later."""
-    acts = _first(chance, chance.choice((2, 3, 3)), sizes=(4, 6))
-    settled_ms = chance.choice(_SETTLED_MS)
+    acts = first_acts(chance, chance.choice((2, 3, 3)), sizes=(4, 6))
+    settled_ms = chance.choice(SETTLED_MS)
     if chance.random() < 0.5:
         gone = Act(after_ms=settled_ms, kind=ActKind.CRASH, process=acts[-1].process)
         acts += [gone, Act(after_ms=chance.choice((700, 850)), kind=ActKind.PAUSE, process=LEADER)]
     else:
-        start = _start("p9", acts[-1].topics, after_ms=settled_ms)
+        start = start_of("p9", acts[-1].topics, after_ms=settled_ms)
         acts += [start, Act(after_ms=chance.randint(20, 250), kind=ActKind.PAUSE, process=LEADER)]
     kind = chance.choice((ActKind.PAUSE, ActKind.CUT, ActKind.STALL))
     acts[-1] = attrs.evolve(acts[-1], kind=kind, for_ms=0 if kind is ActKind.STALL else 900)
     for number in range(chance.randint(1, 2)):
         after_ms = 1_800 if number else 2_700
         acts.append(Act(after_ms=after_ms, kind=ActKind.CRASH, process=LEADER))
-    return _Chain(acts=tuple(acts), policy=_policy(chance, delays_ms=(300,)), healed_after_ms=1_500)
+    return Chain(
+        acts=tuple(acts), policy=waiting_policy(chance, delays_ms=(300,)), healed_after_ms=1_500
+    )
 
 
-def _refused_rounds(chance: random.Random) -> _Chain:
+def _refused_rounds(chance: random.Random) -> Chain:
     """Leaders get no metadata in some rounds, while members depart and come."""
-    acts = _first(chance, chance.randint(2, 4))
+    acts = first_acts(chance, chance.randint(2, 4))
     names = [act.process for act in acts[2:]]
     for number in range(chance.randint(1, 3)):
         act = Act(
-            after_ms=chance.choice(_SETTLED_MS) if not number else chance.choice((100, 700)),
+            after_ms=chance.choice(SETTLED_MS) if not number else chance.choice((100, 700)),
             kind=chance.choice((ActKind.CRASH, ActKind.CRASH, ActKind.CLOSE)),
             process=chance.choice((*names, LEADER)),
             for_ms=chance.choice((0, 300, 1_000)),
         )
         acts.append(act)
         if chance.random() < 0.5:
-            acts.append(_start(f"q{number}", after_ms=chance.randint(0, 900)))
-    return _Chain(
+            acts.append(start_of(f"q{number}", after_ms=chance.randint(0, 900)))
+    return Chain(
         acts=tuple(acts),
-        policy=_policy(chance, delays_ms=(300, 1_500)),
+        policy=waiting_policy(chance, delays_ms=(300, 1_500)),
         faults=Faults(no_metadata=chance.choice((0.2, 0.5))),
         healed_after_ms=2_500,
     )
 
 
-def _late_leaders(chance: random.Random) -> _Chain:
+def _late_leaders(chance: random.Random) -> Chain:
     """Rounds follow each other while slow leaders still decide, and brokers take the group over."""
-    acts = _first(chance, chance.randint(2, 3))
+    acts = first_acts(chance, chance.randint(2, 3))
     for number in range(chance.randint(2, 4)):
-        after_ms = chance.randint(20, 500) if number else chance.choice(_SETTLED_MS)
+        after_ms = chance.randint(20, 500) if number else chance.choice(SETTLED_MS)
         match chance.choice(("start", "move", "cut", "end")):
             case "start":
                 identity = chance.choice((Identity.NONE, Identity.STATIC))
-                acts.append(_start(f"q{number}", after_ms=after_ms, identity=identity))
+                acts.append(start_of(f"q{number}", after_ms=after_ms, identity=identity))
             case "move":
                 move = Act(kind=ActKind.MOVE, number=chance.choice(NODES))
                 acts.append(attrs.evolve(move, after_ms=after_ms, for_ms=chance.choice((0, 200))))
@@ -296,14 +278,14 @@ def _late_leaders(chance: random.Random) -> _Chain:
             case _:
                 end = Act(kind=ActKind.CRASH, process=LEADER, for_ms=chance.choice((1, 300)))
                 acts.append(attrs.evolve(end, after_ms=after_ms))
-    return _Chain(
+    return Chain(
         acts=tuple(acts),
         faults=Faults(lead_ms_max=chance.choice((400, 700)), delay_ms_max=chance.choice((2, 40))),
         healed_after_ms=1_000,
     )
 
 
-_CHAINS: Final[tuple[Callable[[random.Random], _Chain], ...]] = (
+_CHAINS: Final[tuple[Draw, ...]] = (
     _late_peace,
     _two_connections,
     _late_commits,
@@ -316,57 +298,3 @@ _CHAINS: Final[tuple[Callable[[random.Random], _Chain], ...]] = (
     _refused_rounds,
     _late_leaders,
 )
-
-
-# --- parts of chains ------------------------------------------------------------------------------
-
-
-def _first(
-    chance: random.Random,
-    count: int,
-    *,
-    sizes: tuple[int, int] = (3, 6),
-    identity: Identity = Identity.NONE,
-) -> list[Act]:
-    """Return the topics and the first processes, which all have the same subscription."""
-    topics = chance.choice((("T",), TOPICS))
-    acts = [_resize("T", chance.randint(*sizes)), _resize("U", chance.randint(1, 3))]
-    for number in range(1, count + 1):
-        after_ms = chance.choice((5, 100, 300)) if number > 1 else 0
-        acts.append(_start(f"p{number}", topics, after_ms=after_ms, identity=identity))
-    return acts
-
-
-def _somebody(chance: random.Random, acts: list[Act]) -> str:
-    return chance.choice([act.process for act in acts if act.kind is ActKind.START])
-
-
-def _start(
-    name: str,
-    topics: tuple[str, ...] = TOPICS,
-    *,
-    after_ms: int = 0,
-    identity: Identity = Identity.NONE,
-) -> Act:
-    return Act(
-        after_ms=after_ms, kind=ActKind.START, process=name, topics=topics, identity=identity
-    )
-
-
-def _resize(topic: str, number: int, *, after_ms: int = 0) -> Act:
-    return Act(after_ms=after_ms, kind=ActKind.RESIZE, topics=(topic,), number=number)
-
-
-def _policy(chance: random.Random, delays_ms: tuple[int, ...] = (0, 300, 1_500)) -> Choice:
-    """Return a waiting policy."""
-    waits: Mapping[str, object] = {
-        "scheduled_rebalance_timeout_ms": chance.choice(delays_ms),
-        "initial_delay_ms": 0,
-    }
-    if chance.random() < 0.5:
-        return Choice(name="deferred", options=dict(waits))
-    ration = {
-        "max_moves_per_round": chance.choice((1, 2)),
-        "move_interval_ms": chance.choice((0, 200, 500)),
-    }
-    return Choice(name="incremental", options={**waits, **ration})

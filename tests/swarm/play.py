@@ -36,6 +36,8 @@ from tests.swarm.rest import RECORDS_MAX, needless_losses, settle, settle_with_g
 from tests.swarm.runs import ActKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call, Client
@@ -192,6 +194,7 @@ class _Player:
         simulation: the group.
         guests: processes of other clients.
         garbled: processes whose next join is changed, with the act that does so.
+        doomed: processes that die at their next sync, with the act that does so.
         away: processes that have ended, or are to end, and will come back.
         disturbed: processes that may have lost the group coordinator; "" for all processes.
     """
@@ -199,13 +202,15 @@ class _Player:
     simulation: Simulation
     guests: Guests
     garbled: dict[str, Act] = field(factory=dict)
+    doomed: dict[str, Act] = field(factory=dict)
     away: set[str] = field(factory=set)
     disturbed: set[str] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         """Put a `_Garbler` between the network and the brokers."""
         network = self.simulation.network
-        network.brokers = cast("Brokers", _Garbler(self.simulation, network.brokers, self.garbled))
+        garbler = _Garbler(self.simulation, network.brokers, self.garbled, self._end_at_sync)
+        network.brokers = cast("Brokers", garbler)
 
     def act(self, act: Act) -> None:
         """Execute one act."""
@@ -264,11 +269,11 @@ class _Player:
             self.disturbed.add(process.name)
         match act.kind:
             case ActKind.CLOSE | ActKind.CRASH:
-                if act.for_ms:
-                    self.away.add(process.name)
-                    process.on_end = partial(world.later, act.for_ms, self._come_back, process)
+                self._return_later(process, act)
                 end = process.close if act.kind is ActKind.CLOSE else process.crash
                 end()
+            case ActKind.CRASH_AT_SYNC:
+                self.doomed[process.name] = act
             case ActKind.STALL:
                 process.stall()
             case ActKind.PAUSE:
@@ -285,6 +290,26 @@ class _Player:
                     self.garbled[process.name] = act
             case _:
                 self._subscribe(process, act.topics)
+
+    def _return_later(self, process: Process, act: Act) -> None:
+        if act.for_ms:
+            self.away.add(process.name)
+            later = self.simulation.world.later
+            process.on_end = partial(later, act.for_ms, self._come_back, process)
+
+    def _end_at_sync(self, call: Call) -> bool:
+        """Kill the process of a sync if an act wants it; return whether the sync is lost."""
+        act = self.doomed.pop(call.process.name, None)
+        process = self.simulation.process(call.process.name)
+        if act is None or process is None or not process.alive:
+            return False
+        if act.times > 1:
+            self.doomed[process.name] = attrs.evolve(act, times=act.times - 1)
+        self._return_later(process, act)
+        process.crash()
+        if not act.number:
+            self.simulation.network.fail(call)
+        return not act.number
 
     def _come_back(self, process: Process) -> None:
         self.away.discard(process.name)
@@ -312,15 +337,19 @@ class _Garbler:
         simulation: the group.
         brokers: the real brokers.
         garbled: processes whose next join with an id is changed, with the act that does so.
+        end_at_sync: told of each sync that arrives; returns whether the sync is lost.
     """
 
     simulation: Simulation
     brokers: Brokers
     garbled: dict[str, Act]
+    end_at_sync: Callable[[Call], bool]
 
     def serve(self, call: Call) -> None:
         """Serve a request that has arrived."""
         request, name = call.send.request, call.process.name
+        if isinstance(request, group_api.SyncGroupRequest) and self.end_at_sync(call):
+            return
         if (
             isinstance(request, group_api.JoinGroupRequest)
             and request.member_id

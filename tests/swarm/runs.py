@@ -40,18 +40,12 @@ _FOR_MS: Final = (50, 300, 500, 700, 1_500)
 _PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
 # Error codes that a request may get and that a member must recover from.
-_CODES: Final = {
-    "JoinGroup": (-1, 14, 15, 16, 22, 25, 27),
-    "SyncGroup": (-1, 14, 15, 16, 22, 25, 27),
-    "Heartbeat": (-1, 14, 15, 16, 22, 25, 27),
-    "OffsetCommit": (14, 15, 16, 22, 25, 27),
-}
-_LATE_MS: Final = {
-    "JoinGroup": (10, 40),
-    "SyncGroup": (10, 40),
-    "Heartbeat": (10, 150, 700),
-    "OffsetCommit": (10, 150, 700),
-}
+_CODES: Final = dict.fromkeys(
+    ("JoinGroup", "SyncGroup", "Heartbeat"), (-1, 14, 15, 16, 22, 25, 27)
+) | {"OffsetCommit": (14, 15, 16, 22, 25, 27)}
+_LATE_MS: Final = dict.fromkeys(("JoinGroup", "SyncGroup"), (10, 40)) | dict.fromkeys(
+    ("Heartbeat", "OffsetCommit"), (10, 150, 700)
+)
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
 
 
@@ -66,6 +60,10 @@ class ActKind(enum.StrEnum):
 
     CRASH = "crash"
     """A process is killed; it comes back after `for_ms`, if that is not 0."""
+
+    CRASH_AT_SYNC = "crash at sync"
+    """A process is killed between its join and its sync; if `number` is not 0, its sync arrives
+    after its end. It comes back after `for_ms`, if that is not 0; so do its next lives, `times`."""
 
     STALL = "stall"
     """An application exceeds `max.poll.interval.ms`."""
@@ -100,7 +98,8 @@ class ActKind(enum.StrEnum):
     """The first of `topics` has `number` partitions from now on."""
 
 
-_KINDS: Final = tuple(kind for kind in ActKind if kind is not ActKind.HOLD_UP)
+_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC}
+_KINDS: Final = tuple(kind for kind in ActKind if kind not in _DIRECTED)
 
 
 @frozen(kw_only=True)

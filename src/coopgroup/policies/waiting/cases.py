@@ -1,8 +1,7 @@
 """Find the losses of a round, and the unclaimed resources of each loss.
 
 A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when a
-member claims its resources, not when they are granted, unless another member got the resource of an
-owner that is back (`Losses.after`). Without rounds members show no claims. If a
+member claims its resources, not when they are granted. Without rounds members show no claims. If a
 member was granted a loss and kept it for as long as a loss may wait, it has worked on the resources
 all that time; its departure is then a new loss.
 
@@ -142,6 +141,7 @@ def _of_state(
         for loss in state.losses
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
+    number[_of_larger_shares(state, departed, number)] = NOBODY
     departed[number != NOBODY] = NOBODY
     # A static holder is never additional. It would stay without a share if the loss decided.
     holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
@@ -159,6 +159,26 @@ def _of_state(
     ]
     number = np.where(departed != NOBODY, number_of[departed], number).astype(np.int32)
     return [*state.losses, *fresh], number, holder
+
+
+def _of_larger_shares(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
+    """Return the resources of known losses that departed members had beside others: bool (R,).
+
+    A member that counted as an owner can get more than the loss. If it departs before it claims
+    anything, its whole share is one new loss. With two losses, two newcomers would each replace a
+    departed member, although only one departed, and both would keep too little.
+
+    Args:
+        state: the leader's memory of a last round with N members.
+        departed: int32 (R,): departed holder of each unclaimed resource.
+        number: int32 (R,): number of each resource's known loss.
+    """
+    beside = np.zeros(len(state.members) + 1, dtype=np.bool_)
+    beside[departed[(departed != NOBODY) & (number == NOBODY)]] = True
+    in_time = np.array([one.given_ms is not None and not one.given_late for one in state.losses])
+    larger: BoolArray = (number != NOBODY) & beside[departed]
+    larger[larger] = in_time[number[larger]]
+    return larger
 
 
 def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:

@@ -118,7 +118,10 @@ class Losses:
         waits = self.waits & ~taken
         number = group.aligned(self.lost.resources, self.lost.holder)
         urgent = numbers_in(number[waits & group.subscribed()]).tolist()
-        losses, lost = self._remembered(group, number, taken, now_ms)
+        waiting = np.array([*(one.given_ms is None for one in self.losses), False])
+        losses, lost = remembered_losses(
+            group, self.losses, number, waiting[number] & ~taken, now_ms
+        )
         return attrs.evolve(
             self,
             losses=losses,
@@ -128,38 +131,6 @@ class Losses:
             wait_until_ms=min((self.losses[n].deadline_ms for n in urgent), default=None),
             expired=True,
         )
-
-    def after(
-        self, group: GroupSnapshot, assigned: Int32Array, now_ms: int
-    ) -> tuple[tuple[Loss, ...], Holdings]:
-        """Return what the next round must know about the losses.
-
-        An additional member can get a resource whose owner has returned. The loss of this resource
-        is over, and the departure of the additional member is a new loss. The old loss would give
-        the resource back to its owner. The others have made room meanwhile, so this owner would
-        keep one resource more than they.
-
-        Args:
-            group: the group with R resources.
-            assigned: int32 (R,): owner of each resource after the round.
-            now_ms: the leader's clock.
-
-        Returns:
-            The losses to remember, and the number of each lost resource in them.
-        """
-        restored = self.restored_to != NOBODY
-        elsewhere = restored & (assigned != NOBODY) & (assigned != self.restored_to)
-        if not elsewhere.any():
-            return self.losses, self.lost
-        number = group.aligned(self.lost.resources, self.lost.holder)
-        number[elsewhere] = NOBODY
-        return self._remembered(group, number, elsewhere, now_ms)
-
-    def _remembered(
-        self, group: GroupSnapshot, number: Int32Array, granted: BoolArray, now_ms: int
-    ) -> tuple[tuple[Loss, ...], Holdings]:
-        waiting = np.array([*(one.given_ms is None for one in self.losses), False])
-        return remembered_losses(group, self.losses, number, waiting[number] & ~granted, now_ms)
 
 
 def follow_losses(

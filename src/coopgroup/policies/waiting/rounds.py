@@ -200,11 +200,10 @@ def stage_round(
         now_ms=context.now_ms,
     )
     plan = stage_resources(group, outlook.unclaimed, staging)
-    losses, lost = outlook.losses.after(group, plan.assigned, context.now_ms)
     state = attrs.evolve(
         remember_round(group, context, outlook.unclaimed, plan.assigned),
-        losses=losses,
-        lost=lost,
+        losses=outlook.losses.losses,
+        lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
         moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
         planned=group.resources.take(moves.put_off),

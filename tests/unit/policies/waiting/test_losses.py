@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from coopgroup.assignors import RangeAssignor
+from coopgroup.model import ResourceSet
 from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
@@ -322,20 +323,19 @@ def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(5), T1)
 
 
-def test_additional_member_when_it_leaves_with_an_owners_share_is_a_loss_of_its_own() -> None:
-    """Regression: the owner got the resource back and kept one more than the others."""
+def test_additional_member_when_it_leaves_before_its_claim_leaves_its_whole_share() -> None:
+    """Regression: an owner that was back got a part, and kept one more than the others."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(6)})
     drill.settle(A=range(3))
     drill.join("D", {"T": [3, 4, 5]}, instance_id="pod-D").round(0)
-    drill.leave("D")
-    drill.join("D2", instance_id="pod-D")
+    drill.actors["A"].owned = ResourceSet()  # its lease has ended
+    drill.leave("D").join("D2", instance_id="pod-D")
     drill.join("E").round(10, missed=["E"])
-    assert drill.owned()["D2"] == [3, 4]
+    shares = drill.owned()
+    assert [len(shares[member]) for member in ("A", "D2")] == [2, 2]
     drill.leave("E").round(20)
-    assert drill.owned()["D2"] == [3, 4]
-    assert drill.listed("lost") == _t(5)
+    assert drill.owned() == {member: shares[member] for member in ("A", "D2")}
     drill.join("E2").round(30)
-    drill.round(40)
     assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
 
 
@@ -353,4 +353,17 @@ def test_owner_when_others_have_a_part_of_its_released_loss_is_additional(
     drill.join("B2")
     for later_ms in (20, 30, 40):
         drill.round(T1 + later_ms)
+    assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
+
+
+def test_newcomer_that_got_more_than_a_loss_when_it_leaves_is_replaced_by_one_member_only() -> None:
+    """Regression: two members shared the place of one, and the others kept too much."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(4)})
+    drill.settle(A=[0, 1], B=[2, 3])
+    drill.existing = {"T": range(6)}
+    drill.leave("B").join("C").round(0, missed=["C"])
+    drill.leave("C").join("D").round(10)
+    assert [len(owned) for owned in drill.owned().values()] == [3, 3]
+    drill.join("E").round(20)
+    drill.round(30)
     assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
