@@ -31,6 +31,7 @@ def section(title: str) -> str:
         ("### `[[members]]`", values.MemberSet),
         ("### `[[costs]]`", values.Cost),
         ("### `[network]`", values.Network),
+        ("### `[bell]`", values.Bell),
     ],
 )
 def test_page_lists_every_key_of_a_table(title: str, value: type) -> None:

@@ -25,7 +25,7 @@ from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.process import RunSettings
-from coopgroup.simulator.scenario import LEADER, Cost, Identity, Span
+from coopgroup.simulator.scenario import LEADER, Bell, Cost, Identity, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
@@ -100,6 +100,13 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         commit_interval_ms=faults.commit_interval_ms,
     )
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
+    if faults.bell_delay_ms_max:
+        times = Bell(
+            delay_ms=Span(1, faults.bell_delay_ms_max),
+            loss=faults.bell_loss,
+            false_every_ms=faults.bell_false_ms,
+        )
+        simulation.hang_bell(times)
     world = simulation.world
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))

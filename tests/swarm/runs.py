@@ -24,6 +24,8 @@ from attrs import field, frozen
 
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.world.brokers import NODES
+from tests.swarm.bell import bell_faults
+from tests.swarm.mishaps import CODES, LATE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,13 +41,6 @@ _DOWN_MS: Final = (1, 50, 200, 800)
 _FOR_MS: Final = (50, 300, 500, 700, 1_500)
 _PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
-# Error codes that a request may get and that a member must recover from.
-_CODES: Final = dict.fromkeys(
-    ("JoinGroup", "SyncGroup", "Heartbeat"), (-1, 14, 15, 16, 22, 25, 27)
-) | {"OffsetCommit": (14, 15, 16, 22, 25, 27)}
-_LATE_MS: Final = dict.fromkeys(("JoinGroup", "SyncGroup"), (10, 40)) | dict.fromkeys(
-    ("Heartbeat", "OffsetCommit"), (10, 150, 700)
-)
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
 
 
@@ -151,6 +146,9 @@ class Faults:
         commit_interval_ms: time between commits; a short interval keeps many commits pending.
         awaits_commits: whether applications wait for the commit of stopped resources.
         late_commit_ms: time until they commit given up resources again; 0 for never.
+        bell_delay_ms_max: longest time of a ring from one member to another; 0 without a bell.
+        bell_loss: fraction of the rings that a process does not hear.
+        bell_false_ms: mean time between false rings.
     """
 
     loss: float = 0.0
@@ -162,6 +160,9 @@ class Faults:
     commit_interval_ms: int = 250
     awaits_commits: bool = True
     late_commit_ms: int = 0
+    bell_delay_ms_max: int = 0
+    bell_loss: float = 0.0
+    bell_false_ms: int = 0
 
 
 @frozen(kw_only=True)
@@ -204,7 +205,7 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         policy=drawn if policy is None else policy,
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
         rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
-        faults=_faults(chance, theme),
+        faults=attrs.evolve(_faults(chance, theme), **bell_faults(seed)),
         acts=_stalled(_Author(chance).acts(theme), seed),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
@@ -228,7 +229,7 @@ def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
             for_ms=chance.choice(_STALLED_MS),
         )
         how = chance.choice(("join", "commit", "JoinGroup", "JoinGroup", "SyncGroup"))
-        if how in _CODES:
+        if how in CODES:
             stall = attrs.evolve(stall, kind=ActKind.UPSET, request=how, mishap="DELAYED")
         else:
             stall = attrs.evolve(stall, lane=how)
@@ -389,13 +390,11 @@ class _Author:
 
     def _cut_off(self) -> Iterator[Act]:
         """Yield a pause and then a cut, or repeated failures of a single kind of request."""
-        chance = self._chance
-        name = self._anybody()
+        chance, name = self._chance, self._anybody()
         gap_ms = chance.choice((300, 350, 400, 450, 500))
         if chance.random() < 0.5:
             for_ms = chance.choice((200, 350, 500))
-            pause = Act(after_ms=gap_ms, kind=ActKind.PAUSE, process=name, for_ms=for_ms)
-            yield pause
+            yield (pause := Act(after_ms=gap_ms, kind=ActKind.PAUSE, process=name, for_ms=for_ms))
             yield self._cut_after(pause)
         else:
             yield Act(
@@ -473,8 +472,7 @@ class _Author:
         )
 
     def _end(self, kind: ActKind, gap_ms: int) -> Act:
-        chance = self._chance
-        name = self._anybody()
+        chance, name = self._chance, self._anybody()
         back_ms = chance.choice((0, *_DOWN_MS))
         if not back_ms and name in self._there:
             self._there.remove(name)
@@ -486,14 +484,14 @@ class _Author:
 
     def _upset(self, gap_ms: int) -> Act:
         chance = self._chance
-        request = chance.choice(tuple(_CODES))
+        request = chance.choice(tuple(CODES))
         return Act(
             after_ms=gap_ms,
             kind=ActKind.UPSET,
             process=self._anybody(),
             request=request,
             mishap=chance.choice(("REQUEST_LOST", "ANSWER_LOST", "REFUSED", "REFUSED", "DELAYED")),
-            number=chance.choice(_CODES[request]),
-            for_ms=chance.choice(_LATE_MS[request]),
+            number=chance.choice(CODES[request]),
+            for_ms=chance.choice(LATE_MS[request]),
             times=chance.choice((1, 1, 4, 20)),
         )

@@ -53,6 +53,8 @@ class MemberConfig:
         keeps_identity: whether the member asks its host to store its identity (`KeepIdentity`).
             Such a member does not tell the coordinator that it leaves, like a static member
             (KIP-345). No effect on a static member.
+        has_bell: whether the member's host has a bell, which tells members of a round ahead of
+            their heartbeats. Without one, the member neither rings nor heeds rings.
         index_min: smallest index of a resource: 0 for partitions, -1 if a group shares connectors.
     """
 
@@ -73,6 +75,7 @@ class MemberConfig:
     window_heartbeat_interval_ms: int = attrs.field(default=250, validator=_positive)
     eager: bool = False
     keeps_identity: bool = False
+    has_bell: bool = False
     index_min: int = 0
 
     @cached_property

@@ -30,6 +30,7 @@ __all__ = [
     "LoseResources",
     "Report",
     "RevokeResources",
+    "RingBell",
     "Send",
 ]
 
@@ -142,6 +143,14 @@ class CancelWarmups:
 
 
 @frozen(kw_only=True)
+class RingBell:
+    """Tell the other members that a round has begun: each gets `BellRang`, if it can be reached.
+
+    Nothing depends on it. The host does not repeat a ring, and reports no failure.
+    """
+
+
+@frozen(kw_only=True)
 class KeptIdentity:
     """The identity of a member in the last round that it completed.
 
@@ -215,5 +224,6 @@ Effect: TypeAlias = (
     | KeepIdentity
     | FinishCommit
     | FailMember
+    | RingBell
     | Report
 )

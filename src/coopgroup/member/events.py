@@ -16,6 +16,7 @@ from coopgroup.model.group_api import Answer
 __all__ = [
     "Answered",
     "ApplicationStalled",
+    "BellRang",
     "CatalogueSeen",
     "CommitRequested",
     "CommitsAbandoned",
@@ -241,6 +242,11 @@ class Woken:
     """Time has passed; `next_deadline_ms` says when this event is due."""
 
 
+@frozen(kw_only=True)
+class BellRang:
+    """Another member of the group says that a round has begun. It may be wrong, or late."""
+
+
 Event: TypeAlias = (
     SubscriptionChanged
     | CatalogueSeen
@@ -258,4 +264,5 @@ Event: TypeAlias = (
     | Answered
     | RequestFailed
     | Woken
+    | BellRang
 )

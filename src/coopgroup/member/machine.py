@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from coopgroup.member.answers import take_outcome
+from coopgroup.member.bell import heed_bell, ring_if_due
 from coopgroup.member.commits import abandon, enqueue
 from coopgroup.member.effects import STALLED
 from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    BellRang,
     CatalogueSeen,
     CommitRequested,
     CommitsAbandoned,
@@ -71,7 +73,12 @@ def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Ef
     _take(turn, event)
     _meet_deadlines(turn)
     give_up_stopped(turn, member)
-    send_what_is_due(turn)
+    if member.config.has_bell:
+        heed_bell(turn, event)
+        send_what_is_due(turn)
+        ring_if_due(turn, member, event)
+    else:
+        send_what_is_due(turn)
     return turn.member, tuple(turn.effects)
 
 
@@ -85,7 +92,7 @@ def _take(turn: Turn, event: Event) -> None:
                 turn.move(Trigger.ROUND_DECIDED, "round decided")
         case CatalogueSeen():
             turn.set(next_join=attrs.evolve(turn.member.next_join, catalogue_version=event.version))
-        case Woken():
+        case Woken() | BellRang():
             pass
         case WarmSetDeclared() | WarmedUp() | WarmupFailed():
             take_report(turn, event)

@@ -17,6 +17,7 @@ from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.parts import (
     NO_ASSIGNMENT,
     NO_BACK_OFF,
+    NO_BELL,
     NO_DELAY,
     NO_IDENTITY,
     NO_JOIN,
@@ -25,6 +26,7 @@ from coopgroup.member.parts import (
     NO_ROUND,
     NOTHING_TO_JOIN_FOR,
     BackOff,
+    Bell,
     Delay,
     Identity,
     LastAssignment,
@@ -95,6 +97,7 @@ class Member:
         delay: the delay that the leader announced.
         revocation: the owned resources that it gives up.
         commits: offsets on their way.
+        bell: its rings, and those that it heard.
     """
 
     config: MemberConfig
@@ -118,6 +121,7 @@ class Member:
     delay: Delay = NO_DELAY
     revocation: Revocation = NO_REVOCATION
     commits: Commits = NO_COMMITS
+    bell: Bell = NO_BELL
 
     @property
     def in_generation(self) -> bool:

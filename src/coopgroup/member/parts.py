@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from coopgroup.protocol import Assignment
 
 __all__ = [
+    "BELL_PAUSE_MS",
     "NOTHING_TO_JOIN_FOR",
     "NO_ASSIGNMENT",
     "NO_BACK_OFF",
+    "NO_BELL",
     "NO_DELAY",
     "NO_IDENTITY",
     "NO_JOIN",
@@ -32,6 +34,7 @@ __all__ = [
     "NO_REVOCATION",
     "NO_ROUND",
     "BackOff",
+    "Bell",
     "Delay",
     "IdStanding",
     "Identity",
@@ -43,6 +46,9 @@ __all__ = [
     "Round",
     "Warmups",
 ]
+
+BELL_PAUSE_MS: Final = 50
+"""Shortest time between two rings of a member, and between two heartbeats for heard rings."""
 
 
 @frozen(kw_only=True)
@@ -339,6 +345,26 @@ class BackOff:
         return BackOff(attempts=self.attempts + 1, until_ms=until_ms)
 
 
+@frozen(kw_only=True)
+class Bell:
+    """The member's rings, and the rings that it heard (`bell`).
+
+    Attributes:
+        ring_at_ms: when it rings if its join still waits, None for never.
+        rung_at_ms: when it rang last, None before.
+        is_heard: whether it heard a ring that it cannot heed yet.
+        heed_at_ms: earliest time of the next heartbeat for a ring.
+        paid_until_ms: one heartbeat interval later for each heartbeat for a ring; bounds their
+            number.
+    """
+
+    ring_at_ms: int | None = None
+    rung_at_ms: int | None = None
+    is_heard: bool = False
+    heed_at_ms: int = 0
+    paid_until_ms: int = 0
+
+
 NO_LEASE: Final = Lease()
 NOTHING_TO_JOIN_FOR: Final = NextJoin()
 NO_JOIN: Final = LastJoin()
@@ -348,3 +374,4 @@ NO_ROUND: Final = Round()
 NO_DELAY: Final = Delay()
 NO_REVOCATION: Final = Revocation()
 NO_BACK_OFF: Final = BackOff()
+NO_BELL: Final = Bell()

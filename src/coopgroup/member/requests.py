@@ -77,6 +77,9 @@ def next_deadline_ms(member: Member) -> int | None:
     round_ms = member.wants_a_round_at_ms
     if round_ms is not None and (first_ms is None or round_ms < first_ms):
         first_ms = round_ms
+    ring_at_ms = member.bell.ring_at_ms
+    if ring_at_ms is not None and (first_ms is None or ring_at_ms < first_ms):
+        first_ms = ring_at_ms
     for _, at_ms in wanted(member):
         if first_ms is None or at_ms < first_ms:
             first_ms = at_ms

@@ -30,6 +30,7 @@ from coopgroup.member.effects import (
     LoseResources,
     Report,
     RevokeResources,
+    RingBell,
     Send,
 )
 from coopgroup.member.effects import Effect as MemberEffect
@@ -97,6 +98,7 @@ SessionEffect: TypeAlias = (
     | KeepIdentity
     | FinishCommit
     | FailMember
+    | RingBell
     | Report
 )
 

@@ -95,6 +95,8 @@ def simulate(
         costs=scenario.costs,
         commit_interval_ms=group.commit_interval_ms,
     )
+    if scenario.bell is not None:
+        simulation.hang_bell(scenario.bell)
     written = Transcript() if transcript else None
     # It observes the run in place of a transcript, and forwards every event to the transcript.
     simulation.world.transcript = HandOvers(simulation, written)

@@ -23,8 +23,10 @@ from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.process import PastLife, Process, RunSettings
+from coopgroup.simulator.scenario import Bell as BellTimes
 from coopgroup.simulator.scenario import Cost, Identity, Span
 from coopgroup.simulator.world import World
+from coopgroup.simulator.world.bell import Bell
 from coopgroup.simulator.world.brokers import Brokers
 from coopgroup.simulator.world.costs import Costs
 from coopgroup.simulator.world.load import Load
@@ -47,6 +49,7 @@ class Simulation:
         processes: every process, including restarts, in the order of their starts.
         kept: state directory of each process: the identity of its last run, and its memory as
             leader.
+        bell: rings between the processes, None without them.
         commit_interval_ms: time between the commits of a process, 0 for no periodic commits.
     """
 
@@ -57,6 +60,7 @@ class Simulation:
     brokers: Brokers = field(init=False)
     load: Load = field(factory=Load)
     costs: Costs = field(init=False)
+    bell: Bell | None = None
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
     kept: dict[str, PastLife] = field(factory=dict)
@@ -106,6 +110,11 @@ class Simulation:
         made.costs = Costs(world.dice("costs"), costs)
         return made
 
+    def hang_bell(self, times: BellTimes) -> None:
+        """Let processes that start from now on ring, and hear rings."""
+        self.config = attrs.evolve(self.config, has_bell=True)
+        self.bell = Bell(world=self.world, times=times, listeners=lambda: self.alive)
+
     # --- processes -----------------------------------------------------------------------------
 
     def start(
@@ -136,6 +145,7 @@ class Simulation:
             past=self.kept.get(name, PastLife()),
             on_failure=self._on_failure,
             on_keep=partial(self._keep, name),
+            on_ring=(lambda: None) if self.bell is None else self.bell.ring,
         )
         before = self._by_name.get(name) if keeps_state else None
         process.application = Application(
@@ -265,6 +275,8 @@ class Simulation:
         """End all faults and resume paused processes."""
         self.world.fault("all faults end")
         self.network.heal()
+        if self.bell is not None:
+            self.bell.times = attrs.evolve(self.bell.times, loss=0.0, false_every_ms=0)
         self.run_settings.no_metadata = 0.0
         self.costs.slow = 0.0
         for process in self.alive:

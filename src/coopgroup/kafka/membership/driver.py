@@ -34,7 +34,7 @@ from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.lag_watching import LagWatcher
 from coopgroup.kafka.membership.late_thread import LateThread
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.kafka.membership.ports import Application, RoundLookup
+from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
@@ -53,6 +53,7 @@ from coopgroup.member.effects import (
     LoseResources,
     Report,
     RevokeResources,
+    RingBell,
     Send,
 )
 from coopgroup.member.events import (
@@ -124,6 +125,7 @@ class GroupDriver:
 
     Attributes:
         slot: storage of the member's identity beyond this process, or None.
+        bell: carries the rings of the group, or None.
         application: gets the notices immediately instead of the inbox; None if the inbox is used.
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
@@ -139,6 +141,7 @@ class GroupDriver:
     slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: Application | None = None
+    bell: Bell | None = None
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
@@ -379,14 +382,22 @@ class GroupDriver:
                 self.transport.close_lane(Lane.JOIN)
             case DecideRound() | CheckLags() | LookOver():
                 self._lead(effect)
-            case GrantResources() | RevokeResources() | LoseResources() | FailMember():
-                self._told.put(effect)
-            case BeginWarmups() | CancelWarmups():
+            case (
+                GrantResources()
+                | RevokeResources()
+                | LoseResources()
+                | BeginWarmups()
+                | CancelWarmups()
+                | FailMember()
+            ):
                 self._told.put(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
             case FinishCommit():
                 self._commits.finish(effect)
+            case RingBell():
+                if self.bell is not None:
+                    self.bell.ring()
             case Report():
                 self.sink.write(
                     effect.record,

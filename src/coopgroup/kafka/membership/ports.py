@@ -20,7 +20,7 @@ from coopgroup.member.effects import (
 )
 from coopgroup.model import ResourceSet
 
-__all__ = ["Application", "Notice", "RoundLookup"]
+__all__ = ["Application", "Bell", "Notice", "RoundLookup"]
 
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
@@ -41,6 +41,14 @@ class Application(Protocol):
 
     def wake(self) -> None:
         """Check the clock: the time given to `GroupDriver.remind` has come."""
+        ...
+
+
+class Bell(Protocol):
+    """Carries the rings of the group; called on the group's thread, so no call may wait."""
+
+    def ring(self) -> None:
+        """Tell the other members that a round has begun, if they can be reached."""
         ...
 
 

@@ -27,10 +27,12 @@ from coopgroup.member.effects import (
     LoseResources,
     Report,
     RevokeResources,
+    RingBell,
     Send,
 )
 from coopgroup.member.events import (
     ApplicationStalled,
+    BellRang,
     RejoinRequested,
     SubscriptionChanged,
     WarmSetDeclared,
@@ -123,6 +125,7 @@ class Process:
     failed: str = ""
     on_failure: Callable[[Process, int], None] = field(default=lambda *_: None)
     on_end: Callable[[], None] = field(default=lambda: None)
+    on_ring: Callable[[], None] = field(default=lambda: None)
     on_keep: Callable[[PastLife], None] = field(default=lambda _: None)
     _backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(factory=list)
     _deadline_ms: int | None = None
@@ -295,6 +298,11 @@ class Process:
         else:
             self._wake_in_time()
 
+    def hear(self) -> None:
+        """Hear a ring, unless the process is paused or cut off."""
+        if self.alive and not self.paused and not self.network.is_cut(self.name):
+            self.give(BellRang())
+
     def write(self, record: Record) -> None:
         """Write a telemetry record."""
         member = self.session.member
@@ -308,8 +316,8 @@ class Process:
                 self.network.send(self, effect)
             case Report():
                 self.write(effect.record)
-            case FinishCommit():
-                self.application.finish_commit(effect)
+            case RingBell():
+                self.on_ring()
             case CancelJoin():
                 self.network.close_lane(self, Lane.JOIN)
             case DecideRound():
@@ -330,9 +338,12 @@ class Process:
         | LoseResources
         | BeginWarmups
         | CancelWarmups
+        | FinishCommit
         | FailMember,
     ) -> None:
         match effect:
+            case FinishCommit():
+                self.application.finish_commit(effect)
             case GrantResources():
                 self.application.grant(effect.resources)
             case RevokeResources():

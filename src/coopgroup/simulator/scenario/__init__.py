@@ -235,6 +235,21 @@ class Network:
 
 
 @frozen(kw_only=True)
+class Bell:
+    """Rings that tell members of a round ahead of their heartbeats.
+
+    Attributes:
+        delay_ms: time from a ring until a process hears it.
+        loss: fraction of the rings that a process does not hear, at least 0 and less than 1.
+        false_every_ms: mean time between rings without a round; 0 for none.
+    """
+
+    delay_ms: Span = field(default=Span(2, 4), validator=_span)
+    loss: float = field(default=0.0, validator=_loss)
+    false_every_ms: int = field(default=0, validator=between(0))
+
+
+@frozen(kw_only=True)
 class Crash:
     """A process is killed; its work is neither committed nor given up.
 
@@ -382,6 +397,7 @@ class Scenario:
         duration_ms: length of the part with events.
         settle_ms: length of the undisturbed part that follows.
         costs: times of a handover; at most one cost without resources.
+        bell: the bell of the group, None without one.
         policies: options of policies that are chosen by name alone.
     """
 
@@ -395,6 +411,7 @@ class Scenario:
     members: tuple[MemberSet, ...]
     costs: tuple[Cost, ...] = ()
     network: Network = Network()
+    bell: Bell | None = None
     events: tuple[Event, ...] = ()
     policies: tuple[Choice, ...] = ()
 

@@ -27,6 +27,7 @@ from coopgroup.reading import (
     wrong,
 )
 from coopgroup.simulator.scenario import (
+    Bell,
     Choice,
     Cost,
     Event,
@@ -66,6 +67,7 @@ class _File:
     members: tuple[MemberSet, ...]
     costs: tuple[Cost, ...] = ()
     network: Network = field(factory=Network)
+    bell: Bell | None = None
     events: tuple[Event, ...] = ()
     policies: dict[str, Mapping[str, object]] = field(factory=dict)
 
@@ -112,6 +114,7 @@ def _scenario(row: Row, name: str) -> Scenario:
         members=read.members,
         costs=read.costs,
         network=read.network,
+        bell=read.bell,
         events=read.events,
         policies=tuple(Choice(name=name, options=one) for name, one in read.policies.items()),
     )

@@ -98,6 +98,10 @@ class Network:
         until_ms = self.world.now_ms + for_ms
         self._cut_until_ms[client] = max(until_ms, self._cut_until_ms.get(client, 0))
 
+    def is_cut(self, client: str) -> bool:
+        """Return whether nothing gets through between a process and the brokers."""
+        return self._cut_until_ms.get(client, 0) > self.world.now_ms
+
     def hold_up(self, client: str, lane: Lane, for_ms: int) -> None:
         """Delay all messages on one connection of a process for a while.
 

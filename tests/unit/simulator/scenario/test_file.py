@@ -9,6 +9,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.simulator.scenario import (
     AddPartitions,
+    Bell,
     Capacity,
     Choice,
     Close,
@@ -83,6 +84,11 @@ resources = { orders = [0, 2] }
 stop_ms = 2000
 commit_ms = 100
 restore_ms = [5000, 6000]
+
+[bell]
+delay_ms = 3
+loss = 0.1
+false_every_ms = 500
 
 [network]
 delay_ms = [1, 20]
@@ -227,6 +233,7 @@ def test_everything_that_a_file_can_say_is_read() -> None:
             ),
         ),
         network=Network(delay_ms=Span(1, 20), loss=0.01),
+        bell=Bell(delay_ms=Span(3, 3), loss=0.1, false_every_ms=500),
         events=(
             Crash(at_ms=1000, member="worker-1", back_after_ms=5000),
             Close(at_ms=2000, member="leader"),
@@ -256,6 +263,7 @@ def test_everything_that_a_file_can_say_is_read() -> None:
 def test_what_a_file_leaves_out_takes_its_default() -> None:
     scenario = parse_scenario(SMALL, file="small.toml")
     assert (scenario.group, scenario.network, scenario.costs) == (Group(), Network(), ())
+    assert scenario.bell is None
     assert [one.topics for one in scenario.members] == [("orders",), ("orders",)]
     assert [one.processes for one in scenario.members] == [
         ("worker-1", "worker-2", "worker-3"),

@@ -23,7 +23,7 @@ WRONG_VALUES = """\
 duration_ms = 60000 -> duration = 60000
     duration: got 60000, but there is no such key (did you mean duration_ms?); there are
     description, duration_ms, settle_ms, group, topics, connectors, resources, members, costs,
-    network, events, policies
+    network, bell, events, policies
 duration_ms = 60000 ->
     duration_ms: got nothing, expected a value, as this key is required
 = 60000 -> = "60 s"
@@ -104,6 +104,10 @@ WRONG_TABLES = """\
     policies.delayed: got 'delayed', expected one of
 [network]; delay_ms = -1
     network.delay_ms: got -1, expected an integer from 0 to 1000000000000
+[bell]; false_every_ms = -1
+    bell.false_every_ms: got -1, expected an integer from 0 to 1000000000000
+[bell]; loss = 1
+    bell.loss: got 1.0, expected a number from 0 up to but not including 1
 [network]; loss = 1
     network.loss: got 1.0, expected a number from 0 up to but not including 1
 [[costs]]; [[costs]]; stop_ms = 1
