@@ -90,7 +90,7 @@ def test_help_when_run_imports_no_client() -> None:
         "import sys\n"
         "from coopgroup.cli.app import run\n"
         "run(['--help'])\n"
-        "heavy = {'attr', 'confluent_kafka', 'kafka', 'numpy', 'pyspark', 'rich', 'structlog'}\n"
+        "heavy = {'attr', 'confluent_kafka', 'kafka', 'numpy', 'pyspark', 'rich'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
     assert output_of(program).splitlines()[-1] == "[]"

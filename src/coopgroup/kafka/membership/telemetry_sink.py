@@ -1,7 +1,8 @@
 """Write a consumer's telemetry: structured log events, and a file if configured.
 
-Events are logged through structlog to the standard logger "coopgroup", so an application that
-configures nothing sees warnings only. The file gets one JSON object per line (`telemetry_file`).
+Events are logged to the standard logger "coopgroup", so an application that configures nothing sees
+warnings only. The message of a log record is the event with its fields, and the record has the
+fields as attributes (`extra`). The file gets one JSON object per line (`telemetry_file`).
 
 Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
@@ -10,13 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
-import structlog
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
@@ -49,6 +49,10 @@ _WARNINGS: Final = (
 )
 _DEBUG: Final = (StateChanged, RequestRefused)
 
+_LOGGER: Final = logging.getLogger("coopgroup")
+# `logging` refuses fields of these names, because a log record has them already.
+_TAKEN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
 
 @define(eq=False)
 class TelemetrySink:
@@ -65,14 +69,11 @@ class TelemetrySink:
     listener: Callable[[Envelope], object] | None = None
     file_limits: FileLimits = field(factory=FileLimits)
     hear: Callable[[Record], object] | None = field(default=None, init=False)
-    _log: Any = field(init=False)
     _file: TelemetryFile | None = field(default=None, init=False)
     # Consecutive rounds that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        logger = structlog.wrap_logger(logging.getLogger("coopgroup"))
-        self._log = logger.bind(group=self.group_id)
         if self.file_path is None:
             return
         try:
@@ -111,7 +112,7 @@ class TelemetrySink:
         This never raises: a log that cannot be written must cost neither member nor round.
         """
         with suppress(Exception):
-            self._log.warning(event, **fields)
+            self._log(logging.WARNING, event, fields)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are in the file; return whether they are."""
@@ -132,16 +133,17 @@ class TelemetrySink:
     def _write_log(self, envelope: Envelope) -> None:
         record = envelope.record
         level = self._level(record)
-        if not logging.getLogger("coopgroup").isEnabledFor(level):
+        if not _LOGGER.isEnabledFor(level):
             return
         fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
-        self._log.log(
-            level,
-            to_json(envelope)["kind"],
-            member=envelope.member,
-            generation=envelope.generation,
-            **fields,
-        )
+        whose = {"member": envelope.member, "generation": envelope.generation}
+        self._log(level, to_json(envelope)["kind"], {**whose, **fields})
+
+    def _log(self, level: int, event: str, fields: Mapping[str, object]) -> None:
+        given = {"group": self.group_id, **fields}
+        told = " ".join(f"{name}={_told(value)}" for name, value in given.items())
+        extra = {f"{name}_" if name in _TAKEN else name: value for name, value in given.items()}
+        _LOGGER.log(level, "%s %s", event, told, extra={"event": event, **extra})
 
     def _level(self, record: Record) -> int:
         if isinstance(record, AssignmentReceived):
@@ -162,6 +164,12 @@ def _is_worth_a_warning(refusals: int) -> bool:
     for hours.
     """
     return refusals > 1 and refusals.bit_count() == 1
+
+
+def _told(value: object) -> str:
+    """Return a value as text; quoted if it has blanks, so that fields can be told apart."""
+    text = str(value)
+    return repr(text) if not text or any(map(str.isspace, text)) else text
 
 
 def _short(value: object) -> object:

@@ -191,6 +191,16 @@ def test_logged_records_have_counts_in_place_of_sets(caplog: pytest.LogCaptureFi
         assert part in second
 
 
+def test_log_record_has_the_fields_as_attributes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="coopgroup"):
+        TelemetrySink("g").write(STARTED, member_id="m-1", generation=7)
+        TelemetrySink("g").warn("odd", name="taken by logging")
+    first, second = caplog.records
+    fields = ("event", "group", "member", "generation", "resources")
+    assert [vars(first)[name] for name in fields] == ["resources_started", "g", "m-1", 7, 3]
+    assert (vars(second)["name_"], second.name) == ("taken by logging", "coopgroup")
+
+
 def test_records_below_the_level_are_not_even_put_into_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
