@@ -149,6 +149,12 @@ class Faults:
         bell_delay_ms_max: longest time of a ring from one member to another; 0 without a bell.
         bell_loss: fraction of the rings that a process does not hear.
         bell_false_ms: mean time between false rings.
+        restore_ms_max: longest time to restore a resource, and of a warm-up.
+        hang: fraction of the warm-ups that never end (`WarmupMishaps`).
+        fail: fraction of the warm-ups that fail.
+        lie: fraction of the warm-ups that are a lie, and of the resources of which a starting
+            process says that it is warm.
+        keeps_state: whether a process that returns finds its state on its disk.
     """
 
     loss: float = 0.0
@@ -163,6 +169,11 @@ class Faults:
     bell_delay_ms_max: int = 0
     bell_loss: float = 0.0
     bell_false_ms: int = 0
+    restore_ms_max: int = 10
+    hang: float = 0.0
+    fail: float = 0.0
+    lie: float = 0.0
+    keeps_state: bool = False
 
 
 @frozen(kw_only=True)
