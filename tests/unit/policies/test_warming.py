@@ -413,24 +413,6 @@ def test_wish_that_disappears_is_cancelled() -> None:
     assert "c" not in group.warmups()
 
 
-@pytest.mark.parametrize("is_warm", [False, True])
-@pytest.mark.parametrize("forgets", [False, True])
-def test_warm_ups_of_deleted_resources_end(*, is_warm: bool, forgets: bool) -> None:
-    """Such a round was refused while an owner still claimed the resource."""
-    group = group_of(simple(standbys=1, per_member=4), 4, "a")
-    group.add("b")
-    group.round()
-    assert len(group.warmups()["b"]) == 4
-    if is_warm:
-        group.warms_up("b")
-    if forgets:
-        group.state = None
-    group.existing = partitions(0)
-    decision = group.round()
-    assert set(group.warmups().get("b", [])) <= {0}
-    assert decision.group.claimed().sum() == 4
-
-
 def test_state_with_warm_ups_survives_json() -> None:
     group = group_of(simple(timeout_ms=5, on_timeout="cancel"), 5, "a")
     group.add("b")
