@@ -152,7 +152,7 @@ class SwarmRun:
     policy: Choice = field(factory=lambda: Choice(name="simple"))
     assignor: str = "sticky"
     rebalance_timeout_ms: int = 1_500
-    faults: Faults = Faults()
+    faults: Faults = field(factory=Faults)
     acts: tuple[Act, ...] = ()
     healed_after_ms: int = 0
     theirs: str = ""
