@@ -14,7 +14,6 @@ from tests.support.programs import output_of
 
 PUBLIC = {
     "coopgroup",
-    "coopgroup.aio",
     "coopgroup.assignors",
     "coopgroup.policies",
     "coopgroup.processing",

@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "advice",
     "throughput",
     "processing",
+    "stateful",
     "headline",
 )
 """In the order in which they run: the quick ones first."""

@@ -107,11 +107,7 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected.end_ms,
         )
     if expected.delay_ms is not None and expected.with_losses:
-        waits = Waits(
-            delay_ms=expected.delay_ms,
-            interval_ms=expected.move_interval_ms,
-            has_warmups=expected.warmup is not None,
-        )
+        waits = Waits(delay_ms=expected.delay_ms, interval_ms=expected.move_interval_ms)
         found += check_losses(telemetry, waits)
         found += check_heard_delays(telemetry, waits)
     if expected.warmup is not None:

@@ -89,9 +89,14 @@ class Trial:
     # --- producer -------------------------------------------------------------------------------
 
     def start_producer(
-        self, *, rate_per_partition: float = 100.0, backlog: Sequence[int] = ()
+        self, *, rate_per_partition: float = 100.0, backlog: Sequence[int] = (), keys: int = 0
     ) -> None:
         """Write the backlog, wait until it is acknowledged, then produce at a constant rate.
+
+        Args:
+            rate_per_partition: records per second.
+            backlog: number of records written first, by partition number over all topics.
+            keys: number of different keys of each partition; 0 for records without a key.
 
         Raises:
             TrialError: the producer ended or could not write its backlog.
@@ -103,6 +108,7 @@ class Trial:
             client_config=dict(self.client_config),
             rate_per_partition=rate_per_partition,
             backlog=tuple(backlog),
+            keys=keys,
         )
         self._producer = start_python("coopgroup.testing.trial.producer", spec)
         if self._producer.stdout is None or self._producer.stdout.readline().strip() != "ready":

@@ -38,6 +38,7 @@ class PacedProducer:
         self._rows = RowLog(Path(f"{spec.log_path}.records"))
         self._padding = bytes(max(0, spec.payload_bytes - HEAD.size))
         self._count = 0
+        self._counts = [0] * (len(spec.topics) * spec.partitions_per_topic)
         self._refused = 0
         self._producer = Producer(
             {
@@ -93,15 +94,27 @@ class PacedProducer:
             self._rows.append(time.monotonic_ns(), produced_ns, offset, partition)
 
         value = HEAD.pack(produced_ns, self._count) + self._padding
+        key = self._next_key(partition)
         while True:
             try:
                 self._producer.produce(
-                    self._spec.topics[topic_index], value, partition=number, on_delivery=on_delivery
+                    self._spec.topics[topic_index],
+                    value,
+                    key,
+                    partition=number,
+                    on_delivery=on_delivery,
                 )
             except BufferError:
                 self._producer.poll(QUEUE_WAIT_S)
             else:
                 return
+
+    def _next_key(self, partition: int) -> str | None:
+        if not self._spec.keys:
+            return None
+        key = self._counts[partition] % self._spec.keys
+        self._counts[partition] += 1
+        return f"{partition}-{key}"
 
 
 def main() -> None:

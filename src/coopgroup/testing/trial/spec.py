@@ -116,6 +116,8 @@ class ProducerSpec:
         backlog: number of records written first, by partition number over all topics; may be
             empty.
         payload_bytes: size of a record's value, at least 16.
+        keys: number of different keys of each partition. Record n of partition p has the key
+            `p-k` with k = n modulo `keys`. 0 for records without a key.
     """
 
     topics: tuple[str, ...] = field(converter=_names)
@@ -125,6 +127,7 @@ class ProducerSpec:
     rate_per_partition: float = 100.0
     backlog: tuple[int, ...] = field(factory=tuple, converter=_counts)
     payload_bytes: int = 64
+    keys: int = 0
 
 
 def check_kind(kind: str) -> str:

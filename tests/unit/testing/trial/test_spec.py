@@ -34,6 +34,7 @@ PRODUCER = ProducerSpec(
     client_config={"bootstrap.servers": "127.0.0.1:9"},
     rate_per_partition=12.5,
     backlog=(3, 1),
+    keys=5,
 )
 
 

@@ -1,0 +1,292 @@
+"""State: what scaling, restarts and SIGKILL cost applications that restore a store.
+
+`examples/stateful_counts` and the same application on Kafka Streams, on one broker: 24 partitions
+with 20,000 keys each, and 10 records per second into each partition. A restored record takes
+0.25 ms in both kinds, so a partition takes 5 s, and each member restores with one thread. Our
+members are processes; those of Kafka Streams are objects of one JVM, which saves processor time.
+docs/measuring.md defines the terms.
+
+    python -m tests.benchmarks.stateful --kinds coopgroup,streams-best --scenarios scale
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from attrs import asdict, frozen
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial import Trial, TrialLog, Window
+from coopgroup.testing.trial.scenarios import measure_steps
+from tests.benchmarks.results import merge_results
+from tests.benchmarks.stateful_members import Launcher, Members, OurProcesses, StreamsHosts
+
+__all__ = ["run"]
+
+PARTITIONS: Final = 24
+KEYS: Final = 20_000
+RECORD_US: Final = 250
+RATE_PER_PARTITION: Final = 10.0
+FOUR: Final = ("m1", "m2", "m3", "m4")
+MORE: Final = ("m5", "m6", "m7", "m8")
+VICTIM: Final = "m2"
+DOWN_S: Final = 2.0
+PREPARE_S: Final = 5.0
+QUIET_S: Final = 20.0
+REST_S: Final = 6.0
+SETTLE_S_MAX: Final = 100.0
+SEED_S_MAX: Final = 240.0
+POLL_S: Final = 0.1
+UNAVAILABLE_MS: Final = 500.0
+"""Restores take seconds. A threshold below the noise of a busy machine would only measure that."""
+NAMES: Final = (
+    *("moved", "duplicated", "lost", "retained", "retained_pause_ms_max", "pause_ms_max"),
+    "double_owner_ms",
+)
+# Kafka's defaults of 10 s and 60 s would make a killed transaction last longer for every kind.
+BROKER_PROPERTIES: Final = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.initial.rebalance.delay.ms": "3000",
+}
+BEST: Final = {
+    "max.warmup.replicas": PARTITIONS,
+    "probing.rebalance.interval.ms": 60_000,
+    "acceptable.recovery.lag": 100,
+}
+STREAMS: Final[dict[str, dict[str, Any]]] = {
+    "streams-default": {},
+    "streams-best": BEST,
+    "streams-best-standby": {**BEST, "num.standby.replicas": 1},
+}
+OURS: Final = {"coopgroup": 0, "coopgroup-standby": 1}
+
+
+@frozen(kw_only=True)
+class Step:
+    """A part of a scenario: until the group is balanced and at rest, or too late."""
+
+    window: Window
+    is_balanced: bool
+
+
+def _quiet(_: Members) -> Iterator[None]:
+    time.sleep(QUIET_S)
+    yield
+
+
+def _scale_up(members: Members) -> Iterator[None]:
+    members.start(*MORE)
+    yield
+
+
+def _scale_down(members: Members) -> Iterator[None]:
+    members.end(*MORE, for_good=True)
+    yield
+
+
+def _rolling(members: Members) -> Iterator[None]:
+    for name in FOUR:
+        members.end(name, for_good=False)
+        time.sleep(DOWN_S)
+        members.start(name)
+        yield
+
+
+def _kill(members: Members) -> Iterator[None]:
+    members.kill(VICTIM)
+    yield
+
+
+SCENARIOS: Final[dict[str, Callable[[Members], Iterator[None]]]] = {
+    "quiet": _quiet,
+    "up": _scale_up,
+    "down": _scale_down,
+    "rolling": _rolling,
+    "kill": _kill,
+}
+
+PREPARED: Final = {"up": MORE, "rolling": FOUR}
+
+
+def run(
+    *,
+    kinds: Sequence[str] = (*OURS, *STREAMS),
+    scenarios: Sequence[str] = tuple(SCENARIOS),
+) -> dict[str, Any]:
+    """Play and measure everything.
+
+    Returns:
+        For each kind: the facts of each scenario, and the number of wrong counts in the end.
+    """
+    found = {}
+    with KafkaCluster(properties=BROKER_PROPERTIES) as cluster:
+        for kind in kinds:
+            # Without standbys a partition waits for the dead member, or its restore: no news.
+            played = [name for name in scenarios if name != "kill" or kind.endswith("standby")]
+            found[kind] = _play(cluster, kind, played)
+    return found
+
+
+def _play(cluster: KafkaCluster, kind: str, scenarios: Sequence[str]) -> dict[str, Any]:
+    topic = f"input-{kind}"
+    cluster.create_topic(topic, PARTITIONS)
+    config = cluster.client_config()
+    with Trial(client_config=config, topics=[topic], partitions_per_topic=PARTITIONS) as trial:
+        launcher = _launcher(kind, config["bootstrap.servers"], topic, trial.folder)
+        members = Members(launcher=launcher, folder=trial.folder, partitions=PARTITIONS)
+        try:
+            began = time.monotonic()
+            trial.start_producer(
+                rate_per_partition=RATE_PER_PARTITION, backlog=[KEYS] * PARTITIONS, keys=KEYS
+            )
+            members.prepare(*FOUR)
+            members.start(*FOUR)
+            if not _settle(members, SEED_S_MAX):
+                raise RuntimeError(f"{kind}: four members did not balance their shares")
+            print(f"{kind}: seeded after {time.monotonic() - began:.0f} s", flush=True)
+            steps = {name: _steps(members, name) for name in scenarios}
+            trial.stop_producer()
+            acknowledged = trial.acknowledged()
+            deadline = time.monotonic() + SETTLE_S_MAX
+            while not members.has_processed(acknowledged) and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            members.end(*sorted(members.living), for_good=False)
+            log = members.log(acknowledged)
+        finally:
+            launcher.close()
+    facts = {name: _facts(log, steps[name]) for name in scenarios}
+    counts = [int((acknowledged["partition"] == number).sum()) for number in range(PARTITIONS)]
+    wrong = _wrong_counts(config, launcher.changelog, counts)
+    for name in scenarios:
+        print(f"  {name}: {facts[name]}", flush=True)
+    print(f"  wrong counts: {wrong}", flush=True)
+    return {"facts": facts, "wrong_counts": wrong}
+
+
+def _launcher(kind: str, bootstrap: str, topic: str, folder: Path) -> Launcher:
+    common: dict[str, Any] = {
+        "bootstrap": bootstrap,
+        "topic": topic,
+        "group_id": kind,
+        "folder": folder,
+    }
+    if kind in OURS:
+        return OurProcesses(**common, rate=1e6 / RECORD_US, standbys=OURS[kind])
+    return StreamsHosts(**common, record_us=RECORD_US, settings=STREAMS[kind], apart=[VICTIM])
+
+
+def _steps(members: Members, scenario: str) -> list[Step]:
+    members.prepare(*PREPARED.get(scenario, ()))
+    time.sleep(PREPARE_S)
+    steps = []
+    begin_ns = time.monotonic_ns()
+    for _ in SCENARIOS[scenario](members):
+        is_balanced = _settle(members, SETTLE_S_MAX)
+        end_ns = time.monotonic_ns()
+        window = Window(begin_ns=begin_ns, end_ns=end_ns)
+        steps.append(Step(window=window, is_balanced=is_balanced))
+        begin_ns = end_ns
+    print(f"  {scenario}: load {os.getloadavg()[0]:.1f}", flush=True)
+    return steps
+
+
+def _settle(members: Members, limit_s: float) -> bool:
+    """Wait until the shares are equal and nothing has moved for a while."""
+    deadline = time.monotonic() + limit_s
+    before: tuple[str, ...] | None = None
+    since = time.monotonic()
+    while time.monotonic() < deadline:
+        owners = members.owners(time.monotonic_ns())
+        if owners != before or not members.is_balanced(owners):
+            before, since = owners, time.monotonic()
+        elif time.monotonic() - since >= REST_S:
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def _facts(log: TrialLog, steps: Sequence[Step]) -> dict[str, Any]:
+    facts = asdict(measure_steps(log, [step.window for step in steps]))
+    return {
+        **{name: facts[name] for name in NAMES},
+        "unavailable_partition_s": round(sum(_unavailable_s(log, one.window) for one in steps), 1),
+        "is_balanced": all(step.is_balanced for step in steps),
+        "balanced_s": round(sum(_balanced_s(log, step.window) for step in steps), 1),
+        "window_s": round(sum(step.window.length_s for step in steps), 1),
+    }
+
+
+def _unavailable_s(log: TrialLog, window: Window) -> float:
+    """Return the sum of all waits longer than `UNAVAILABLE_MS`; here a wait ends in its window."""
+    rows = log.rows
+    inside = (rows["at_ns"] >= window.begin_ns) & (rows["at_ns"] < window.end_ns)
+    since = np.maximum(rows["waiting_since_ns"], window.begin_ns)
+    waits_s = (rows["at_ns"] - since)[inside] / 1e9
+    return float(waits_s[waits_s > UNAVAILABLE_MS / 1000].sum())
+
+
+def _balanced_s(log: TrialLog, window: Window) -> float:
+    """Return the time from the begin of a window to the first record of its last new owner."""
+    firsts = [
+        spell.first_ns for spell in log.spells if window.begin_ns <= spell.first_ns < window.end_ns
+    ]
+    return (max(firsts, default=window.begin_ns) - window.begin_ns) / 1e9
+
+
+def _wrong_counts(config: dict[str, str], changelog: str, counts: Sequence[int]) -> int:
+    """Return how many keys have another count in the changelog than records were produced."""
+    reader = Consumer(
+        {
+            **config,
+            "group.id": "checker",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    reader.assign([TopicPartition(changelog, number, 0) for number in range(PARTITIONS)])
+    found: dict[str, int] = {}
+    ended = 0
+    while ended < PARTITIONS:
+        for message in reader.consume(10_000, 1.0):
+            error = message.error()
+            if error is not None:
+                ended += error.code() == KafkaError._PARTITION_EOF
+                continue
+            key, value = message.key() or b"", message.value() or b""
+            is_text = value.isdigit()  # Kafka Streams writes eight bytes, the first ones zeros
+            found[key.decode()] = int(value) if is_text else int.from_bytes(value, "big")
+    reader.close()
+    expected = {
+        f"{number}-{key}": count // KEYS + (key < count % KEYS)
+        for number, count in enumerate(counts)
+        for key in range(min(KEYS, count))
+    }
+    return sum(found.get(key) != count for key, count in expected.items()) + len(
+        found.keys() - expected.keys()
+    )
+
+
+def main() -> None:
+    """Run the command line and keep the result."""
+    parser = argparse.ArgumentParser(description="The benchmark of applications with state.")
+    parser.add_argument("--kinds", default=",".join((*OURS, *STREAMS)), help="comma-separated")
+    parser.add_argument(
+        "--scenarios", default=",".join(SCENARIOS), help="comma-separated, in order"
+    )
+    given = parser.parse_args()
+    found = run(kinds=given.kinds.split(","), scenarios=given.scenarios.split(","))
+    print(json.dumps(found, indent=1))
+    merge_results({"stateful": found})
+
+
+if __name__ == "__main__":
+    main()

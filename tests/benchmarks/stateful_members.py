@@ -1,0 +1,306 @@
+"""Members with state for the benchmark `stateful`: our example, and Kafka Streams.
+
+Both kinds log each processed record as `coopgroup.testing.trial.recording` defines it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from attrs import define, field
+
+from coopgroup.testing.trial.analysis import IncarnationLog, TrialLog, merge
+from coopgroup.testing.trial.recording import RowReader, Rows
+from coopgroup.testing.trial.watch import GroupWatch
+from tests.benchmarks.jars import classpath_of
+
+__all__ = ["Members", "OurProcesses", "StreamsHosts"]
+
+SESSION_TIMEOUT_MS: Final = 6_000
+HEARTBEAT_INTERVAL_MS: Final = 1_000
+END_S_MAX: Final = 180
+JAVA: Final = Path(__file__).parent / "java" / "streams_counts"
+LATE_NS: Final = 1_500_000_000
+
+
+class Launcher(Protocol):
+    """Starts and ends members of one kind."""
+
+    @property
+    def changelog(self) -> str:
+        """Name of the changelog topic."""
+        ...
+
+    def prepare(self, name: str, log: Path) -> None:
+        """Start the process of a member, if it has its own, but do not let it join."""
+        ...
+
+    def start(self, name: str) -> None:
+        """Let a prepared member join."""
+        ...
+
+    def end(self, names: Sequence[str], *, for_good: bool) -> None:
+        """End members; return when they have ended."""
+        ...
+
+    def kill(self, name: str) -> None:
+        """Kill a member (SIGKILL)."""
+        ...
+
+    def close(self) -> None:
+        """Kill everything that still runs."""
+        ...
+
+
+@define(kw_only=True)
+class OurProcesses:
+    """`examples/stateful_counts`: one process for each member.
+
+    Attributes:
+        rate: changelog records per second that a process reads.
+    """
+
+    bootstrap: str
+    topic: str
+    group_id: str
+    folder: Path
+    rate: float
+    standbys: int
+    _prepared: dict[str, subprocess.Popen[str]] = field(factory=dict, init=False)
+    _processes: dict[str, subprocess.Popen[str]] = field(factory=dict, init=False)
+
+    @property
+    def changelog(self) -> str:
+        """Name of the changelog topic."""
+        return f"{self.group_id}-changelog"
+
+    def prepare(self, name: str, log: Path) -> None:
+        """Start the process of a member, but do not let it join."""
+        given = {
+            "bootstrap": self.bootstrap,
+            "group": self.group_id,
+            "name": name,
+            "state": self.folder / "state",
+            "standbys": self.standbys,
+        }
+        settings = {
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+        }
+        with log.with_suffix(".stderr").open("wb") as complaints:
+            self._prepared[name] = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.benchmarks.stateful_worker"),
+                    *(str(log), str(self.rate), self.topic),
+                    *(word for key, value in given.items() for word in (f"--{key}", str(value))),
+                    *(
+                        word
+                        for item in settings.items()
+                        for word in ("--set", "{}={}".format(*item))
+                    ),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+                start_new_session=True,
+            )
+
+    def start(self, name: str) -> None:
+        """Let a prepared member join."""
+        process = self._processes[name] = self._prepared.pop(name)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise RuntimeError(f"{name} did not start")
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+    def end(self, names: Sequence[str], *, for_good: bool) -> None:
+        """End members; return when they have ended."""
+        for name in names:
+            self._processes[name].send_signal(signal.SIGUSR1 if for_good else signal.SIGTERM)
+        for name in names:
+            status = self._processes[name].wait(END_S_MAX)
+            if status != 0:
+                raise RuntimeError(f"{name} ended with status {status}")
+
+    def kill(self, name: str) -> None:
+        """Kill a member (SIGKILL)."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def close(self) -> None:
+        """Kill everything that still runs."""
+        for process in (*self._processes.values(), *self._prepared.values()):
+            process.kill()
+            process.communicate()
+
+
+@define(kw_only=True)
+class StreamsHosts:
+    """Kafka Streams: all members are KafkaStreams objects of one JVM, except those that are killed.
+
+    Attributes:
+        record_us: time of a restored record, in microseconds.
+        apart: members with a JVM of their own.
+    """
+
+    bootstrap: str
+    topic: str
+    group_id: str
+    folder: Path
+    record_us: int
+    settings: Mapping[str, Any]
+    apart: Sequence[str] = ()
+    _prepared: dict[str, Path] = field(factory=dict, init=False)
+    _hosts: dict[str, subprocess.Popen[str]] = field(factory=dict, init=False)
+
+    @property
+    def changelog(self) -> str:
+        """Name of the changelog topic."""
+        return f"{self.group_id}-counts-changelog"
+
+    def prepare(self, name: str, log: Path) -> None:
+        """Start the JVM of a member, but do not let it join."""
+        self._prepared[name] = log
+        if self._host_of(name) not in self._hosts:
+            self._launch(self._host_of(name))
+
+    def start(self, name: str) -> None:
+        """Let a prepared member join."""
+        self._tell(name, f"start {name} {self._prepared.pop(name)}")
+        self._wait(name)
+
+    def end(self, names: Sequence[str], *, for_good: bool) -> None:
+        """End members; return when they have ended."""
+        for name in names:
+            self._tell(name, f"{'leave' if for_good else 'close'} {name}")
+        for name in names:
+            self._wait(name)
+
+    def kill(self, name: str) -> None:
+        """Kill a member (SIGKILL)."""
+        host = self._hosts.pop(self._host_of(name))
+        host.kill()
+        host.communicate()
+
+    def close(self) -> None:
+        """Kill everything that still runs."""
+        for host in self._hosts.values():
+            host.kill()
+            host.communicate()
+
+    def _host_of(self, name: str) -> str:
+        return name if name in self.apart else "all"
+
+    def _tell(self, name: str, line: str) -> None:
+        host = self._hosts[self._host_of(name)]
+        assert host.stdin is not None
+        host.stdin.write(f"{line}\n")
+        host.stdin.flush()
+
+    def _wait(self, name: str) -> None:
+        host = self._hosts[self._host_of(name)]
+        assert host.stdout is not None
+        if not host.stdout.readline():
+            raise RuntimeError(f"the JVM of {name} ended")
+
+    def _launch(self, name: str) -> None:
+        java = shutil.which("java")
+        assert java is not None
+        settings = {
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            **self.settings,
+        }
+        with (self.folder / f"jvm-{name}.stderr").open("ab") as complaints:
+            self._hosts[name] = subprocess.Popen(
+                [
+                    *(java, "-Xmx768m", "-cp", classpath_of(JAVA / "pom.xml")),
+                    str(JAVA / "StreamsCounts.java"),
+                    *(self.bootstrap, self.topic, self.group_id, str(self.folder / "state")),
+                    str(self.record_us),
+                    *(f"{key}={value}" for key, value in settings.items()),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+                start_new_session=True,
+            )
+
+
+@define(kw_only=True)
+class Members:
+    """The members of a group, their logs, and what the logs show."""
+
+    launcher: Launcher
+    folder: Path
+    partitions: int
+    living: set[str] = field(factory=set, init=False)
+    _logs: list[tuple[str, Path]] = field(factory=list, init=False)
+    _watch: GroupWatch = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._watch = GroupWatch(partition_count=self.partitions)
+
+    def prepare(self, *names: str) -> None:
+        """Start the processes of members, but do not let them join."""
+        for name in names:
+            log = self.folder / f"{name}-{len(self._logs)}.records"
+            self._logs.append((name, log))
+            self._watch.add(name, log, log.with_suffix(".events"))
+            self.launcher.prepare(name, log)
+
+    def start(self, *names: str) -> None:
+        """Let prepared members join."""
+        for name in names:
+            self.launcher.start(name)
+            self.living.add(name)
+
+    def end(self, *names: str, for_good: bool) -> None:
+        """End members; return when they have ended."""
+        self.launcher.end(names, for_good=for_good)
+        self.living.difference_update(names)
+
+    def kill(self, name: str) -> None:
+        """Kill a member (SIGKILL)."""
+        self.launcher.kill(name)
+        self.living.remove(name)
+
+    def owners(self, now_ns: int) -> tuple[str, ...] | None:
+        """Return who processes each partition; None if some partition stands still."""
+        self._watch.refresh()
+        if (self._watch.last_ns < now_ns - LATE_NS).any():
+            return None
+        return tuple(self._logs[index][0] for index in self._watch.owners.tolist())
+
+    def is_balanced(self, owners: tuple[str, ...] | None) -> bool:
+        """Return whether the living members, and only these, have equal shares."""
+        if owners is None or set(owners) != self.living:
+            return False
+        shares = [owners.count(name) for name in self.living]
+        return max(shares) - min(shares) <= 1
+
+    def has_processed(self, acknowledged: Rows) -> bool:
+        """Return whether the last acknowledged record of each partition was processed."""
+        self._watch.refresh()
+        ends = {int(row["partition"]): int(row["offset"]) for row in acknowledged}
+        return all(self._watch.last_offsets[number] >= end for number, end in ends.items())
+
+    def log(self, acknowledged: Rows) -> TrialLog:
+        """Return all logs so far, in order."""
+        return merge(
+            [
+                IncarnationLog(member=name, rows=RowReader(log).read_new())
+                for name, log in self._logs
+            ],
+            acknowledged,
+        )
