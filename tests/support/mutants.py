@@ -332,6 +332,12 @@ RARE_MUTANTS: Final = (
      Mutant("a known loss beats its static holder, who is back", "policies.waiting.cases:_of_state",
             "np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)",
             "holder")),
+    ("delay_heard_by_an_unreadable_member",
+     Mutant("an unreadable member makes a new leader restart the delay",
+            "policies.waiting.cases:_loss_of_unknown",
+            "min([*remaining, delay_ms])",
+            "min([*remaining, delay_ms] if all(m.readable for m in group.members) else "
+            "[delay_ms])")),
     ("refused_when_all_is_stopped",
      Mutant("a refused join that offered less ends the membership", "member.revocation:make_way",
             "if offers_more(turn.member):",

@@ -104,12 +104,14 @@ class Loss:
         instance_id: static id of the owner, None for a dynamic member.
         deadline_ms: end of the wait, on the leader's clock.
         given_ms: time of the last grant; None while the loss waits.
+        shared: whether warm members took a part, so that the rest may be less than a fair share.
     """
 
     owner: str | None
     instance_id: str | None
     deadline_ms: int
     given_ms: int | None = None
+    shared: bool = False
 
     @property
     def given_late(self) -> bool:
@@ -197,7 +199,7 @@ def state_to_json(state: PolicyState) -> dict[str, Any]:
         "silent": list(state.silent),
         "instance_ids": dict(state.instance_ids),
         "holdings": _holdings_to_json(state.holdings),
-        "losses": [attrs.asdict(loss) for loss in state.losses],
+        "losses": [_loss_to_json(loss) for loss in state.losses],
         "lost": _holdings_to_json(state.lost),
         "stopping": _claims_to_json(state.stopping),
         "moves_due_ms": state.moves_due_ms,
@@ -312,12 +314,20 @@ def _holdings_to_json(holdings: Holdings) -> dict[str, Any]:
     return {"resources": holdings.resources.to_dict(), "holder": holdings.holder.tolist()}
 
 
+def _loss_to_json(loss: Loss) -> dict[str, Any]:
+    row = attrs.asdict(loss)
+    if not loss.shared:  # only warm-ups need the key
+        del row["shared"]
+    return row
+
+
 def _read_loss(row: Mapping[str, Any]) -> Loss:
     return Loss(
         owner=None if row["owner"] is None else str(row["owner"]),
         instance_id=None if row["instance_id"] is None else str(row["instance_id"]),
         deadline_ms=_within(int(row["deadline_ms"])),
         given_ms=_read_time(row["given_ms"]),
+        shared=bool(row.get("shared", False)),
     )
 
 

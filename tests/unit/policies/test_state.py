@@ -25,7 +25,7 @@ STATE = PolicyState(
     ),
     losses=(
         Loss(owner="x", instance_id="pod-2", deadline_ms=90),
-        Loss(owner=None, instance_id=None, deadline_ms=95, given_ms=40),
+        Loss(owner=None, instance_id=None, deadline_ms=95, given_ms=40, shared=True),
     ),
     lost=Holdings(
         resources=ResourceSet({"T": [2], "U": [3]}), holder=np.array([0, 1], dtype=np.int32)
@@ -56,7 +56,7 @@ ROW: dict[str, Any] = {
     "holdings": {"resources": {"T": [0], "U": [-1]}, "holder": [1, 0]},
     "losses": [
         {"owner": "x", "instance_id": "pod-2", "deadline_ms": 90, "given_ms": None},
-        {"owner": None, "instance_id": None, "deadline_ms": 95, "given_ms": 40},
+        {"owner": None, "instance_id": None, "deadline_ms": 95, "given_ms": 40, "shared": True},
     ],
     "lost": {"resources": {"T": [2], "U": [3]}, "holder": [0, 1]},
     "stopping": {"resources": {"T": [5]}, "resource": [0, 0], "claimant": [0, 1]},

@@ -106,7 +106,8 @@ class Losses:
         """Return the losses if warm members take some of the resources.
 
         The loss is still remembered: its deadline counts if the new owner never claims them. The
-        group has changed permanently, so moves that level it may begin.
+        group has changed permanently, so moves that level it may begin. An owner that returns later
+        can get only the rest, so the loss is marked as shared.
 
         Args:
             group: the group with R resources.
@@ -119,9 +120,12 @@ class Losses:
         number = group.aligned(self.lost.resources, self.lost.holder)
         urgent = numbers_in(number[waits & group.subscribed()]).tolist()
         waiting = np.array([*(one.given_ms is None for one in self.losses), False])
-        losses, lost = remembered_losses(
-            group, self.losses, number, waiting[number] & ~taken, now_ms
+        shared = numbers_in(number[taken]).tolist()
+        known = tuple(
+            attrs.evolve(one, shared=one.shared or place in shared)
+            for place, one in enumerate(self.losses)
         )
+        losses, lost = remembered_losses(group, known, number, waiting[number] & ~taken, now_ms)
         return attrs.evolve(
             self,
             losses=losses,
@@ -195,6 +199,8 @@ def _decide(
     members already own the rest of such a loss. If its owner got a remainder back, the owner would
     not count as additional, and would keep too small a share.
 
+    If warm members took a part of a loss, its owner or replacement gets the rest and is additional.
+
     Returns:
         The receiver of each loss, int32 (L + 1,); whether it waits, bool (L + 1,) (the last entry
         of each means no loss); and the members that are not additional.
@@ -216,7 +222,8 @@ def _decide(
             given[position] = owners[position]
         elif action is LossAction.REPLACE:
             given[position] = candidates[position]
-    return given, waiting, queue.taken
+    with_a_rest = {int(given[position]) for position in positions if cases.losses[position].shared}
+    return given, waiting, queue.taken - with_a_rest
 
 
 def _who_returns(

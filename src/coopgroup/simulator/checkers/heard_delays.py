@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import define, field, frozen
@@ -17,6 +18,7 @@ from coopgroup.telemetry import (
     ProcessStarted,
     RoundDecided,
     StateChanged,
+    SubscriptionUnreadable,
 )
 
 __all__ = ["check_heard_delays"]
@@ -32,19 +34,21 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
     A leader that revokes resources cannot announce a delay. It keeps the deadline that its members
     reported. The rounds that it leads right after may therefore extend the wait by the same time.
 
+    A leader cannot learn a delay from a subscription that it cannot read, so this member does not
+    count, neither in this round nor in the rounds right after. The other members still bound the
+    wait, because all of them heard the same announcement.
+
     A round can contain a static member whose join is still on its way: the coordinator passes on
     the subscription of an older join, which could not report a delay that was announced after it.
     """
-    joins = _answered_joins(telemetry)
-    ears: dict[str, _Ear] = {}
+    joins, unreadable = _answered_joins(telemetry), _unreadable(telemetry)
+    ears = defaultdict[str, _Ear](_Ear)
     client_of: dict[str, str] = {}
     took: dict[str, _Taken] = {}
     last, granted, leader = EMPTY, EMPTY, ""
     for envelope in telemetry:
         record = envelope.record
-        ear = ears.get(envelope.client)
-        if ear is None:
-            ear = ears[envelope.client] = _Ear()
+        ear = ears[envelope.client]
         ear.take(envelope, last, granted, leader)
         if isinstance(record, AssignmentReceived):
             client_of[envelope.member] = envelope.client
@@ -55,22 +59,25 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
         before = took.pop(envelope.client, None)
         if not record.lost:
             continue
-        follows = before is not None and before.generation == envelope.generation - 1
-        late = dict(before.late_ms) if before is not None and follows else {}
+        if before is None or before.generation != envelope.generation - 1:
+            before = _Taken(generation=envelope.generation - 1)
+        late = dict(before.late_ms)
+        unread = unreadable.get((envelope.client, envelope.generation), set()) - late.keys()
+        unread |= before.unread
         until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
         for name in sorted({client_of.get(member, "") for member in record.members}):
             told = ears.get(name)
             if told is None or told.ends_ms is None or not record.lost & told.lost:
                 continue
-            if told.leader == envelope.client:
-                continue  # the leader knows of each loss more than its members
+            if told.leader == envelope.client or name in unread:
+                continue  # a leader knows more of each loss than its members
             joined_ms = told.joined_by(ear.decided_ms, envelope.generation, joins.get(name, {}))
             late[name] = max(late.get(name, 0), ear.decided_ms - joined_ms)
             on_top_ms = late[name] + waits.tolerance_ms + waits.delay_ms // 20
             if record.scheduled_rebalance_timeout_ms and until_ms > told.ends_ms + on_top_ms:
                 message = f"{name} had been told that the wait ends at {told.ends_ms}"
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
-        took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late)
+        took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late, unread=unread)
 
 
 def _answered_joins(telemetry: Sequence[Envelope]) -> dict[str, dict[int, int]]:
@@ -88,6 +95,17 @@ def _answered_joins(telemetry: Sequence[Envelope]) -> dict[str, dict[int, int]]:
     return answered
 
 
+def _unreadable(telemetry: Sequence[Envelope]) -> dict[tuple[str, int], set[str]]:
+    """Return the processes that a leader could not read, by its process and the generation."""
+    client_of = {one.member: one.client for one in telemetry}
+    unread: dict[tuple[str, int], set[str]] = {}
+    for one in telemetry:
+        if isinstance(one.record, SubscriptionUnreadable):
+            name = client_of.get(one.record.member_id, "")
+            unread.setdefault((one.client, one.generation), set()).add(name)
+    return unread
+
+
 def _may_be_a_pause(record: RoundDecided, waits: Waits) -> bool:
     return waits.interval_ms > 0 and bool(record.waiting)
 
@@ -98,10 +116,12 @@ class _Taken:
 
     Attributes:
         late_ms: time from the join of each process to the decision.
+        unread: processes whose subscription could not be read, so that their delay is unknown.
     """
 
     generation: int
-    late_ms: dict[str, int]
+    late_ms: dict[str, int] = field(factory=dict)
+    unread: set[str] = field(factory=set)
 
 
 @define

@@ -24,7 +24,7 @@ def led(*, waiting: ResourceSet) -> RoundDecided:
     return RoundDecided(
         policy="incremental",
         assignor="sticky",
-        members=("A", "B"),
+        members=("A", "B", "C"),
         lost=LOST,
         waiting=waiting,
         scheduled_rebalance_timeout_ms=DELAY_MS,
@@ -118,6 +118,36 @@ def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it
     # another member led the generation in between
     another = _of("b", 920, _told_in(590), generation=4)
     assert len(list(check_heard_delays([*rows[:-1], *_again(rows[-1]), another], waits))) == 1
+
+
+def test_heard_delay_of_a_member_that_the_leader_cannot_read_is_not_known() -> None:
+    """Regression: it told its delay later than the others. The others still bound the wait."""
+    heard = AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)
+    rows = second_wait(waiting=ResourceSet({}))[:-3]
+    rows += [
+        _of("c", 10, heard),
+        _of("b", 500, StateChanged(before="stable", after="joining", cause="")),
+        _of("c", 890, StateChanged(before="stable", after="joining", cause="")),
+        _of("b", 900, StateChanged(before="joining", after="leading", cause=""), generation=2),
+        _of("b", 900, _told_in(0), generation=2),
+        _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
+    ]
+    waits = Waits(delay_ms=DELAY_MS)
+
+    def breaches(timeout_ms: int, *unread_in: int) -> list[str]:
+        played = rows.copy()
+        for generation in unread_in:
+            place = next(n for n, one in enumerate(played) if one.generation == generation)
+            unreadable = SubscriptionUnreadable(member_id="C", reason="")
+            played.insert(place, _of("b", 900, unreadable, generation=generation))
+        played.append(_of("b", 920, _told_in(timeout_ms), generation=3))
+        return [one.message for one in check_heard_delays(played, waits)]
+
+    told_c, told_b = (f"{name} had been told that the wait ends at 1010" for name in "cb")
+    assert breaches(490) == [told_c]
+    assert breaches(490, 2) == breaches(490, 2, 3) == []
+    assert breaches(490, 3) == [told_c], "read when the leader learned of the wait"
+    assert breaches(700, 2) == [told_b]
 
 
 def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read() -> None:
