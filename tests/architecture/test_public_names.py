@@ -14,6 +14,7 @@ from tests.support.programs import output_of
 
 PUBLIC = {
     "coopgroup",
+    "coopgroup.aio",
     "coopgroup.assignors",
     "coopgroup.policies",
     "coopgroup.processing",

@@ -2,9 +2,10 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
-Each seed is played as a group of our members, as a mixed group with members of other clients, and
-as a directed run. The output is a progress bar, each failing seed when it is found, and one closing
-line. Failing runs are minimized and written to `simulations/regressions`, where the tests play them
+Each seed is played once for each kind of draw (`_DRAWS`).
+
+The output is a progress bar, each failing seed when it is found, and one closing line. Failing runs
+are minimized and written to `simulations/regressions`, where the tests play them
 from then on.
 """
 
@@ -25,6 +26,7 @@ from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
+from tests.swarm.warm import draw_warm
 
 __all__ = ["main"]
 
@@ -34,6 +36,7 @@ _DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "mixed": draw_mixed,
     "directed": draw_directed,
     "returning": draw_returning,
+    "warm": draw_warm,
 }
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")

@@ -25,6 +25,7 @@ from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.run_settings import WarmupMishaps
 from coopgroup.simulator.scenario import LEADER, Bell, Cost, Identity, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
-    from tests.swarm.runs import Act, SwarmRun
+    from tests.swarm.runs import Act, Faults, SwarmRun
 
 __all__ = ["CONFIG", "Played", "play", "set_topics", "small_group", "story"]
 
@@ -98,6 +99,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         delay_ms_max=faults.delay_ms_max,
         loss=faults.loss,
         commit_interval_ms=faults.commit_interval_ms,
+        restore_ms_max=faults.restore_ms_max,
     )
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
     if faults.bell_delay_ms_max:
@@ -111,7 +113,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))
     guests = Guests(simulation=simulation, theirs=run.theirs)
-    player = _Player(simulation=simulation, guests=guests)
+    player = _Player(simulation=simulation, guests=guests, keeps_state=faults.keeps_state)
     if faults.loss:
         player.disturbed.add("")
     for act in run.acts:
@@ -142,6 +144,7 @@ def small_group(
     delay_ms_max: int = 2,
     loss: float = 0.0,
     commit_interval_ms: int = 250,
+    restore_ms_max: int = 10,
 ) -> Simulation:
     """Return a group with short timeouts, so that much happens in little virtual time."""
     return Simulation.create(
@@ -150,7 +153,7 @@ def small_group(
         seed=seed,
         delay_ms=Span(1, delay_ms_max),
         loss=loss,
-        costs=(Cost(stop_ms=Span(1, 10), restore_ms=Span(0, 10)),),
+        costs=(Cost(stop_ms=Span(1, 10), restore_ms=Span(0, restore_ms_max)),),
         commit_interval_ms=commit_interval_ms,
     )
 
@@ -190,7 +193,14 @@ def _habits(run: SwarmRun) -> RunSettings:
         no_metadata=run.faults.no_metadata,
         awaits_commits=run.faults.awaits_commits,
         late_commit_ms=run.faults.late_commit_ms,
+        mishaps=_mishaps(run.faults),
     )
+
+
+def _mishaps(faults: Faults) -> WarmupMishaps | None:
+    if not (faults.hang or faults.fail or faults.lie):
+        return None
+    return WarmupMishaps(hang=faults.hang, fail=faults.fail, lie=faults.lie)
 
 
 @define(kw_only=True, eq=False)
@@ -204,10 +214,12 @@ class _Player:
         doomed: processes that die at their next sync, with the act that does so.
         away: processes that have ended, or are to end, and will come back.
         disturbed: processes that may have lost the group coordinator; "" for all processes.
+        keeps_state: whether a process that returns finds its state on its disk.
     """
 
     simulation: Simulation
     guests: Guests
+    keeps_state: bool = False
     garbled: dict[str, Act] = field(factory=dict)
     doomed: dict[str, Act] = field(factory=dict)
     away: set[str] = field(factory=set)
@@ -251,7 +263,11 @@ class _Player:
             return
         if before is None or not before.alive:
             self.simulation.start(
-                act.process, act.topics, identity=act.identity, skew_ppm=act.skew_ppm
+                act.process,
+                act.topics,
+                identity=act.identity,
+                skew_ppm=act.skew_ppm,
+                keeps_state=self.keeps_state,
             )
 
     def _upset(self, act: Act) -> None:

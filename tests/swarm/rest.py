@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from coopgroup.member.events import RejoinRequested, Woken
+from coopgroup.policies.warming.option import warmup_of
+from coopgroup.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
@@ -24,6 +26,8 @@ __all__ = ["RECORDS_MAX", "needless_losses", "settle", "settle_with_guests"]
 HEALED_WITHIN_MS: Final = 9_000
 """Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
 _QUIET_MS: Final = 700
+_WARMUPS_MAX: Final = 18  # moves of all partitions, and then their standbys
+_WARM_ROUND_MS: Final = 250  # a heartbeat interval and the round after it
 _LOOK_MS: Final = 100
 RECORDS_MAX: Final = 10_000
 """Only a group in an endless loop writes more; this is ten times as much as any other group."""
@@ -51,6 +55,11 @@ def settle(
     ration = getattr(policy, "ration", None)
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
     more_ms += 10 * ration.interval_ms if ration else 0
+    warmup = warmup_of(policy)
+    if warmup is not None:
+        # Warm-ups that hang end with their time-out; all others may come one after the other.
+        pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS
+        more_ms += 2 * warmup.timeout_ms + _WARMUPS_MAX * pace_ms
     _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
@@ -65,9 +74,12 @@ def settle(
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and plain else None,
         move_interval_ms=ration.interval_ms if ration else 0,
+        warmup=warmup,
+        with_planned_moves=plain,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
-    found += _check_even(simulation, end_ms)
+    if warmup is None or warmup.on_timeout == "move":
+        found += _check_even(simulation, end_ms)
     found += check_run(simulation.world.telemetry, expected)
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
@@ -145,12 +157,19 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ())
         if len(world.telemetry) > RECORDS_MAX:
             world.object_to("rest", "the group goes round and round")
             return
-        if not away and simulation.is_at_rest():
+        if not away and simulation.is_at_rest() and not _warm_up_ends(simulation):
             rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
             is_quiet = world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS
             # A commit on a connection that was given up is sent again only after its bound.
             if is_quiet and not _awaits_commits(simulation):
                 return
+
+
+def _warm_up_ends(simulation: Simulation) -> bool:
+    """Return whether a leader waits for the time-out of a warm-up, which causes a round."""
+    if warmup_of(simulation.run_settings.policy) is None:
+        return False
+    return any(policy_deadline_ms(process.session) is not None for process in simulation.alive)
 
 
 def _awaits_commits(simulation: Simulation) -> bool:

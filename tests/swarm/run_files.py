@@ -90,4 +90,6 @@ def _pairs(row: Mapping[str, Any]) -> list[str]:
 
 def _value(value: object) -> str:
     """Return a value as JSON; strings, numbers, booleans and lists look the same in TOML."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(_pairs(value)) + " }"
     return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -25,6 +25,7 @@ from attrs import field, frozen
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.world.brokers import NODES
 from tests.swarm.bell import bell_faults
+from tests.swarm.faults import Faults
 from tests.swarm.mishaps import CODES, LATE_MS
 
 if TYPE_CHECKING:
@@ -133,39 +134,6 @@ class Act:
 
 
 @frozen(kw_only=True)
-class Faults:
-    """Faults that can happen at any time; all fractions are from 0 to 1.
-
-    Attributes:
-        loss: fraction of the requests and of the answers that is lost.
-        delay_ms_max: longest time that a request or an answer takes.
-        slow: fraction of the resources that take long to stop.
-        slow_ms_max: longest time of such a stop.
-        lead_ms_max: longest time that a leader takes for a round.
-        no_metadata: fraction of the rounds without metadata in time for the leader.
-        commit_interval_ms: time between commits; a short interval keeps many commits pending.
-        awaits_commits: whether applications wait for the commit of stopped resources.
-        late_commit_ms: time until they commit given up resources again; 0 for never.
-        bell_delay_ms_max: longest time of a ring from one member to another; 0 without a bell.
-        bell_loss: fraction of the rings that a process does not hear.
-        bell_false_ms: mean time between false rings.
-    """
-
-    loss: float = 0.0
-    delay_ms_max: int = 2
-    slow: float = 0.0
-    slow_ms_max: int = 100
-    lead_ms_max: int = 10
-    no_metadata: float = 0.0
-    commit_interval_ms: int = 250
-    awaits_commits: bool = True
-    late_commit_ms: int = 0
-    bell_delay_ms_max: int = 0
-    bell_loss: float = 0.0
-    bell_false_ms: int = 0
-
-
-@frozen(kw_only=True)
 class SwarmRun:
     """All inputs of a run.
 
@@ -184,7 +152,7 @@ class SwarmRun:
     policy: Choice = field(factory=lambda: Choice(name="simple"))
     assignor: str = "sticky"
     rebalance_timeout_ms: int = 1_500
-    faults: Faults = Faults()
+    faults: Faults = field(factory=Faults)
     acts: tuple[Act, ...] = ()
     healed_after_ms: int = 0
     theirs: str = ""

@@ -22,6 +22,7 @@ from coopgroup import (
     WeightedAssignor,
     WorkFailure,
 )
+from coopgroup.aio import AsyncCooperativeConsumer, ConsumerRecord, OffsetAndMetadata
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
@@ -129,3 +130,69 @@ def lead() -> None:
         assert_type((leadership.leads, leadership.token), tuple[bool, int | None])
         assert_type(leadership.wait_lost(timeout_s=5), bool)
     Leadership({"group.id": "g"}, on_elected=print, on_lost=print, on_error=fail).join()
+
+
+async def on_revoke(consumer: AsyncCooperativeConsumer, partitions: list[TopicPartition]) -> None:
+    """A callback of an asyncio consumer; it may also be a plain function."""
+    await consumer.commit(dict.fromkeys(partitions, 5))
+
+
+class Listener:
+    """A listener of aiokafka."""
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Hear of new partitions."""
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Hear of partitions that go."""
+
+
+async def consume_with_asyncio() -> None:
+    """Every method of an asyncio consumer, with the type of its answer."""
+    one = TopicPartition("orders", 0)
+    named = AsyncCooperativeConsumer({"group.id": "g"}, "orders", policy=SimplePolicy())
+    named.subscribe(["orders"], on_revoke=on_revoke, on_lost=lambda *_: None)
+    named.subscribe(pattern="orders-.*", listener=Listener())
+    await named.start()
+    await named.stop()
+    async with AsyncCooperativeConsumer({"group.id": "g"}, assignor=StickyAssignor()) as consumer:
+        async for record in consumer:
+            assert_type(record, ConsumerRecord)
+            assert_type((record.topic, record.partition, record.offset), tuple[str, int, int])
+            assert_type((record.key, record.value), tuple[bytes | None, bytes | None])
+            assert_type(record.headers, tuple[tuple[str, bytes | None], ...])
+            assert_type(record.message, Message)
+            await consumer.commit(record)
+        assert_type(await consumer.getone(one), ConsumerRecord)
+        found = await consumer.getmany(one, timeout_ms=100, timeout=0.1, max_records=5)
+        assert_type(found, dict[TopicPartition, list[ConsumerRecord]])
+        await consumer.commit()
+        await consumer.commit({one: 5})
+        await consumer.commit({one: (5, "note")})
+        await consumer.commit({one: OffsetAndMetadata(5, "note")})
+        await consumer.commit([TopicPartition("orders", 0, 5)])
+        consumer.store_offsets({one: 5})
+        assert_type(await consumer.committed(one), int | None)
+        assert_type(await consumer.position(one), int)
+        assert_type((consumer.lag(one), consumer.highwater(one)), tuple[int | None, int | None])
+        await control_with_asyncio(consumer, one)
+
+
+async def control_with_asyncio(consumer: AsyncCooperativeConsumer, one: TopicPartition) -> None:
+    """The other methods."""
+    consumer.seek(one, 5)
+    await consumer.seek_to_beginning(one)
+    await consumer.seek_to_end()
+    assert_type(await consumer.seek_to_committed(), dict[TopicPartition, int | None])
+    consumer.pause(one)
+    consumer.resume(one)
+    assert_type(consumer.paused(), frozenset[TopicPartition])
+    assert_type(consumer.assignment(), frozenset[TopicPartition])
+    assert_type(consumer.subscription(), frozenset[str])
+    assert_type(await consumer.beginning_offsets([one]), dict[TopicPartition, int])
+    assert_type(await consumer.end_offsets([one]), dict[TopicPartition, int])
+    assert_type(await consumer.offsets_for_times({one: 0}), dict[TopicPartition, int | None])
+    assert_type((consumer.memberid(), consumer.consumer_group_metadata()), tuple[str | None, bytes])
+    assert_type(await consumer.hand_over(timeout=10), bool)
+    consumer.unsubscribe()
+    await consumer.close()

@@ -106,8 +106,10 @@ def take_warmups(turn: Turn, assignment: Assignment, gained: ResourceSet) -> Non
     moved = known & gained
     cancelled = known - wanted - gained
     failed = before.failed & wanted
-    # Resources that must stop first begin when they have stopped.
-    begin = wanted - before.begun - member.owned - failed
+    # Resources that must stop first begin when they have stopped. If the member has lost such a
+    # resource, its leader does not know yet that the state is cold: the next round decides anew.
+    stops = assignment.revoked or EMPTY
+    begin = wanted - before.begun - member.owned - stops - failed
     _replace(
         turn,
         before,

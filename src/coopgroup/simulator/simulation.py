@@ -279,6 +279,7 @@ class Simulation:
             self.bell.times = attrs.evolve(self.bell.times, loss=0.0, false_every_ms=0)
         self.run_settings.no_metadata = 0.0
         self.costs.slow = 0.0
+        self.run_settings.mishaps = None
         for process in self.alive:
             process.resume()
 

@@ -39,6 +39,7 @@ from tests.support.members import (
     losing,
     speaking,
     stable,
+    synced,
     unsubscribed,
 )
 
@@ -261,6 +262,16 @@ def test_revoked_warmup_begins_only_after_it_has_stopped() -> None:
     assert begun(driven) == [some(1)]
     assert changes(driven) == [WarmupsChanged(begun=some(1), warm=some(1))]
     assert (told(driven), driven.claims().owned) == (some(1), some(0))
+
+
+def test_resource_to_keep_that_the_member_has_lost_does_not_begin() -> None:
+    """The leader read an old claim, and counts the member as warm. The next round decides anew."""
+    stale = taking_part().join()
+    answer = synced(some(0), revoked=some(1), warmups=some(1, 2))
+    stale.answer(RequestKind.SYNC_GROUP, answer)
+    assert begun(stale) == [some(2)]
+    stale.join(2).sync(some(0), warmups=some(1, 2))
+    assert begun(stale) == [some(1)]
 
 
 def test_revoked_resource_without_a_warmup_is_not_warm() -> None:

@@ -64,6 +64,8 @@ class GroupListener:
         owned: partitions that the application owns, as its callbacks have reported.
         on_failure: called if the group refuses this member; None without an `error_cb`.
         interceptor: the callbacks of `coopgroup.processing` while it runs.
+        is_polled: whether the application serves the inbox by its own polls, so that serving counts
+            against `max.poll.interval.ms`. False if another thread serves for it.
     """
 
     consumer: Any
@@ -75,6 +77,7 @@ class GroupListener:
     callbacks: Callbacks = field(factory=Callbacks, init=False)
     on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
     interceptor: Interceptor | None = field(default=None, init=False)
+    is_polled: bool = field(default=True, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
     _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
@@ -157,12 +160,16 @@ class GroupListener:
         finally:
             try:
                 # the application is not stalled while it waits here
-                self.driver.polled_at_s = math.inf
+                self._note_poll(math.inf)
                 self.driver.wait_for_commits(self._commit_limit_s())
             finally:
-                self.driver.polled_at_s = now_s()
+                self._note_poll(now_s())
                 self._giving_up = False
                 self._given_up += 1
+
+    def _note_poll(self, at_s: float) -> None:
+        if self.is_polled:
+            self.driver.polled_at_s = at_s
 
     def _commit_limit_s(self) -> float:
         self._commit_by_s = self._commit_by_s or now_s() + _CLOSE_COMMIT_S
@@ -198,7 +205,7 @@ class GroupListener:
 
     def _obey(self, notice: Notice) -> None:
         # A callback counts against max.poll.interval.ms like any work of the application.
-        self.driver.polled_at_s = now_s()
+        self._note_poll(now_s())
         membership = self._given_up
         match notice:
             case GrantResources():
@@ -305,7 +312,7 @@ class GroupListener:
             self.driver.sink.warn("stop_takes_long", resources=_said(long))
         if overdue:
             self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
-            self.driver.polled_at_s = now
+            self._note_poll(now)
             membership = self._given_up
             # A stop that has not ended leaves no state that could be kept warm.
             if self.callbacks.on_warmup is not None:

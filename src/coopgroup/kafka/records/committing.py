@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from attrs import define, field
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
@@ -81,6 +81,16 @@ class Committing:
         else:
             self._tell_on_commit(kafka_error(KafkaError._NO_OFFSET), [])
 
+    def commit_then(
+        self, offsets: tuple[Offset, ...], on_done: Callable[[KafkaException | None], None]
+    ) -> None:
+        """Begin a commit; `on_done` gets the outcome, on the group's thread."""
+
+        def tell(codes: Codes) -> None:
+            on_done(_refusal(codes))
+
+        self._send(offsets, tell)
+
     def commit_now(self, offsets: tuple[Offset, ...]) -> None:
         """Commit and wait.
 
@@ -89,10 +99,9 @@ class Committing:
         """
         if not offsets:
             raise kafka_exception(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored")
-        codes = self._send_and_wait(offsets)
-        failed = _first_failure(codes)
-        if failed is not None:
-            raise kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
+        refusal = _refusal(self._send_and_wait(offsets))
+        if refusal is not None:
+            raise refusal
 
     def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
         # `on_assign` may commit the first offset. An offset that was read before is then too old.
@@ -145,6 +154,13 @@ class Committing:
         on_commit = self.on_commit
         if on_commit is not None:
             self.driver.inbox.call_soon(lambda: on_commit(error, partitions))
+
+
+def _refusal(codes: Codes) -> KafkaException | None:
+    failed = _first_failure(codes)
+    if failed is None:
+        return None
+    return kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
 
 
 def _first_failure(codes: Codes) -> int | None:

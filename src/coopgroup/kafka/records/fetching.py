@@ -22,7 +22,6 @@ from confluent_kafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
-    KafkaException,
     Message,
     TopicPartition,
 )
@@ -30,8 +29,10 @@ from confluent_kafka import (
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
 from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.published import PublishedPositions
 from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
+from coopgroup.kafka.records.topic_learning import learn_topics
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Fetching"]
@@ -40,9 +41,6 @@ __all__ = ["Fetching"]
 _AHEAD_MAX: Final = 500
 _AHEAD_FIRST: Final = 32
 _AHEAD_BYTES_MAX: Final = 4_000_000
-# More topics than this are looked up in one request for all topics of the cluster.
-_SINGLE_TOPICS_MAX: Final = 5
-_LEARN_TIMEOUT_S: Final = 1.0
 # Up to this number of records, computing positions is cheaper than asking librdkafka for all.
 _FEW: Final = 8
 # How long an offset is expected at any moment. After that, the coordinator seems to be away.
@@ -56,15 +54,21 @@ class Fetching:
     Attributes:
         renew: makes another such consumer, to replace one that has lost all brokers; None if the
             consumer is never replaced.
+        ahead_max: maximum number of records that are taken from librdkafka in one call.
         waiting: partitions that wait for their committed offsets before they are fetched.
+        published: positions for other threads; None if they ask librdkafka.
+        held: partitions that wait for `release`; `seek` sets the offset where they begin.
     """
 
     consumer: Any
     starts: StartingOffsets
     renew: Callable[[], Any] | None = None
     record_buffer: RecordBuffer = field(factory=RecordBuffer)
+    ahead_max: int = _AHEAD_MAX
+    published: PublishedPositions | None = field(default=None, init=False)
     fetched: ResourceSet = field(default=EMPTY, init=False)
     waiting: frozenset[Partition] = field(default=frozenset(), init=False)
+    held: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _waiting_since_s: float = field(default=0.0, init=False)
     # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
     _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
@@ -90,14 +94,37 @@ class Fetching:
     @property
     def begun(self) -> ResourceSet:
         """Return the partitions that are fetched, or will be without a further request."""
-        if not self.waiting and not self._stuck:
+        if not self.waiting and not self._stuck and not self.held:
             return self.fetched
-        return self.fetched | ResourceSet.from_pairs(self.waiting | self._stuck)
+        return self.fetched | ResourceSet.from_pairs({*self.waiting, *self._stuck, *self.held})
+
+    @property
+    def ahead(self) -> int:
+        """Return how many records of the latest size are taken from librdkafka in one call."""
+        return self._ahead
 
     @property
     def is_about_to_begin(self) -> bool:
         """Return whether the offset of a partition may arrive at any moment."""
         return bool(self.waiting) and now_s() - self._waiting_since_s < _SOON_S
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Do not fetch new partitions before `release` gets the result of this call."""
+        held = [TopicPartition(*_key(one)) for one in partitions]
+        self.held |= {_key(one): one for one in held}
+        return held
+
+    def release(self, held: Iterable[TopicPartition]) -> None:
+        """Begin held partitions; ignore the partitions that were given up or held again."""
+        free = [one for one in held if self.held.get(_key(one)) is one]
+        for one in free:
+            del self.held[_key(one)]
+        if free:
+            self.begin(free)
+
+    def start_of(self, partition: Partition) -> TopicPartition | None:
+        """Return where a partition began, or continued after `seek`; None if it is unknown."""
+        return self._begun_at.get(partition)
 
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch more partitions, from their given offsets, else from the committed offsets.
@@ -116,7 +143,7 @@ class Fetching:
         # Request the offsets first, because librdkafka may wait for the topics below.
         self.starts.drop(map(_key, explicit))
         self.starts.want(wait)
-        self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
+        learn_topics(self.consumer, {one.topic for one in partitions} - set(self.fetched.names))
         if wait:
             self._waiting_since_s = now_s()
         self._begin_known(explicit)
@@ -146,7 +173,10 @@ class Fetching:
 
     def wait_no_longer(self, partitions: Iterable[Partition]) -> None:
         """Forget partitions that wait for their offsets: they are given up, or begin elsewhere."""
-        gone = frozenset(partitions) & (self.waiting | self._stuck)
+        gone = frozenset(partitions)
+        for one in gone & self.held.keys():
+            del self.held[one]
+        gone &= self.waiting | self._stuck
         if gone:
             self.waiting -= gone
             self._stuck -= gone
@@ -211,12 +241,17 @@ class Fetching:
         self._known = None
         self.consumer.seek(partition)
         self.record_buffer.skip(_key(partition))
+        if self.published is not None:
+            self.published.forget(_key(partition))
         self._begun_at[_key(partition)] = partition
         self._set_back.pop(_key(partition), None)
 
     def _begins_at(self, partition: TopicPartition) -> bool:
         """Begin a waiting partition at the application's offset; return whether `seek` is done."""
         key = _key(partition)
+        if key in self.held:
+            self.held[key].offset = partition.offset
+            return True
         if key not in self.waiting and key not in self._stuck:
             return False
         if partition.offset == OFFSET_INVALID:  # librdkafka ignores such a call
@@ -251,7 +286,7 @@ class Fetching:
             else:
                 messages = self._fetch_ahead(wait_s)
             if messages:
-                self.record_buffer.add(self._take_up(messages, fetched, before))
+                self._add(self._take_up(messages, fetched, before))
         except BaseException:
             self._set_back_to(before)
             raise
@@ -294,6 +329,10 @@ class Fetching:
         """
         # The order matters, because another thread may be fetching. An answer may be too low, which
         # repeats records after a crash. It must never be too high, which would lose records.
+        if self.published is not None:
+            with self.record_buffer.lock:
+                asked, first = self.published.of(partitions), self.record_buffer.first_waiting()
+            return [self._position(one, one, first) for one in asked]
         before = self._before
         found: list[TopicPartition] = self.consumer.position(partitions)
         before = before or self._before
@@ -306,8 +345,21 @@ class Fetching:
         known = self._known
         if known is None:
             known = self._known = self.consumer.position(self._partitions)
+            if self.published is not None:
+                self.published.publish(known)
         self._before = known
         return known
+
+    def _add(self, messages: list[Message]) -> None:
+        """Add records to the buffer; other threads see them and the new positions together."""
+        if self.published is None:
+            self.record_buffer.add(messages)
+            return
+        if self._known is None:
+            self._known = self.consumer.position(self._partitions)
+        with self.record_buffer.lock:
+            self.record_buffer.add(messages)
+            self.published.publish(self._known)
 
     def _take_up(
         self, messages: list[Message], fetched: ResourceSet, before: list[TopicPartition]
@@ -343,7 +395,7 @@ class Fetching:
         waiting: Any,  # noqa: ANN401  (a mapping to Message, which has no public type)
     ) -> TopicPartition:
         key = _key(asked)
-        if key in self.waiting:
+        if key in self.waiting or key in self.held:
             return TopicPartition(*key)
         first = waiting.get(key)
         if first is not None:
@@ -358,7 +410,7 @@ class Fetching:
         messages: list[Message] = self.consumer.consume(self._ahead, 0)
         if messages:
             size = max(len(messages[0]), len(messages[-1]), 1)
-            self._ahead = max(1, min(_AHEAD_MAX, _AHEAD_BYTES_MAX // size))
+            self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
             return messages
         message = self.consumer.poll(wait_s)
         return [] if message is None else [message]
@@ -424,30 +476,13 @@ class Fetching:
         self.consumer, self._known = consumer, None  # not a call, which would let a signal in
         return True
 
-    def _learn_topics(self, topics: set[str]) -> None:
-        """Make librdkafka look up the partitions' brokers for topics that it did not fetch so far.
-
-        Otherwise librdkafka would begin the look-up at its next tick, and the first records would
-        arrive up to a second later. Assigned topics exist, so the request creates no topic. If no
-        answer arrives, the look-up happens at the next tick as usual. The application waits
-        meanwhile, so all look-ups together have one limit.
-        """
-        deadline_s = now_s() + _LEARN_TIMEOUT_S
-        with contextlib.suppress(KafkaException):
-            if len(topics) > _SINGLE_TOPICS_MAX:
-                self.consumer.list_topics(timeout=_LEARN_TIMEOUT_S)
-                return
-            for topic in sorted(topics):
-                left_s = deadline_s - now_s()
-                if left_s <= 0:
-                    return
-                self.consumer.list_topics(topic, timeout=left_s)
-
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched
         self._partitions = to_partitions(fetched)
         self._places = {_key(one): place for place, one in enumerate(self._partitions)}
         self._known = None
+        if self.published is not None:
+            self.published.keep(fetched)
 
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
         """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""

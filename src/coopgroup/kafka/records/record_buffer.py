@@ -6,12 +6,19 @@ and the position of a partition is the offset of its first waiting record.
 
 Rules of this file: records of a partition keep their order. Records of a paused partition wait
 aside. Records of a revoked or lost partition are dropped, because the next owner reads them again.
+
+A buffer may be shared with one other thread, which takes records (`coopgroup.aio`). It takes single
+records from the start of `ready` without a lock, because a lock for each record is too slow. So a
+shared buffer empties `ready` from its end before it rearranges the records. All other work of
+either thread needs the lock.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TypeAlias
 
@@ -31,9 +38,11 @@ def partition_of(message: Message) -> Partition:
 
 @define(eq=False)
 class RecordBuffer:
-    """The waiting records; only the application's thread changes it.
+    """The waiting records; only the application's thread changes it, unless it is shared.
 
     Attributes:
+        is_shared: whether another thread takes the records.
+        lock: guards all changes but single records taken from the start of `ready`.
         ready: records to hand out next, in order. The deque is never replaced.
         rearranged: number of changes to `ready` other than adding at the end and taking from the
             start.
@@ -41,6 +50,8 @@ class RecordBuffer:
             a signal handler may close the consumer meanwhile, or raise.
     """
 
+    is_shared: bool = False
+    lock: threading.RLock = field(factory=threading.RLock, init=False)
     ready: deque[Message] = field(factory=deque, init=False)
     rearranged: int = field(default=0, init=False)
     leaving: Sequence[Message] = field(default=(), init=False)
@@ -53,12 +64,13 @@ class RecordBuffer:
 
     def add(self, messages: Iterable[Message]) -> None:
         """Add fetched records at the end."""
-        if not self._aside:
-            self.ready.extend(messages)
-            return
-        for message in messages:
-            waiting = self._aside.get(partition_of(message))
-            (self.ready if waiting is None else waiting).append(message)
+        with self.lock:
+            if not self._aside:
+                self.ready.extend(messages)
+                return
+            for message in messages:
+                waiting = self._aside.get(partition_of(message))
+                (self.ready if waiting is None else waiting).append(message)
 
     def peek(self, count: int) -> list[Message]:
         """Return the next records, at most `count`, without removing them."""
@@ -74,6 +86,29 @@ class RecordBuffer:
         for _ in range(count):
             self.ready.popleft()
 
+    def take_all(self, count: int) -> list[Message]:
+        """Remove and return the next records, at most `count`."""
+        with self.lock:
+            taken = self.peek(count)
+            self.take(len(taken))
+            return taken
+
+    def take_of(self, partitions: Iterable[Partition], count: int) -> list[Message]:
+        """Remove and return the next records of some partitions, at most `count`."""
+        wanted = frozenset(partitions)
+        taken: list[Message] = []
+        kept: list[Message] = []
+        with self.lock:
+            for message in self._at_rest():
+                is_taken = len(taken) < count and partition_of(message) in wanted
+                (taken if is_taken else kept).append(message)
+            self._replace(kept)
+        return taken
+
+    def waiting_of(self, partition: Partition) -> int:
+        """Return the number of records of a paused partition."""
+        return len(self._aside.get(partition, ()))
+
     def put_back(self, messages: Sequence[Message]) -> None:
         """Put back records that were leaving and did not reach the application."""
         self.leaving = ()
@@ -84,34 +119,39 @@ class RecordBuffer:
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Remove the records of partitions that are given up, and forget that they were paused."""
         gone = frozenset(partitions)
-        for partition in gone:
-            self._aside.pop(partition, None)
-        self._keep(lambda message: partition_of(message) not in gone)
+        with self.lock:
+            for partition in gone:
+                self._aside.pop(partition, None)
+            self._keep(lambda message: partition_of(message) not in gone)
 
     def skip(self, partition: Partition) -> None:
         """Remove the records of a partition that continues at another offset.
 
         A paused partition stays paused.
         """
-        if partition in self._aside:
-            self._aside[partition] = []
-        self._keep(lambda message: partition_of(message) != partition)
+        with self.lock:
+            if partition in self._aside:
+                self._aside[partition] = []
+            self._keep(lambda message: partition_of(message) != partition)
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Put the present and future records of partitions aside."""
-        for partition in partitions:
-            self._aside.setdefault(partition, [])
-        for message in self.ready:
-            waiting = self._aside.get(partition_of(message))
-            if waiting is not None:
-                waiting.append(message)
-        self._keep(lambda message: partition_of(message) not in self._aside)
+        with self.lock:
+            for partition in partitions:
+                self._aside.setdefault(partition, [])
+            ready = self._at_rest()
+            for message in ready:
+                waiting = self._aside.get(partition_of(message))
+                if waiting is not None:
+                    waiting.append(message)
+            self._replace([one for one in ready if partition_of(one) not in self._aside])
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Hand out the records that were put aside, before any later record."""
-        self.rearranged += 1
-        for partition in partitions:
-            self.ready.extendleft(reversed(self._aside.pop(partition, [])))
+        with self.lock:
+            self.rearranged += 1
+            for partition in partitions:
+                self.ready.extendleft(reversed(self._aside.pop(partition, [])))
 
     def first_waiting(self) -> Mapping[Partition, Message]:
         """Return the first waiting record of each partition, from any thread."""
@@ -125,13 +165,27 @@ class RecordBuffer:
         return {partition_of(message): message for message in self._all()}
 
     def _all(self) -> list[Message]:
-        aside = [message for messages in tuple(self._aside.values()) for message in messages]
-        # Copying a deque is atomic, so another thread may take records meanwhile.
-        ready = self.ready.copy()
-        return [one for one in (*self.leaving, *aside, *ready) if one.error() is None]
+        with self.lock:
+            aside = [message for messages in tuple(self._aside.values()) for message in messages]
+            # Copying a deque is atomic, so another thread may take records meanwhile.
+            ready = self.ready.copy()
+            return [one for one in (*self.leaving, *aside, *ready) if one.error() is None]
 
     def _keep(self, wanted: Callable[[Message], bool]) -> None:
+        self._replace([message for message in self._at_rest() if wanted(message)])
+
+    def _at_rest(self) -> Sequence[Message]:
+        """Return the ready records; if the buffer is shared, no other thread takes them now."""
+        if not self.is_shared:
+            return self.ready
+        taken: list[Message] = []
+        while self.ready:
+            with suppress(IndexError):  # the other thread took the last record
+                taken.append(self.ready.pop())
+        taken.reverse()
+        return taken
+
+    def _replace(self, kept: Sequence[Message]) -> None:
         self.rearranged += 1
-        kept = [message for message in self.ready if wanted(message)]
         self.ready.clear()
         self.ready.extend(kept)

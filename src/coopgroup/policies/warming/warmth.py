@@ -40,7 +40,7 @@ class Warmth:
         now_ms: the leader's clock.
         remembers: whether the leader led the last round.
         takes_part: bool (M,).
-        warm: warm pairs whose member subscribes to the resource.
+        warm: warm pairs whose member subscribes to the resource, which is assignable.
         running: warm-ups of the last round whose member still takes part, cold or warm.
         since_ms: int64, when each of `running` began.
         receivers: int32 (R,): planned receiver of each unfinished move, `NOBODY` without one.
@@ -96,7 +96,8 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
     """Collect the facts of a round."""
     takes_part = np.array([member.warms for member in group.members], dtype=np.bool_)
     warm = pair_keys(group, group.warm_resources, group.warm_members)
-    warm = warm[subscribes(group, warm)]
+    # Nothing warms up a resource that was deleted, even if a member still claims it.
+    warm = warm[subscribes(group, warm) & group.assignable[resources_of(group, warm)]]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm)
     stopping = rightful_resources(group, stopping_claims(group, context))
@@ -129,6 +130,7 @@ def _remembered(
     since_ms = np.where(known.warm, context.now_ms, known.since_ms)[there]
     members = members_of(group, running)
     counts = takes_part[members] & subscribes(group, running)
+    counts &= group.assignable[resources_of(group, running)]
     counts &= group.owner[resources_of(group, running)] != members
     refused = NO_KEYS
     if state.members == group.member_ids:

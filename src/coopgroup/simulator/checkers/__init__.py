@@ -107,7 +107,11 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected.end_ms,
         )
     if expected.delay_ms is not None and expected.with_losses:
-        waits = Waits(delay_ms=expected.delay_ms, interval_ms=expected.move_interval_ms)
+        waits = Waits(
+            delay_ms=expected.delay_ms,
+            interval_ms=expected.move_interval_ms,
+            has_warmups=expected.warmup is not None,
+        )
         found += check_losses(telemetry, waits)
         found += check_heard_delays(telemetry, waits)
     if expected.warmup is not None:

@@ -43,11 +43,13 @@ class Waits:
         delay_ms: for the owner of a lost resource.
         interval_ms: from one round with moves to the next, 0 for no pause.
         tolerance_ms: permitted deviation of a time.
+        has_warmups: whether the policy warms up resources, which puts moves off.
     """
 
     delay_ms: int
     interval_ms: int = 0
     tolerance_ms: int = 5
+    has_warmups: bool = False
 
 
 @frozen(kw_only=True)
@@ -255,7 +257,7 @@ class _Step:
             return
         moves = (after.revoked & after.waiting) - after.contested
         begun = moves - before.waiting - before.revoked
-        if after.policy == "deferred" and not before.revoked:
+        if after.policy == "deferred" and not before.revoked and not self.waits.has_warmups:
             begun = moves
         if begun:
             yield f"moves {begun.to_dict()} while {after.lost.to_dict()} waits"

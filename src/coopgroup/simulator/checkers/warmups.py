@@ -21,6 +21,7 @@ from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
+    MembershipLost,
     ProcessEnded,
     ProcessStarted,
     RoundDecided,
@@ -41,25 +42,32 @@ class _Warmups:
 
     Attributes:
         warm: what it is warm for, and does not own.
-        running_ms: when each cold warm-up began.
+        begun_ms: when each warm-up began that was not moved or cancelled since.
+        running: the cold ones, without those that failed.
+        broken: warm ones that failed: the leader may have decided before.
         received: number of its assignments.
         generation: generation of the last one.
         missed_round: whether it missed a round since its start.
     """
 
     warm: ResourceSet = EMPTY
-    running_ms: dict[Resource, int] = field(factory=dict)
+    begun_ms: dict[Resource, int] = field(factory=dict)
+    running: ResourceSet = EMPTY
+    broken: ResourceSet = EMPTY
     received: int = 0
     generation: int = -1
     missed_round: bool = False
 
     def take(self, at_ms: int, record: WarmupsChanged) -> None:
+        self.broken |= record.failed & self.warm
         ended = record.moved | record.cancelled | record.failed
         self.warm = (self.warm | record.warm) - ended
+        self.running = (self.running | record.begun) - self.warm - ended
         for resource in record.begun:
-            self.running_ms.setdefault(resource, at_ms)
-        for resource in self.warm | ended:
-            self.running_ms.pop(resource, None)
+            self.begun_ms.setdefault(resource, at_ms)
+        self.broken -= record.cancelled | record.warm
+        for resource in record.moved | record.cancelled:
+            self.begun_ms.pop(resource, None)
 
 
 @define
@@ -98,24 +106,47 @@ class WarmSets:
 
 @define
 class _Rounds:
-    """The last two rounds, as their leaders recorded them."""
+    """The last two rounds, as their leaders recorded them.
+
+    Attributes:
+        asked: what the round before these two revoked.
+        unsound: generations of rounds whose leader did not read or decide everything.
+        is_heard: whether the last leader received its own round.
+        has_unheard: whether there was a round that its leader did not receive. Warm-ups of such a
+            round run for the leader before any member hears of them.
+    """
 
     last: Envelope | None = None
     before: Envelope | None = None
+    asked: ResourceSet = EMPTY
     unsound: set[int] = field(factory=set)
+    is_heard: bool = True
+    has_unheard: bool = False
 
     def take(self, envelope: Envelope) -> None:
         if isinstance(envelope.record, RoundDecided):
+            self.has_unheard |= not self.is_heard
+            self.is_heard = False
+            if self.before is not None and isinstance(self.before.record, RoundDecided):
+                self.asked = self.before.record.revoked
             self.before, self.last = self.last, envelope
+        elif isinstance(envelope.record, AssignmentReceived):
+            self.is_heard |= envelope.record.leader
+        elif isinstance(envelope.record, MembershipLost) and self.last is not None:
+            # Lost resources go to any member, in the next round or in the one that is under way.
+            self.unsound |= {self.last.generation, self.last.generation + 1}
         elif isinstance(envelope.record, RoundRefused | SubscriptionUnreadable):
             self.unsound.add(envelope.generation)
 
     def planned(self, generation: int) -> ResourceSet:
         """Return the resources that the last two rounds moved from owners that could keep them.
 
-        Both rounds need the same leader and members, and must have read all of them.
+        Both rounds need the same leader and members, and must have read all of them. Resources that
+        an earlier round revoked are left out, because their target may have changed since.
         """
-        if self.last is None or self.before is None or self.last.generation != generation:
+        if self.last is None or self.before is None or self.has_unheard:
+            return EMPTY
+        if self.last.generation != generation:
             return EMPTY
         first, second = self.before.record, self.last.record
         if not isinstance(first, RoundDecided) or not isinstance(second, RoundDecided):
@@ -127,7 +158,7 @@ class _Rounds:
             or self.unsound & {generation, generation - 1}
         ):
             return EMPTY
-        return (first.revoked & first.waiting & second.granted) - first.contested
+        return (first.revoked & first.waiting & second.granted) - first.contested - self.asked
 
 
 def check_warmups(
@@ -153,7 +184,7 @@ def check_warmups(
         rounds.take(envelope)
         if isinstance(record, WarmupsChanged):
             one = sets.of(envelope.client)
-            count = len(one.running_ms)
+            count = len(one.running)
             if one.received >= _KNOWN_AFTER and count > option.per_member:
                 yield _violation(
                     envelope, f"{envelope.client} runs {count}, more than {option.per_member}"
@@ -164,7 +195,7 @@ def _too_many(
     envelope: Envelope, sets: WarmSets, generation: int, option: Warmup
 ) -> Iterator[Violation]:
     count = sum(
-        len(one.running_ms)
+        len(one.running)
         for one in sets.warmups.values()
         if one.generation == generation and one.received >= _KNOWN_AFTER
     )
@@ -177,11 +208,11 @@ def _too_many(
 def _too_cold(
     envelope: Envelope, one: _Warmups, planned: ResourceSet, option: Warmup
 ) -> Iterator[Violation]:
-    if one.missed_round:
+    if one.missed_round or one.received < _KNOWN_AFTER:
         return
     due_ms = option.timeout_ms - option.timeout_ms // 20 - _TOLERANCE_MS
-    for resource in planned - one.warm:
-        ran_ms = envelope.at_ms - one.running_ms.get(resource, envelope.at_ms)
+    for resource in planned - one.warm - one.broken:
+        ran_ms = envelope.at_ms - one.begun_ms.get(resource, envelope.at_ms)
         if option.on_timeout != "move" or ran_ms < due_ms:
             yield _violation(envelope, f"{resource} moves to {envelope.client}, which is cold")
 

@@ -34,10 +34,10 @@ from coopgroup.member.events import (
     WarmupFailed,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Int64Array
+from coopgroup.model.resource_set import Int64Array, Resource
 from coopgroup.session import SessionEvent, smoothed_rate
 from coopgroup.simulator.host.local_state import LocalState
-from coopgroup.simulator.host.run_settings import RunSettings
+from coopgroup.simulator.host.run_settings import RunSettings, WarmupMishaps
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import World
 from coopgroup.simulator.world.costs import Costs
@@ -130,6 +130,15 @@ class Application:
         if self.commit_interval_ms:
             first_ms = self.process.world.dice("commits").randint(1, self.commit_interval_ms)
             self.process.later(first_ms, self._commit_by_clock)
+
+    def found_state(self, existing: ResourceSet) -> ResourceSet:
+        """Return what the process is warm for at its start, with lies if there are any."""
+        mishaps = self.process.run_settings.mishaps
+        if mishaps is None or not mishaps.lie:
+            return self.state.ready
+        dice = self.process.world.dice("warmups")
+        lies = (one for one in existing if dice.random() < mishaps.lie)
+        return self.state.ready | ResourceSet.from_pairs(lies)
 
     # --- what the session asks for -------------------------------------------------------------
 
@@ -249,8 +258,12 @@ class Application:
     def _warm_up(self, resources: ResourceSet) -> None:
         if self.closing:
             return
-        # The member counts state as warm that it found, or that it was told to keep.
-        self.state.complete(resources & self.process.warm)
+        mishaps = self.process.run_settings.mishaps
+        if mishaps is None:
+            # The member counts state as warm that it found, or that it was told to keep.
+            self.state.complete(resources & self.process.warm)
+        else:
+            resources = self._without_mishaps(resources, mishaps)
         now_ms = self.process.world.now_ms
         for restore_ms, some in self.costs.to_restore(resources - self.state.ready):
             self.state.begin(some, now_ms + restore_ms)
@@ -259,13 +272,33 @@ class Application:
         if ready:
             self.process.give(WarmedUp(resources=ready))
 
+    def _without_mishaps(self, resources: ResourceSet, mishaps: WarmupMishaps) -> ResourceSet:
+        """Let some warm-ups hang, fail, or be a lie; return the others."""
+        dice = self.process.world.dice("warmups")
+        parts: dict[str, list[Resource]] = {"hang": [], "fail": [], "lie": [], "": []}
+        for resource in resources:
+            number, kind = dice.random(), ""
+            for name in ("hang", "fail", "lie"):
+                share = getattr(mishaps, name)
+                if 0 <= number < share:
+                    kind = name
+                number -= share
+            parts[kind].append(resource)
+        failed, lied = (ResourceSet.from_pairs(parts[kind]) for kind in ("fail", "lie"))
+        if failed:
+            self.process.give(WarmupFailed(resources=failed, error="OSError: disk full"))
+        if lied:
+            self.process.give(WarmedUp(resources=lied))
+        return ResourceSet.from_pairs(parts[""])
+
     def _warmed_up(self, resources: ResourceSet, due_ms: int) -> None:
         restored = self.state.finish(resources, due_ms)
         if restored and not self.closing:
             self.process.give(WarmedUp(resources=restored))
 
     def _begin_work(self, resources: ResourceSet) -> None:
-        resources = (resources & self.owned) - self.stopping
+        # A resource may have been revoked and assigned again since this restore began.
+        resources = (resources & self.owned) - self.stopping - self.working
         if not resources:
             return
         self.state.complete(resources)

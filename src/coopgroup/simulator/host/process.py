@@ -197,7 +197,7 @@ class Process:
         self.write(ProcessStarted(instance_id=instance_id, topics=self.topics))
         self.application.start()
         if warmup_of(self.run_settings.policy) is not None:
-            self.give(WarmSetDeclared(warm=self.application.state.ready))
+            self.give(WarmSetDeclared(warm=self.application.found_state(self.brokers.existing())))
         self.give(SubscriptionChanged(topics=self.topics))
         if self.session.leads_as is not None:
             self.notice()  # changes during its absence

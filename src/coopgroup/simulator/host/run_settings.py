@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.policies.base import Policy
 from coopgroup.simulator.scenario import Span
 
-__all__ = ["RunSettings"]
+__all__ = ["RunSettings", "WarmupMishaps"]
+
+
+@frozen(kw_only=True)
+class WarmupMishaps:
+    """What can go wrong with warm-ups; shares from 0 to 1, drawn for each resource.
+
+    Attributes:
+        hang: never end.
+        fail: `on_warmup` raises.
+        lie: the application says at once that it is warm, without the state; at its start it also
+            says so of state that it does not have.
+    """
+
+    hang: float = 0.0
+    fail: float = 0.0
+    lie: float = 0.0
 
 
 @define(kw_only=True)
@@ -24,6 +40,7 @@ class RunSettings:
             allows.
         late_commit_ms: time after which an application requests another commit of a resource that
             it has given up, as a worker that ends after the callback does; 0 for never.
+        mishaps: what goes wrong with warm-ups; None for nothing.
     """
 
     assignor: Assignor
@@ -35,3 +52,4 @@ class RunSettings:
     no_metadata: float = 0.0
     awaits_commits: bool = True
     late_commit_ms: int = 0
+    mishaps: WarmupMishaps | None = None

@@ -202,7 +202,7 @@ def test_partitions_are_fetched_although_no_topic_could_be_looked_up() -> None:
 
 
 def test_slow_look_ups_of_topics_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coopgroup.kafka.records.fetching._LEARN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("coopgroup.kafka.records.topic_learning._LEARN_TIMEOUT_S", 0.2)
     consumer = _TopicsOnly(delay_s=0.06)
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])

@@ -244,3 +244,34 @@ def test_an_event_is_told_when_a_signal_strikes_as_it_is_taken() -> None:
         if not is_struck:
             return
     pytest.fail("it never ends")
+
+
+def test_held_partition_begins_when_it_is_released() -> None:
+    fetching = Fetching(FakeLibrdkafka(), starts())
+    held = fetching.hold([ZERO])
+    assert (fetching.begun, fetching.fetched) == (ResourceSet({"t": [0]}), ResourceSet({}))
+    assert fetching.positions([ZERO])[0].offset == OFFSET_INVALID
+    fetching.release(held)
+    assert fetching.consumer.calls == [("assign", [(0, OFFSET_BEGINNING)])]
+    assert fetching.held == {}
+
+
+def test_held_partition_begins_where_seek_says() -> None:
+    fetching = Fetching(FakeLibrdkafka(), starts())
+    held = fetching.hold([ZERO])
+    fetching.seek(TopicPartition("t", 0, 7))
+    fetching.release(held)
+    assert fetching.consumer.calls == [("assign", [(0, 7)])]
+
+
+def test_held_partition_that_is_given_up_or_held_again_is_not_begun() -> None:
+    """A callback of an earlier assignment must not begin the partition of a later one."""
+    fetching = Fetching(FakeLibrdkafka(), starts())
+    first = fetching.hold([ZERO])
+    fetching.end(ResourceSet({"t": [0]}))
+    fetching.release(first)
+    second = fetching.hold([ZERO])
+    fetching.release(first)
+    assert fetching.consumer.calls == []
+    fetching.release(second)
+    assert fetching.fetched == ResourceSet({"t": [0]})

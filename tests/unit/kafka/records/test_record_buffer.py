@@ -1,5 +1,8 @@
 """Records between librdkafka and the application."""
 
+import threading
+import time
+
 from confluent_kafka import KafkaError, Message
 
 from coopgroup.kafka.records.record_buffer import RecordBuffer, partition_of
@@ -80,3 +83,49 @@ def test_first_and_last_waiting_leave_events_out() -> None:
     last = {key: one.offset() for key, one in record_buffer.last_waiting().items()}
     assert first == {("t", 0): 3, ("t", 1): 5}
     assert last == {("t", 0): 4, ("t", 1): 6}
+
+
+def shared(*messages: Message) -> RecordBuffer:
+    record_buffer = RecordBuffer(is_shared=True)
+    record_buffer.add(messages)
+    return record_buffer
+
+
+def test_shared_buffer_rearranges_like_any_other() -> None:
+    record_buffer = shared(record(0, 0), record(1, 0), record(0, 1), record(1, 1))
+    record_buffer.pause([("t", 0)])
+    assert (rest(record_buffer), record_buffer.waiting_of(("t", 0))) == ([(1, 0), (1, 1)], 2)
+    record_buffer.resume([("t", 0)])
+    assert rest(record_buffer) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    record_buffer.drop([("t", 1)])
+    assert rest(record_buffer) == [(0, 0), (0, 1)]
+
+
+def test_shared_buffer_while_another_thread_takes_loses_none_and_repeats_none() -> None:
+    """The other thread takes from the start, without the lock."""
+    count = 40_000
+    record_buffer = shared(*(record(number % 2, number) for number in range(count)))
+    taken: list[int] = []
+
+    def take() -> None:
+        while len(taken) < count:
+            try:
+                taken.append(record_buffer.ready.popleft().offset() or 0)
+            except IndexError:
+                time.sleep(0)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    while thread.is_alive():
+        record_buffer.pause([("t", 0)])
+        record_buffer.skip(("u", 0))
+        record_buffer.resume([("t", 0)])
+    for partition in range(2):
+        assert [one for one in taken if one % 2 == partition] == list(range(partition, count, 2))
+
+
+def test_take_all_and_take_of_remove_what_they_return() -> None:
+    record_buffer = shared(record(0, 0), record(1, 0), record(0, 1), record(1, 1))
+    assert places(record_buffer.take_of([("t", 1)], 1)) == [(1, 0)]
+    assert places(record_buffer.take_all(2)) == [(0, 0), (0, 1)]
+    assert rest(record_buffer) == [(1, 1)]

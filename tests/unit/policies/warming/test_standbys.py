@@ -1,5 +1,7 @@
 """Which members become standbys, where slots and subscriptions are few."""
 
+import pytest
+
 from coopgroup.model import ResourceSet
 from coopgroup.policies import SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
@@ -41,3 +43,23 @@ def test_standbys_subscribe_to_the_resource() -> None:
         "V": {"a", "b"},
     }
     assert all(standbys[name].isdisjoint(owners[name]) for name in "TUV")
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.parametrize("forgets", [False, True])
+def test_warm_ups_of_deleted_resources_end(*, is_warm: bool, forgets: bool) -> None:
+    """Such a round was refused while an owner still claimed the resource."""
+    policy = SimplePolicy(warmup=Warmup(standbys=1, per_member=4))
+    group = WarmGroup(existing=partitions(*range(4)), policy=policy)
+    group.add("a", *range(4))
+    group.add("b")
+    group.round()
+    assert len(group.warmups()["b"]) == 4
+    if is_warm:
+        group.warms_up("b")
+    if forgets:
+        group.state = None
+    group.existing = partitions(0)
+    decision = group.round()
+    assert set(group.warmups().get("b", [])) <= {0}
+    assert decision.group.claimed().sum() == 4

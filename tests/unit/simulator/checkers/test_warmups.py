@@ -9,6 +9,7 @@ from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
+    MembershipLost,
     ProcessEnded,
     Record,
     RoundDecided,
@@ -42,8 +43,9 @@ def led(
     )
 
 
-def received(gained: ResourceSet = EMPTY) -> AssignmentReceived:
-    return AssignmentReceived(leader=False, gained=gained)
+def received(gained: ResourceSet = EMPTY, *, leader: bool = True) -> AssignmentReceived:
+    """Return an assignment; one of a leader shows that its round was heard."""
+    return AssignmentReceived(leader=leader, gained=gained)
 
 
 def settled(client: str, generation: int = 2) -> list[Envelope]:
@@ -90,7 +92,7 @@ def test_group_that_runs_too_many_is_broken() -> None:
 
 def move(warmup: WarmupsChanged | None, assigned_ms: int = 100) -> list[Envelope]:
     """T-0 moves in two rounds of one leader to b, which was told to warm it up before."""
-    rows = [*settled("b"), envelope(0, 2, led())]
+    rows = [envelope(0, 2, led()), *settled("b")]
     if warmup is not None:
         rows.append(envelope(1, 2, warmup, "b"))
     return [
@@ -129,6 +131,32 @@ def test_resource_that_moves_for_another_reason_is_left_out() -> None:
     assert messages([*rows[:3], refused, *rows[3:]]) == []
     another = envelope(98, 3, led(revoked=T0), "b")
     assert messages([*rows[:3], another, *rows[4:]]) == []
+
+
+def test_resource_that_an_earlier_round_revoked_is_left_out() -> None:
+    """Its first receiver may have gone since."""
+    rows = move(None)
+    assert messages([envelope(0, 2, led(revoked=T0)), *rows[1:]]) == []
+
+
+def test_resource_whose_warm_up_began_in_a_round_that_nobody_received_is_left_out() -> None:
+    rows = move(None)
+    unheard = envelope(98, 3, received(leader=False), "b")
+    assert messages([*rows[:4], unheard, *rows[5:]]) == []
+
+
+def test_resource_that_was_lost_in_between_is_left_out() -> None:
+    rows = move(None)
+    lost = envelope(98, 3, MembershipLost(resources=T1, cause="lease expired"))
+    assert messages([*rows[:4], lost, *rows[4:]]) == []
+
+
+def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
+    rows = move(WarmupsChanged(warm=T0))
+    failed = envelope(98, 3, WarmupsChanged(failed=T0), "b")
+    assert messages([*rows[:6], failed, *rows[6:]]) == []
+    cold = move(WarmupsChanged(begun=T0))
+    assert len(messages([*cold[:6], failed, *cold[6:]])) == 1
 
 
 def test_member_that_missed_a_round_is_left_out() -> None:

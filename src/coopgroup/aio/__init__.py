@@ -1,0 +1,15 @@
+"""Consumers for asyncio: the same groups, policies and assignors, with aiokafka's names."""
+
+from confluent_kafka import TopicPartition
+
+from coopgroup.aio.consumer import AsyncCooperativeConsumer
+from coopgroup.aio.records import ConsumerRecord, OffsetAndMetadata
+from coopgroup.aio.subscribing import RebalanceListener
+
+__all__ = [
+    "AsyncCooperativeConsumer",
+    "ConsumerRecord",
+    "OffsetAndMetadata",
+    "RebalanceListener",
+    "TopicPartition",
+]

@@ -1,0 +1,56 @@
+"""Await a call that blocks, on a thread of its own.
+
+Only look-ups need this, such as `committed`. They are rare, so a thread for each call is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from coopgroup.aio.loop_port import LoopPort
+
+__all__ = ["aside"]
+
+T = TypeVar("T")
+
+
+async def aside(
+    port: LoopPort, call: Callable[[], T], discard: Callable[[T], object] | None = None
+) -> T:
+    """Return the result of a blocking call, or raise its exception.
+
+    Args:
+        port: the loop of the caller.
+        call: the call. It goes on if the caller is cancelled.
+        discard: gets a result that nobody waits for any more, on either thread.
+    """
+    answer: asyncio.Future[T] = port.bind().create_future()
+    loop = answer.get_loop()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if answer.done():  # cancelled
+            if error is None and discard is not None:
+                discard(result)  # type: ignore[arg-type]  # a result, because there is no error
+        elif error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]  # as above
+
+    def run() -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 -- the caller raises it
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:  # the loop is closed
+            if error is None and discard is not None:
+                discard(result)  # type: ignore[arg-type]  # as above
+
+    threading.Thread(target=run, name="coopgroup-aio-look-up", daemon=True).start()
+    return await answer

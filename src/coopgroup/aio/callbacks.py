@@ -1,0 +1,284 @@
+"""Run the application's callbacks on its loop, as functions or as coroutines.
+
+Theory of operation. The listener calls `assign`, `revoke` and `lose` on the polling thread. They
+start the application's callback on the loop and return, so the thread goes on serving. A new
+partition is held back until its `on_assign` has ended. A revoked partition is put off
+(`revoke_later`) until its `on_revoke` has ended. So a slow coroutine delays only its own
+partitions.
+
+Two calls wait on the polling thread: a revocation by `unsubscribe` or `close`, which cannot be put
+off, and the loss of all partitions. A member must not rejoin before `on_lost` has ended, or
+while its application is stalled: it would get partitions, and lose them again.
+
+Rules of this file: callbacks for the same partition run one after the other. Only `on_lost` does
+not wait, because it must stop the work of the others. A callback whose loop was closed has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from attrs import define, field
+from confluent_kafka import TopicPartition
+
+from coopgroup.aio.hand_out import HandOut, keys_of
+from coopgroup.aio.loop_port import LoopPort
+from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.record_buffer import Partition
+
+__all__ = ["AsyncCallback", "GivenCallbacks", "LoopCallbacks", "ToldCallbacks"]
+
+AsyncCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Awaitable[object] | object]
+
+# How often a waiting thread looks whether the loop was closed.
+_LOOK_S: Final = 0.1
+
+
+@define(eq=False)
+class _Run:
+    """One call of a callback."""
+
+    call: Callable[[], object]
+    partitions: frozenset[Partition]
+    on_done: Callable[[], None]
+    is_urgent: bool = False
+    loop: asyncio.AbstractEventLoop | None = None
+    task: asyncio.Task[None] | None = None
+
+
+@define(eq=False)
+class GivenCallbacks:
+    """The callbacks passed to `subscribe`, and the consumer that they get."""
+
+    consumer: weakref.ref[Any]
+    on_assign: AsyncCallback | None = None
+    on_revoke: AsyncCallback | None = None
+    on_lost: AsyncCallback | None = None
+    __weakref__: Any = field(init=False, eq=False)
+
+
+@define(eq=False)
+class LoopCallbacks:
+    """The callbacks of one consumer.
+
+    Attributes:
+        given: refers to the callbacks, which the consumer keeps. A callback may be a method of the
+            object that owns the consumer. The polling thread must keep neither of them alive.
+        nudged: set by any event that may end a wait of the polling thread.
+        is_dropped: whether the application has dropped the consumer: no callback runs any more.
+        tasks: tasks that run a callback now.
+    """
+
+    given: weakref.ref[GivenCallbacks]
+    port: LoopPort
+    hand_out: HandOut
+    listener: GroupListener
+    nudged: threading.Event = field(factory=threading.Event, init=False)
+    is_dropped: bool = field(default=False, init=False)
+    is_closing: bool = field(default=False, init=False)
+    tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _runs: dict[_Run, None] = field(factory=dict, init=False)
+
+    def for_listener(self) -> Callbacks:
+        """Return the functions for the listener."""
+        return Callbacks(self.assign, self.revoke, self.lose)
+
+    # --- the polling thread ----------------------------------------------------------------------
+
+    def assign(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Start `on_assign`, and fetch the partitions when it has ended."""
+        given = self.given()
+        if given is None or given.on_assign is None:
+            return
+        fetching = self.listener.fetching
+        held = fetching.hold(partitions)
+        inbox = self.listener.driver.inbox
+        self._start(
+            "on_assign", partitions, lambda: inbox.call_soon(lambda: fetching.release(held))
+        )
+
+    def revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Start `on_revoke`, and give the partitions up when it has ended."""
+        given = self.given()
+        if given is None or given.on_revoke is None:
+            return
+        later = self.listener.revoke_later(partitions)
+        if later is None:
+            self._run_now("on_revoke", partitions)
+        else:
+            self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
+
+    def lose(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Start `on_lost`; if all partitions are lost, wait until the member may rejoin."""
+        lost = keys_of(partitions)
+        is_everything = all(one in lost for one in self.listener.owned)
+        given = self.given()
+        if given is not None and (given.on_lost or given.on_revoke):
+            name = "on_lost" if given.on_lost else "on_revoke"
+            if is_everything:
+                self._run_now(name, partitions, is_urgent=True)
+            else:
+                self._start(name, partitions, _nothing, is_urgent=True)
+        del given
+        if is_everything:
+            self._wait_until_awake()
+
+    def end_orphans(self) -> None:
+        """End the callbacks whose loop was closed; nothing else would end them."""
+        for run in tuple(self._runs):
+            if run.loop is None or run.loop.is_closed():
+                self._finish(run, None)
+
+    def _run_now(
+        self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
+    ) -> None:
+        ended: list[bool] = []
+
+        def end() -> None:
+            ended.append(True)
+            self.nudged.set()
+
+        self._start(name, partitions, end, is_urgent=is_urgent)
+        self._wait_until(lambda: bool(ended))
+
+    def _wait_until_awake(self) -> None:
+        """Wait until the application awaits records again, if it has not for too long."""
+        driver = self.listener.driver
+        limit_s = driver.settings.max_poll_interval_ms / 1000
+        self._wait_until(
+            lambda: (
+                self.is_closing
+                or self.hand_out.is_awaited
+                or now_s() - driver.polled_at_s < limit_s
+            )
+        )
+
+    def _wait_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over() and not self.is_dropped:
+            self.nudged.wait(_LOOK_S)
+            self.nudged.clear()
+            self.end_orphans()
+
+    def _start(
+        self,
+        name: str,
+        partitions: list[TopicPartition],
+        on_done: Callable[[], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
+        def call() -> object:
+            given = self.given()
+            consumer = None if given is None else given.consumer()
+            callback = getattr(given, name, None)
+            return None if consumer is None or callback is None else callback(consumer, partitions)
+
+        run = _Run(call, keys_of(partitions), on_done, is_urgent, self.port.loop)
+        self._runs[run] = None
+        if not self.port.call(self._enter, run):
+            self._finish(run, None)
+
+    def _finish(self, run: _Run, error: BaseException | None) -> None:
+        """End a callback, once; from either thread."""
+        if self._runs.pop(run, run) is run:
+            return
+        if error is not None:
+            self.hand_out.fail(error)
+        run.on_done()
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def _enter(self, run: _Run) -> None:
+        earlier = [] if run.is_urgent else self._earlier(run)
+        if earlier:
+            self._begin_task(run, self._after(earlier, run.call))
+            return
+        try:
+            result = run.call()
+        except Exception as error:  # noqa: BLE001 -- the next await raises it
+            self._finish(run, error)
+        except BaseException:
+            self._finish(run, None)
+            raise
+        else:
+            if inspect.isawaitable(result):
+                self._begin_task(run, _await(result))
+            else:
+                self._finish(run, None)
+
+    def _earlier(self, run: _Run) -> list[asyncio.Task[None]]:
+        tasks = []
+        for other in tuple(self._runs):
+            if other is run:
+                break
+            if other.task is not None and other.partitions & run.partitions:
+                tasks.append(other.task)
+        return tasks
+
+    def _begin_task(self, run: _Run, work: Any) -> None:  # noqa: ANN401  (a coroutine)
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        run.task = task
+        self.tasks.add(task)
+        task.add_done_callback(lambda _: self._end_task(run, task))
+
+    async def _after(
+        self, earlier: Iterable[asyncio.Task[None]], call: Callable[[], object]
+    ) -> None:
+        await asyncio.wait(earlier)
+        result = call()
+        if inspect.isawaitable(result):
+            await result
+
+    def _end_task(self, run: _Run, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._finish(run, None if task.cancelled() else task.exception())
+
+
+@define(eq=False)
+class ToldCallbacks:
+    """Runs callbacks of the configuration on the loop: nobody waits for them, as for `stats_cb`."""
+
+    port: LoopPort
+    errors: deque[BaseException]
+    _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+
+    def wrap(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """Return a function that calls the callback soon; without a loop it does nothing."""
+
+        def call(*arguments: Any) -> None:  # noqa: ANN401  (those of the callback)
+            self.port.call(self._call, callback, arguments)
+
+        return call
+
+    def _call(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        try:
+            result = callback(*arguments)
+        except Exception as error:  # noqa: BLE001 -- the next await raises it
+            self.errors.append(error)
+            return
+        if inspect.isawaitable(result):
+            task = asyncio.get_running_loop().create_task(_await(result))
+            self._tasks.add(task)
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.errors.append(error)
+
+
+async def _await(result: Awaitable[object]) -> None:
+    await result
+
+
+def _nothing() -> None:
+    """Do nothing when a callback has ended."""

@@ -1,0 +1,500 @@
+"""`AsyncCooperativeConsumer`: the front of `coopgroup.aio`.
+
+Theory of operation. A consumer has the same parts as a `CooperativeConsumer`. A thread polls them
+(`polling`), and the tasks of the loop take the records (`hand_out`). Callbacks run on the loop
+(`callbacks`). Names and shapes are those of aiokafka, where it has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any, Final, Self
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    TopicPartition,
+)
+
+from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, ToldCallbacks
+from coopgroup.aio.hand_out import CLOSED, key_of, keys_of
+from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.offsets import Offsets
+from coopgroup.aio.opening import Opening
+from coopgroup.aio.polling import Polling
+from coopgroup.aio.records import ConsumerRecord, GivenOffsets
+from coopgroup.aio.subscribing import RebalanceListener, read_subscription
+from coopgroup.assignors.base import Assignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
+from coopgroup.kafka.config.settings import merge_configuration, read_settings
+from coopgroup.kafka.membership.group_metadata import encode_group_metadata
+from coopgroup.kafka.parts import check_plugins
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.policies.base import Policy
+from coopgroup.policies.simple import SimplePolicy
+
+__all__ = ["AsyncCooperativeConsumer"]
+
+_TOLD: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit")
+_NOT_STARTED: Final = "the consumer is not started: use `async with`, or `await consumer.start()`"
+_STEP_S: Final = 0.02
+_LOOK_UP_S: Final = 30.0
+
+
+class AsyncCooperativeConsumer:
+    """A consumer for asyncio whose group rebalances incrementally and in cooperation.
+
+    It has the configuration, policies and assignors of `CooperativeConsumer`, and the methods of
+    aiokafka's `AIOKafkaConsumer`. All methods belong to the thread of one event loop. Any number of
+    its tasks may await records.
+
+    Args:
+        configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own (`coopgroup.…`).
+            `error_cb`, `stats_cb`, `throttle_cb` and `on_commit` run on the loop, and may be
+            coroutine functions.
+        topics: names, and patterns that begin with `^`, to subscribe to.
+        policy: decides when resources move; the default is `SimplePolicy()`.
+        assignor: decides where resources go; the default is `StickyAssignor()`.
+        more: further keys, such as `logger=`; they take precedence over `configuration`.
+
+    Raises:
+        ConfigurationError: a key is unknown or refused, or its value is not allowed; or the policy,
+            the assignor or a topic is not valid.
+        TypeError: the configuration is missing.
+    """
+
+    def __init__(
+        self,
+        configuration: Mapping[str, Any] | None = None,
+        /,
+        *topics: str,
+        policy: Policy | None = None,
+        assignor: Assignor | None = None,
+        **more: Any,  # noqa: ANN401  (values of configuration keys)
+    ) -> None:
+        self._port = LoopPort()
+        self._errors: deque[BaseException] = deque()
+        told = ToldCallbacks(self._port, self._errors)
+        merged = {
+            key: told.wrap(value) if key in _TOLD and callable(value) else value
+            for key, value in merge_configuration(configuration, more).items()
+        }
+        given, self._kept = keep_callbacks(merged)
+        self._settings = read_settings(given)
+        self._assignor = StickyAssignor() if assignor is None else assignor
+        self._policy = SimplePolicy() if policy is None else policy
+        check_plugins(self._assignor, self._policy)
+        self._topics: tuple[str, ...] = ()
+        self._given = GivenCallbacks(weakref.ref(self))
+        self._polling: Polling | None = None
+        self._offsets: Offsets | None = None
+        self._is_starting = self._is_closed = self._is_over = False
+        self._failure: BaseException | None = None
+        self._endings: set[asyncio.Future[None]] = set()
+        if topics:
+            self.subscribe(topics)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect, and join the group if topics are subscribed; `async with` calls it.
+
+        Raises:
+            ConfigurationError: librdkafka refuses the configuration, or the telemetry file or the
+                state directory cannot be written.
+            KafkaException: `oauth_cb` gave no token within 10 seconds.
+            RuntimeError: the consumer was started before.
+        """
+        if self._is_starting or self._is_closed:
+            raise RuntimeError(CLOSED if self._is_closed else "the consumer was started before")
+        self._is_starting = True
+        own = weakref.ref(self)
+
+        def end(failure: BaseException | None) -> None:
+            consumer = own()
+            if consumer is not None:
+                consumer._end(failure)  # noqa: SLF001  (of this class)
+
+        opening = Opening(
+            port=self._port,
+            settings=self._settings,
+            assignor=self._assignor,
+            policy=self._policy,
+            errors=self._errors,
+            given=weakref.ref(self._given),
+            on_end=end,
+        )
+        try:
+            self._polling = await opening.open(own, self._was_closed)
+        except BaseException:
+            self._is_starting = False
+            raise
+        self._offsets = Offsets(self._port, self._settings, self._polling, self._was_closed)
+        weakref.finalize(self, self._polling.drop).atexit = False
+        if self._topics:
+            self._enter()
+        self._polling.start()
+
+    async def close(self) -> None:
+        """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
+
+        A cancellation does not interrupt this: the call ends when the consumer is closed, at most
+        about ten seconds after `on_revoke` has ended, and then raises `CancelledError`. In a
+        callback the call only begins to close.
+
+        Raises:
+            BaseException: an exception of a callback; the consumer is closed anyway.
+        """
+        self._is_closed = True
+        polling = self._polling
+        if polling is None:
+            return
+        polling.hand_out.close()
+        polling.close()
+        loop = self._port.bind()
+        if asyncio.current_task() in polling.callbacks.tasks:
+            return
+        cancelled: asyncio.CancelledError | None = None
+        while not self._is_over:
+            ending: asyncio.Future[None] = loop.create_future()
+            self._endings.add(ending)
+            try:
+                if not self._is_over:  # it may have ended before it could see this future
+                    await ending
+            except asyncio.CancelledError as error:
+                cancelled = error
+            finally:
+                self._endings.discard(ending)
+        polling.join()  # its last step was to tell
+        failure, self._failure = self._failure, None
+        if cancelled is not None:
+            raise cancelled
+        if failure is None and self._errors:
+            failure = self._errors.popleft()
+        if failure is not None:
+            raise failure
+
+    stop = close
+    """The same, under aiokafka's name."""
+
+    def _end(self, failure: BaseException | None) -> None:  # on the polling thread
+        self._failure, self._is_over = failure, True
+        self._port.call(self._tell_end)
+
+    def _tell_end(self) -> None:
+        for ending in self._endings:
+            if not ending.done():
+                ending.set_result(None)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- subscription ----------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+        *,
+        on_assign: AsyncCallback | None = None,
+        on_revoke: AsyncCallback | None = None,
+        on_lost: AsyncCallback | None = None,
+    ) -> None:
+        """Join the group for some topics, which replace the earlier ones.
+
+        Callbacks are functions or coroutine functions, and run on the loop. A callback that takes
+        long delays only its own partitions. An exception is raised by the next await of records.
+
+        Args:
+            topics: names, and patterns (regular expressions of Python) that begin with `^`.
+            pattern: a regular expression of names, instead of topics.
+            listener: an object with aiokafka's methods `on_partitions_assigned` and
+                `on_partitions_revoked`, and perhaps `on_partitions_lost`; instead of callbacks.
+            on_assign: called with (consumer, partitions) for newly assigned partitions. They are
+                fetched when it has ended; it may `seek`.
+            on_revoke: called with (consumer, partitions) for partitions to give up. When it has
+                ended, their offsets are committed.
+            on_lost: called with (consumer, partitions) for partitions that are already lost.
+                Without it, `on_revoke` is called instead.
+
+        Raises:
+            ConfigurationError: a name or a pattern is not valid, or there is none.
+            TypeError: the topics are not strings, or a callback cannot be called.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_open()
+        wanted, callbacks = read_subscription(
+            topics, pattern, listener, (on_assign, on_revoke, on_lost)
+        )
+        self._topics = wanted
+        given = self._given
+        given.on_assign, given.on_revoke, given.on_lost = callbacks
+        if self._polling is not None:
+            self._enter()
+
+    def _enter(self) -> None:
+        polling, topics = self._started, list(self._topics)
+        polling.call(
+            lambda: polling.parts.subscription.enter(topics, polling.callbacks.for_listener())
+        )
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions, as `close` does, and leave the group; both happen soon."""
+        self._check_open()
+        self._topics = ()
+        if self._polling is not None:
+            subscription = self._polling.parts.subscription
+            self._polling.call(lambda: subscription.leave("unsubscribed", for_good=True))
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics and patterns."""
+        return frozenset(self._topics)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the application holds, as reported to `on_assign`."""
+        return frozenset(to_partitions(self._started.parts.listener.owned))
+
+    async def hand_over(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+        """Let the group take over all partitions, while other tasks continue to get records.
+
+        Use it before a process ends permanently, then close. A partition then pauses only while two
+        members pass it on. `subscribe` cancels the hand-over.
+
+        Args:
+            timeout: how long to wait, in seconds; None for no limit.
+
+        Returns:
+            Whether all partitions have been given up in time.
+        """
+        polling, loop = self._started, self._port.bind()
+        self._topics = ()
+        polling.call(polling.parts.subscription.hand_over)
+        ends_s = None if timeout is None else loop.time() + timeout
+        with polling.hand_out.as_polling():
+            await asyncio.sleep(_STEP_S)
+            while polling.parts.listener.owned and not self._is_closed and not self._topics:
+                if ends_s is not None and loop.time() >= ends_s:
+                    break
+                await asyncio.sleep(_STEP_S)
+        return not polling.parts.listener.owned
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """Return the next record, of these partitions only if some are given.
+
+        A cancellation loses no record.
+
+        Raises:
+            KafkaException: the group refused this member permanently, or a partition has an error.
+            RuntimeError: the consumer is closed or not started.
+        """
+        return await self._started.hand_out.one(keys_of(partitions))
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the records that are ready, by partition; wait if there are none.
+
+        A cancellation loses no record.
+
+        Args:
+            partitions: return only records of these partitions; the default is all.
+            timeout_ms: how long to wait for the first record, in milliseconds.
+            max_records: maximum number of records; the default is all that are ready.
+            timeout: the same as `timeout_ms`, in seconds; it takes precedence.
+
+        Raises:
+            KafkaException: the group refused this member permanently, or a partition has an error.
+            ValueError: `max_records` is less than 1.
+            RuntimeError: the consumer is closed or not started.
+        """
+        if max_records is not None and max_records < 1:
+            raise ValueError(f"max_records is {max_records}: it must be at least 1, or None")
+        limit_s = timeout_ms / 1000 if timeout is None else timeout
+        return await self._started.hand_out.many(keys_of(partitions), max_records, limit_s)
+
+    def __aiter__(self) -> AsyncGenerator[ConsumerRecord]:
+        """Iterate over the records until the consumer is closed."""
+        return self._started.hand_out.records(self)
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record; raise `StopAsyncIteration` after `close`."""
+        try:
+            return await self.getone()
+        except RuntimeError:
+            if self._is_closed:
+                raise StopAsyncIteration from None
+            raise
+
+    # --- offsets ---------------------------------------------------------------------------------
+
+    async def commit(self, offsets: GivenOffsets | None = None) -> None:
+        """Commit offsets to the group; works during a rebalance too.
+
+        Args:
+            offsets: a record, whose offset + 1 is committed; or offsets by partition, as whole
+                numbers or (offset, metadata); or a list of partitions with offsets. Without it, the
+                positions of all partitions are committed, or all stored offsets.
+
+        Raises:
+            KafkaException: the commit failed.
+            TypeError: the argument has no such form.
+            RuntimeError: the consumer is closed or not started.
+        """
+        await self._open.commit(offsets)
+
+    def store_offsets(self, offsets: GivenOffsets) -> None:
+        """Store offsets for the next commit; requires `enable.auto.offset.store` to be off.
+
+        Args:
+            offsets: in any form that `commit` takes.
+
+        Raises:
+            KafkaException: offsets are stored automatically, or a partition is not owned.
+            TypeError: the argument has no such form.
+        """
+        self._open.store(offsets)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the group's committed offset of a partition; None without a commit.
+
+        Raises:
+            KafkaException: the coordinator does not answer within 30 s, or refuses.
+        """
+        return await self._open.committed(key_of(partition))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record that the application gets from a partition.
+
+        A partition that does not know yet where it begins is waited for.
+
+        Raises:
+            KafkaException: the partition is not owned.
+        """
+        return await self._open.position(key_of(partition))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the log end offset, as of the last fetch; None before the first fetch."""
+        return self._open.highwater(key_of(partition))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets the application is behind, by records that it received.
+
+        Records that were fetched and not yet received count as lag. The statistics of librdkafka
+        have no such figure: their `consumer_lag` is -1.
+
+        Returns:
+            The log end offset of the last fetch minus the position; None if either is not known.
+        """
+        return self._open.lag(key_of(partition))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at another offset of an owned partition, from the next record on.
+
+        Raises:
+            KafkaException: the partition is not owned.
+            ValueError: the offset is negative.
+        """
+        if offset < 0:
+            raise ValueError(f"offset is {offset}: it must be at least 0")
+        self._open.seek(key_of(partition), offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Continue at the first records of partitions; without arguments, of all owned ones."""
+        for one in partitions or self.assignment():
+            self._open.seek(key_of(one), OFFSET_BEGINNING)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Continue after the last records of partitions; without arguments, of all owned ones."""
+        for one in partitions or self.assignment():
+            self._open.seek(key_of(one), OFFSET_END)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offsets, and return them; without a commit, stay there."""
+        found = {one: await self.committed(one) for one in partitions or self.assignment()}
+        for one, offset in found.items():
+            if offset is not None:
+                self._open.seek(key_of(one), offset)
+        return found
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out no records of these owned partitions until `resume`."""
+        parts = self._open.polling.parts
+        owned = [one for one in keys_of(partitions) if one in parts.listener.owned]
+        parts.fetching.record_buffer.pause(owned)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records of these partitions again, from the position of the pause."""
+        self._check_open()
+        self._started.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the partitions that `pause` has paused, and those that are being revoked."""
+        return frozenset(
+            TopicPartition(*one) for one in self._open.polling.parts.fetching.record_buffer.paused
+        )
+
+    # --- look-ups --------------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the lowest offset of each partition."""
+        return {one: (await self._open.watermarks(key_of(one)))[0] for one in partitions}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log end offset of each partition."""
+        return {one: (await self._open.watermarks(key_of(one)))[1] for one in partitions}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after a time, in ms since 1970; None after the last one."""
+        return await self._open.for_times(timestamps)
+
+    def memberid(self) -> str | None:
+        """Return the member id from the group coordinator; None before the member has an id."""
+        return self._open.polling.parts.driver.member.member_id or None
+
+    def consumer_group_metadata(self) -> bytes:
+        """Return metadata for `Producer.send_offsets_to_transaction` to fence zombies (KIP-447)."""
+        parts = self._open.polling.parts
+        return encode_group_metadata(self._settings.member, parts.driver.fence)
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    @property
+    def _started(self) -> Polling:
+        if self._polling is None:
+            raise RuntimeError(CLOSED if self._is_closed else _NOT_STARTED)
+        return self._polling
+
+    @property
+    def _open(self) -> Offsets:
+        # While the consumer is being closed, `on_revoke` may still commit.
+        if self._offsets is None or self._is_over:
+            raise RuntimeError(CLOSED if self._is_closed else _NOT_STARTED)
+        return self._offsets
+
+    def _was_closed(self) -> bool:
+        return self._is_closed
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(CLOSED)

@@ -1,0 +1,333 @@
+"""The loop's side: hand records to the tasks that await them.
+
+Theory of operation. The queue between the polling thread and the loop is the record buffer of the
+consumer itself. A record leaves the buffer in the last step of an await, when nothing can be
+cancelled any more. So a cancelled await loses no record. Positions follow from the records that
+still wait in the buffer. So commits and revocations never include a record that no task received.
+
+While records are there without a wait, the loop fetches them by itself, a small batch at a time,
+and the polling thread only serves the group. Handing each batch from thread to thread costs more
+than the records: two exchanges of the GIL, and records that have left the processor's cache. Once
+librdkafka has no more, the polling thread waits for the next record.
+
+Rules of this file: a record leaves only while the lease holds and the group has no notice, as in
+`poll`. Tasks that wait count as polling for `max.poll.interval.ms`. That ends when records are
+there: a loop that is too busy to take them must not keep partitions for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from time import clock_gettime
+from typing import Final
+
+from attrs import define, field
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.records import ConsumerRecord, by_partition, record_of
+from coopgroup.kafka.clock import CLOCK, now_s
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer
+
+__all__ = ["CLOSED", "HandOut", "key_of", "keys_of"]
+
+CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
+
+# Records that are ready need no wait. Without a pause now and then, a task that takes them would
+# keep all other tasks of its loop from running, and nothing could cancel it.
+_BREATH_S: Final = 0.002
+
+
+@define(eq=False)
+class HandOut:
+    """Gives the records of one consumer to its tasks; only the loop's thread calls, if not noted.
+
+    Attributes:
+        errors: exceptions for the next awaits; each is raised once.
+        fatal: the group's permanent refusal, raised by every await; None without one.
+        is_closed: whether no record will come any more.
+        fetch_lock: held by a thread that serves the group or fetches; the loop never waits for it.
+        fetched_at_s: when the loop last fetched records; `-inf` if none were left.
+        is_fetching_here: whether the loop may fetch. Otherwise a slow `oauth_cb` would block it.
+        is_idle: whether the polling thread fetches nothing until it is asked.
+        is_held_back: whether librdkafka is paused as a whole.
+        breathe_at_s: when the loop gets its next turn; 0 to make it soon.
+    """
+
+    driver: GroupDriver
+    fetching: Fetching
+    port: LoopPort
+    errors: deque[BaseException] = field(factory=deque)
+    is_fetching_here: bool = True
+    fatal: KafkaException | None = field(default=None, init=False)
+    is_closed: bool = field(default=False, init=False)
+    fetch_lock: threading.Lock = field(factory=threading.Lock, init=False)
+    fetched_at_s: float = field(default=-math.inf, init=False)
+    is_idle: bool = field(default=False, init=False)
+    is_held_back: bool = field(default=False, init=False)
+    breathe_at_s: float = field(default=0.0, init=False)
+    _buffer: RecordBuffer = field(init=False)
+    _waiters: set[asyncio.Future[None]] = field(factory=set, init=False)
+    _polling: int = field(default=0, init=False)  # number of awaits that count as polling
+    # The loop to which `_wake` is on its way.
+    _told: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _lock: threading.Lock = field(
+        factory=threading.Lock, init=False
+    )  # of the time of the last poll
+
+    def __attrs_post_init__(self) -> None:
+        self._buffer = self.fetching.record_buffer
+
+    # --- hand out --------------------------------------------------------------------------------
+
+    async def records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:  # noqa: ARG002
+        """Yield records until the consumer is closed; keep the `owner` alive meanwhile.
+
+        Raises:
+            KafkaException: an error event, or the group refused this member permanently.
+            BaseException: an exception of a callback.
+        """
+        self.port.bind()
+        driver, inbox, take = self.driver, self.driver.inbox, self._buffer.ready.popleft
+        while True:
+            now = clock_gettime(CLOCK)
+            if now >= self.breathe_at_s:
+                if self.is_closed:
+                    return
+                await self._breathe()
+                continue
+            # Check the lease first: the loss is queued before the lease is cleared.
+            if now < driver.lease_until_s and not inbox.waiting:
+                try:
+                    message = take()
+                except IndexError:
+                    pass
+                else:
+                    driver.polled_at_s = now
+                    if message.error() is not None:
+                        raise KafkaException(message.error())
+                    yield record_of((message,))
+                    continue
+            if self.is_closed:
+                return
+            if not self._fetch():
+                await self._wait(None)
+
+    async def one(self, partitions: frozenset[Partition]) -> ConsumerRecord:
+        """Return the next record; without partitions, of any partition.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+        """
+        while True:
+            if now_s() >= self.breathe_at_s:
+                await self._breathe()
+            taken = self._take(partitions, 1)
+            if taken:
+                return record_of(taken)
+            if not self._fetch():
+                await self._wait(None)
+
+    async def many(
+        self, partitions: frozenset[Partition], count: int | None, limit_s: float
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return waiting records by partition; if there are none, wait for some.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+        """
+        deadline_s = now_s() + limit_s
+        has_waited = False
+        while True:
+            if now_s() >= self.breathe_at_s:
+                await self._breathe()
+            taken = self._take(partitions, len(self._buffer.ready) if count is None else count)
+            if taken:
+                return by_partition(taken)
+            if self._fetch():
+                continue
+            left_s = deadline_s - now_s()
+            if left_s <= 0 and has_waited:
+                return {}
+            await self._wait(max(0.0, left_s))
+            has_waited = True
+
+    def _take(self, partitions: frozenset[Partition], count: int) -> list[Message]:
+        """Take records that may leave; an error event is raised if it is first.
+
+        Raises:
+            KafkaException: the first record is an error event.
+        """
+        if self.is_closed or not self._may_leave():
+            return []
+        buffer = self._buffer
+        with buffer.lock:
+            taken = buffer.take_of(partitions, count) if partitions else buffer.take_all(count)
+            errors = list(map(Message.error, taken))
+            first = next((at for at, error in enumerate(errors) if error is not None), len(taken))
+            if first < len(taken):
+                buffer.put_back(taken[max(1, first) :])
+        if not taken:
+            return []
+        self.driver.polled_at_s = now_s()
+        if first == 0:
+            raise KafkaException(errors[0])
+        return taken[:first]
+
+    def _fetch(self) -> bool:
+        """Fetch the records that are there; return whether the buffer got some."""
+        if self.is_closed or not self.is_fetching_here or self.is_held_back:
+            return False
+        if not self._may_leave():
+            return False
+        if not self.fetch_lock.acquire(blocking=False):
+            return False  # the polling thread waits for records, or serves the group
+        try:
+            self.fetching.fetch(1, 0.0)
+        finally:
+            self.fetch_lock.release()
+        has_records = bool(self._buffer.ready)
+        self.fetched_at_s = now_s() if has_records else -math.inf
+        return has_records
+
+    def _may_leave(self) -> bool:
+        # Check the lease first: the loss is queued before the lease is cleared.
+        return now_s() < self.driver.lease_until_s and not self.driver.inbox.waiting
+
+    # --- wait ------------------------------------------------------------------------------------
+
+    async def _breathe(self) -> None:
+        """Let other tasks of the loop run, and see to what need not be seen to at each record."""
+        self._raise_errors()
+        # The loop gets the next records by itself, unless they do not come without the thread.
+        needs_thread = self.is_held_back or not self.is_fetching_here
+        if self.is_idle and needs_thread and 2 * len(self._buffer.ready) < self.fetching.ahead:
+            self._ask_for_more()
+        await asyncio.sleep(0)
+        self.breathe_at_s = now_s() + _BREATH_S
+
+    async def _wait(self, limit_s: float | None) -> None:
+        """Wait until something has changed, for a limited time, or for ever.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+        """
+        loop = self.port.bind()
+        self._raise_errors()
+        if self.is_closed:
+            raise RuntimeError(CLOSED)
+        waiter = loop.create_future()
+        self._waiters.add(waiter)
+        timer = None if limit_s is None else loop.call_later(limit_s, _end, waiter)
+        try:
+            with self.as_polling():
+                if self.is_idle:
+                    self._ask_for_more()
+                # Records may have come before the polling thread saw this waiter.
+                if (self._buffer.ready and self._may_leave()) or self.errors or self.is_closed:
+                    await asyncio.sleep(0)
+                else:
+                    await waiter
+        finally:
+            self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    @contextmanager
+    def as_polling(self) -> Iterator[None]:
+        """Count the time as polling: the application is not stalled."""
+        with self._lock:
+            self._polling += 1
+            self.driver.polled_at_s = math.inf
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._polling -= 1
+                if not self._polling:
+                    self.driver.polled_at_s = now_s()
+
+    def _ask_for_more(self) -> None:
+        self.is_idle = False
+        self.driver.inbox.wake()
+
+    def _raise_errors(self) -> None:
+        if self.errors:
+            raise self.errors.popleft()
+        if self.fatal is not None:
+            raise KafkaException(*self.fatal.args)
+
+    def close(self) -> None:
+        """Hand out nothing more, and end all awaits."""
+        self.is_closed = True
+        self.breathe_at_s = 0.0
+        self._wake()
+
+    def wake_soon(self) -> None:
+        """Let the tasks that wait look again."""
+        self._wake()
+
+    # --- from the polling thread -----------------------------------------------------------------
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a task waits in a call that counts as polling; for any thread."""
+        return self._polling > 0 and self._told is None
+
+    @property
+    def has_waiters(self) -> bool:
+        """Return whether a task waits for records; for any thread."""
+        return bool(self._waiters)
+
+    def offer(self) -> None:
+        """Wake the tasks that wait, if there is something for them; on the polling thread."""
+        loop = self.port.loop
+        if not self._waiters or self._told is loop:
+            return
+        is_urgent = bool(self.errors) or self.fatal is not None or self.is_closed
+        if not is_urgent and not (self._buffer.ready and self._may_leave()):
+            return
+        with self._lock:
+            # From now on it is the application's turn. A loop that is blocked counts as stalled.
+            self.driver.polled_at_s = now_s()
+        self._told = loop
+        if not self.port.call(self._wake):
+            self._told = None
+
+    def note_awaiting(self) -> None:
+        """Restore the time of the last poll after a call that set it; on the polling thread."""
+        with self._lock:
+            if self._polling and self._told is None:
+                self.driver.polled_at_s = math.inf
+
+    def fail(self, error: BaseException) -> None:
+        """Raise an exception in the next await; for any thread."""
+        self.errors.append(error)
+        self.breathe_at_s = 0.0
+
+    def _wake(self) -> None:
+        self._told = None
+        for waiter in self._waiters:
+            _end(waiter)
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def key_of(partition: TopicPartition) -> Partition:
+    """Return (topic, number) of a partition."""
+    return partition.topic, partition.partition
+
+
+def keys_of(partitions: Iterable[TopicPartition]) -> frozenset[Partition]:
+    """Return (topic, number) of each partition."""
+    return frozenset(map(key_of, partitions))

@@ -1,0 +1,201 @@
+"""Offsets of a consumer: commits, positions, seeks and look-ups.
+
+Rules of this file: commits and positions count only records that the application received. No call
+waits for the polling thread, because that thread may wait for a callback that makes the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from attrs import define, field
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from coopgroup.aio.aside import aside
+from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.polling import Polling
+from coopgroup.aio.records import GivenOffsets, read_offsets_to_commit
+from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.records.committed import read_committed
+from coopgroup.kafka.records.record_buffer import Partition
+
+__all__ = ["Offsets"]
+
+T = TypeVar("T")
+
+_STEP_S: Final = 0.02
+_LOOK_UP_S: Final = 30.0
+
+
+@define(eq=False)
+class Offsets:
+    """The offsets of one consumer; only the loop's thread calls."""
+
+    port: LoopPort
+    settings: ConsumerSettings
+    polling: Polling
+    is_closed: Callable[[], bool]
+    _seeking: dict[Partition, int] = field(factory=dict, init=False)
+
+    async def commit(self, offsets: GivenOffsets | None) -> None:
+        """Commit offsets, or what is due."""
+        parts, loop = self.polling.parts, self.port.bind()
+        if offsets is None:
+            wanted = parts.committing.store.due(parts.listener.owned)
+        else:
+            wanted = read_offsets_to_commit(offsets)
+        if not wanted:
+            return
+        answer: asyncio.Future[KafkaException | None] = loop.create_future()
+
+        def settle(refusal: KafkaException | None) -> None:
+            if not answer.done():  # otherwise it was cancelled
+                answer.set_result(refusal)
+
+        def tell(refusal: KafkaException | None) -> None:
+            self.port.call(settle, refusal)
+
+        parts.committing.commit_then(wanted, tell)
+        refusal = await answer
+        if refusal is not None:
+            raise refusal
+
+    def store(self, offsets: GivenOffsets) -> None:
+        """Store offsets for the next commit."""
+        wanted = read_offsets_to_commit(offsets)
+        if self.settings.auto_offset_store:
+            raise kafka_exception(
+                KafkaError._INVALID_ARG, "store_offsets: enable.auto.offset.store must be false"
+            )
+        for one in wanted:
+            self._check_owned((one.topic, one.partition), "store_offsets")
+        self.polling.parts.committing.store.store(wanted)
+
+    async def committed(self, key: Partition) -> int | None:
+        """Return the committed offset of a partition."""
+        parts = self.polling.parts
+
+        def look_up() -> list[TopicPartition]:
+            return read_committed(
+                parts.driver, self.settings, [TopicPartition(*key)], _LOOK_UP_S, self.is_closed
+            )
+
+        (found,) = await aside(self.port, look_up)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else None
+
+    # --- positions -------------------------------------------------------------------------------
+
+    async def position(self, key: Partition) -> int:
+        """Return the position of a partition, once it is known."""
+        fetching = self.polling.parts.fetching
+        while True:
+            self._check_owned(key, "position")
+            known = self.known_position(key)
+            if known is not None:
+                return known
+            start = fetching.start_of(key)
+            if start is not None and start.offset in (OFFSET_BEGINNING, OFFSET_END):
+                low, high = await self.watermarks(key)
+                again = self.known_position(key)
+                if again is not None:
+                    return again
+                return low if start.offset == OFFSET_BEGINNING else high
+            await asyncio.sleep(_STEP_S)
+
+    def known_position(self, key: Partition) -> int | None:
+        """Return the position of a partition, or None if nothing was fetched yet."""
+        if key in self._seeking:
+            return self._seeking[key]
+        fetching = self.polling.parts.fetching
+        (found,) = fetching.positions([TopicPartition(*key)])
+        if found.offset >= 0:
+            return found.offset
+        start = fetching.start_of(key)
+        return start.offset if start is not None and start.offset >= 0 else None
+
+    def highwater(self, key: Partition) -> int | None:
+        """Return the log end offset of the last fetch."""
+        ends = self.polling.ends
+        if not ends.is_wanted:
+            ends.is_wanted = True
+        high = ends.found.get(key, -1)
+        return high if high >= 0 else None
+
+    def lag(self, key: Partition) -> int | None:
+        """Return the log end offset minus the position."""
+        high, position = self.highwater(key), self.known_position(key)
+        return None if high is None or position is None else max(0, high - position)
+
+    def seek(self, key: Partition, offset: int) -> None:
+        """Continue at another offset; a negative one is one of librdkafka's names for an end."""
+        self._check_owned(key, "seek")
+        parts, seeking = self.polling.parts, self._seeking
+        seeking.pop(key, None)
+        if offset >= 0:
+            seeking[key] = offset
+
+        def seek() -> None:
+            try:
+                if key in parts.listener.owned:
+                    parts.fetching.seek(TopicPartition(*key, offset))
+            finally:
+                if seeking.get(key) == offset:
+                    del seeking[key]
+
+        self.polling.call(seek)
+
+    # --- look-ups --------------------------------------------------------------------------------
+
+    async def watermarks(self, key: Partition) -> tuple[int, int]:
+        """Return the lowest offset of a partition, and its log end offset."""
+
+        def ask(client: Any) -> tuple[int, int]:  # noqa: ANN401  (librdkafka's, or a test's)
+            found: tuple[int, int] = client.get_watermark_offsets(TopicPartition(*key), _LOOK_UP_S)
+            return found
+
+        return await self._look_up(ask)
+
+    async def for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after a time."""
+        asked = [TopicPartition(one.topic, one.partition, ms) for one, ms in timestamps.items()]
+
+        def ask(client: Any) -> list[TopicPartition]:  # noqa: ANN401  (librdkafka's, or a test's)
+            found: list[TopicPartition] = client.offsets_for_times(asked, _LOOK_UP_S)
+            return found
+
+        found = await self._look_up(ask)
+        return {one: one.offset if one.offset >= 0 else None for one in found}
+
+    async def _look_up(self, ask: Callable[[Any], T]) -> T:
+        """Ask the brokers with another client: a client serves one thread only (`published`)."""
+        renew = self.polling.parts.fetching.renew
+
+        def look_up() -> T:
+            if renew is None:
+                raise RuntimeError("this consumer has no second client")
+            client = renew()
+            try:
+                return ask(client)
+            finally:
+                client.close()
+
+        return await aside(self.port, look_up)
+
+    def _check_owned(self, key: Partition, act: str) -> None:
+        if key not in self.polling.parts.listener.owned:
+            raise kafka_exception(
+                KafkaError._STATE, f"{act}: {key[0]} [{key[1]}] is not assigned to this consumer"
+            )

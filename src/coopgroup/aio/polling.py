@@ -1,0 +1,303 @@
+"""The polling thread: it does for an event loop what an application's thread does in `poll`.
+
+Theory of operation. The thread serves the notices of the group, begins the auto-commits, and
+fetches records into the buffer, from which the loop takes them (`hand_out`). The loop gets one call
+for each batch, and only if a task waits for it.
+
+Rules of this file: a call of librdkafka's consumer needs `fetch_lock`, because a second thread in
+the same client would stop the process (`published`). The buffer is bounded. While it is full, the
+thread continues to serve the group. If it stays full, librdkafka fetches nothing more, so that its
+callbacks (such as `stats_cb`) can still be served. No command of the loop waits for this thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Final
+
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.aio.callbacks import LoopCallbacks
+from coopgroup.aio.hand_out import HandOut, keys_of
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.kafka.records.record_buffer import Partition
+
+__all__ = ["Polling"]
+
+# Maximum wait before the thread looks at the group's notices again, as in `delivery`.
+_SLICE_BUSY_S: Final = 0.005
+_SLICE_QUIET_S: Final = 0.05
+# Batches that wait in the buffer. More of them would leave the processor's cache.
+_BATCHES: Final = 2
+# While the loop fetches by itself, the thread leaves it alone for this time.
+_LOOP_FETCHES_S: Final = 0.02
+# Paused records that wait in the buffer, per partition. Beyond that, librdkafka is paused too. It
+# is slow to go on (up to 1 s), so a short pause should not reach it.
+_PAUSED_MAX: Final = 1_000
+# How long the buffer is full until librdkafka is paused.
+_FULL_S: Final = 1.0
+_JOIN_S: Final = 2.0
+# How old a log end offset may be.
+_ENDS_S: Final = 0.5
+_running: Final[weakref.WeakSet[Polling]] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the threads of consumers that were not closed: the interpreter would kill them."""
+    for polling in tuple(_running):
+        polling.drop()
+    for polling in tuple(_running):
+        polling.join()
+
+
+@define(eq=False)
+class LogEnds:
+    """Log end offsets of the last fetches.
+
+    Attributes:
+        is_wanted: whether the application has asked for one.
+    """
+
+    is_wanted: bool = False
+    found: dict[Partition, int] = field(factory=dict)
+
+
+@define(eq=False)
+class Polling:
+    """The polling thread of one consumer.
+
+    Attributes:
+        on_end: called on the thread when it ends, with the exception of the close or None.
+    """
+
+    parts: ConsumerParts
+    hand_out: HandOut
+    callbacks: LoopCallbacks
+    on_end: Callable[[BaseException | None], None]
+    ends: LogEnds = field(factory=LogEnds, init=False)
+    _ends_at_s: float = field(default=0.0, init=False)
+    _thread: threading.Thread = field(init=False)
+    _is_over: bool = field(default=False, init=False)
+    _paused: set[Partition] = field(factory=set, init=False)  # paused in librdkafka by this file
+    _full_since_s: float | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.parts.fetching.record_buffer.is_shared = True
+        self.parts.fetching.published = PublishedPositions()
+        self.parts.listener.is_polled = False
+        self._thread = threading.Thread(target=self._run, name="coopgroup-aio", daemon=True)
+
+    # --- from any thread -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        _running.add(self)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let the thread give up all partitions, leave the group and end."""
+        self._is_over = self.callbacks.is_closing = True
+        self.callbacks.nudged.set()
+        self.parts.driver.inbox.wake()
+
+    def drop(self) -> None:
+        """Let the thread end without callbacks and commits: the application is gone.
+
+        Garbage is collected at any moment, on any thread. So this call takes only reentrant locks.
+        """
+        self._is_over = self.callbacks.is_dropped = True
+        self.parts.driver.inbox.wake()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, for a bounded time."""
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+
+    def call(self, command: Callable[[], None]) -> None:
+        """Run a command on the thread; no record leaves before. Its exception goes to an await."""
+
+        def run() -> None:
+            try:
+                command()
+            except Exception as error:  # noqa: BLE001 -- the next await raises it
+                self.hand_out.fail(error)
+
+        self.parts.driver.inbox.call_soon(run)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let records of paused partitions leave again; on the loop."""
+        found = [one for one in partitions if (one.topic, one.partition) not in self._stopping]
+        keys = [(one.topic, one.partition) for one in found]
+        self.parts.fetching.record_buffer.resume(keys)
+        if not self._paused.isdisjoint(keys):
+            self.call(lambda: self._wake_librdkafka(keys))
+        self.hand_out.wake_soon()
+
+    @property
+    def _stopping(self) -> frozenset[Partition]:
+        return keys_of(to_partitions(self.parts.listener.stopping))
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failure: BaseException | None = None
+        try:
+            while not self._is_over:
+                self.turn()
+            with self.hand_out.fetch_lock:
+                failure = self._close()
+        except BaseException as error:  # noqa: BLE001 -- nobody else would hear of it
+            failure = error
+        finally:
+            self.hand_out.is_closed = True
+            self.hand_out.breathe_at_s = 0.0
+            self.hand_out.offer()
+            _running.discard(self)
+            self.on_end(failure)
+
+    def turn(self) -> None:
+        """Serve the group once, and fetch once."""
+        try:
+            with self.hand_out.fetch_lock:
+                self._serve()
+                self._read_ends()
+                wait_s = self._fetch()
+            if wait_s:
+                self.parts.driver.inbox.wait(wait_s)
+        except KafkaException as error:
+            self._hear(error)
+        except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+            self.hand_out.fail(error)
+        self.hand_out.note_awaiting()
+        self.hand_out.offer()
+
+    def _hear(self, error: KafkaException) -> None:
+        cause = error.args[0] if error.args else None
+        if isinstance(cause, KafkaError) and cause.fatal():
+            self.hand_out.fatal = error
+            self.hand_out.offer()
+            self.parts.driver.inbox.wait(_SLICE_QUIET_S)
+        else:
+            self.hand_out.fail(error)
+
+    def _serve(self) -> None:
+        parts = self.parts
+        self.callbacks.end_orphans()
+        parts.driver.inbox.take_stall()  # `on_lost` reports it
+        parts.listener.serve()
+        self.hand_out.fatal = None
+        self.hand_out.offer()
+        parts.committing.commit_by_clock(parts.listener.owned)
+
+    def _fetch(self) -> float:
+        """Fetch records if there is room; return how long to wait for the group instead."""
+        parts, fetching = self.parts, self.parts.fetching
+        is_quiet = parts.driver.is_quiet and not fetching.is_about_to_begin
+        wait_s = _SLICE_QUIET_S if is_quiet else _SLICE_BUSY_S
+        now, buffer = now_s(), fetching.record_buffer
+        self._pause_full(buffer.paused)
+        if now >= parts.driver.lease_until_s:
+            return wait_s
+        if now - self.hand_out.fetched_at_s < _LOOP_FETCHES_S:
+            self.hand_out.is_idle = True
+            # The loop may have begun to wait before it could see this.
+            if not self.hand_out.has_waiters:
+                return wait_s
+        if len(buffer.ready) >= _BATCHES * fetching.ahead:
+            return self._hold_back(wait_s, now)
+        self._full_since_s = None
+        if self.hand_out.is_held_back:
+            self._release_all()
+        if not fetching.fetched:
+            # librdkafka has no record, and does not wake up for a command.
+            fetching.fetch(1, 0.0)
+            return wait_s
+        fetching.fetch(1, wait_s)
+        if len(buffer.ready) == 1:
+            fetching.fetch(1, 0.0)  # librdkafka wakes up for the first record of many
+        return 0.0
+
+    def _read_ends(self) -> None:
+        """Read the log end offsets for `highwater`, if the application asks for them."""
+        now = now_s()
+        if not self.ends.is_wanted or now < self._ends_at_s:
+            return
+        self._ends_at_s = now + _ENDS_S
+        fetching = self.parts.fetching
+        ask = fetching.consumer.get_watermark_offsets
+        self.ends.found = {
+            (topic, number): ask(TopicPartition(topic, number), cached=True)[1]
+            for topic, number in fetching.fetched
+        }
+
+    # --- back-pressure ---------------------------------------------------------------------------
+
+    def _hold_back(self, wait_s: float, now: float) -> float:
+        """Let the buffer be full; return how long to wait for room."""
+        fetching = self.parts.fetching
+        if self._full_since_s is None:
+            self._full_since_s = now
+        if self.hand_out.is_held_back:
+            fetching.fetch(1, 0.0)  # serves the callbacks; no record comes
+        elif now - self._full_since_s >= _FULL_S:
+            fetching.consumer.pause(to_partitions(fetching.fetched))
+            self.hand_out.is_held_back = True
+        self.hand_out.is_idle = True
+        # The loop may have made room before it could see this.
+        has_room = len(fetching.record_buffer.ready) < fetching.ahead // 2
+        return 0.0 if has_room else wait_s
+
+    def _release_all(self) -> None:
+        self.hand_out.is_held_back = False
+        fetching = self.parts.fetching
+        kept = fetching.record_buffer.paused & (self._paused | self._stopping)
+        go_on = [TopicPartition(*one) for one in fetching.fetched if one not in kept]
+        fetching.consumer.resume(go_on)
+
+    def _pause_full(self, paused: frozenset[Partition]) -> None:
+        """Pause librdkafka for partitions whose paused records have become many."""
+        self._paused &= paused
+        buffer, fetching = self.parts.fetching.record_buffer, self.parts.fetching
+        for one in paused - self._paused:
+            if (
+                buffer.waiting_of(one) >= min(_PAUSED_MAX, fetching.ahead)
+                and one in fetching.fetched
+            ):
+                self._paused.add(one)
+                fetching.consumer.pause([TopicPartition(*one)])
+                if one not in buffer.paused:  # the loop has resumed it meanwhile
+                    self._wake_librdkafka([one])
+
+    def _wake_librdkafka(self, partitions: Iterable[Partition]) -> None:
+        fetching = self.parts.fetching
+        for one in partitions:
+            if one in self._paused and one not in fetching.record_buffer.paused:
+                self._paused.discard(one)
+                if one in fetching.fetched:
+                    fetching.consumer.resume([TopicPartition(*one)])
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _close(self) -> BaseException | None:
+        parts = self.parts
+        if self.callbacks.is_dropped:
+            parts.close()
+            return None
+        try:
+            with ExitStack() as last_first:
+                last_first.callback(parts.close)
+                last_first.callback(parts.listener.serve_calls)
+                last_first.callback(parts.stop)
+                parts.subscription.leave("consumer closed", for_good=False)
+        except BaseException as error:  # noqa: BLE001 -- `close` raises it
+            return error
+        return None

@@ -1,0 +1,210 @@
+"""`AsyncCooperativeConsumer` on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from coopgroup.aio import AsyncCooperativeConsumer, ConsumerRecord, TopicPartition
+from coopgroup.testing import KafkaCluster
+
+PARTITIONS = 4
+WAIT_S = 30.0
+EXAMPLE = Path(__file__).parents[2] / "examples" / "async_service.py"
+
+
+def settings(cluster: KafkaCluster, group: str, **more: object) -> dict[str, Any]:
+    return {
+        **cluster.client_config(),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 500,
+        **more,
+    }
+
+
+def produce(cluster: KafkaCluster, topic: str, begin: int, end: int) -> None:
+    producer = Producer(cluster.client_config())
+    for number in range(begin, end):
+        producer.produce(topic, f"{number}", partition=number % PARTITIONS)
+    assert producer.flush(10) == 0
+
+
+async def take(consumer: AsyncCooperativeConsumer, count: int) -> list[bytes | None]:
+    return [(await asyncio.wait_for(consumer.getone(), WAIT_S)).value for _ in range(count)]
+
+
+async def until(condition: Any) -> None:  # noqa: ANN401  (a function without arguments)
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come about"
+        await asyncio.sleep(0.01)
+
+
+def test_consumer_goes_on_where_the_last_one_ended(kafka_cluster: KafkaCluster) -> None:
+    """In a second `asyncio.run`; records that were fetched and not handed out come again."""
+    kafka_cluster.create_topic("aio-twice", PARTITIONS)
+    produce(kafka_cluster, "aio-twice", 0, 40)
+
+    async def part(count: int) -> list[bytes | None]:
+        config = settings(kafka_cluster, "aio-twice")
+        async with AsyncCooperativeConsumer(config, "aio-twice") as consumer:
+            values = await take(consumer, count)
+            owned = consumer.assignment()
+            places = [await consumer.position(one) for one in owned]
+            assert sum((await consumer.end_offsets(owned)).values()) == 40
+            assert sum(places) >= count
+            await until(lambda: sum(consumer.lag(one) or 0 for one in owned) == 40 - sum(places))
+            return values
+
+    values = asyncio.run(part(15)) + asyncio.run(part(25))
+    assert Counter(values) == Counter(str(number).encode() for number in range(40))
+
+
+def test_slow_revocation_moves_partitions_without_loss_or_repeat(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """The retained partitions deliver while a coroutine still stops the revoked ones."""
+    topic = "aio-moves"
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    during: list[ConsumerRecord] = []
+    got: list[ConsumerRecord] = []
+    revoking = asyncio.Event()
+
+    async def on_revoke(_: object, partitions: list[TopicPartition]) -> None:
+        revoking.set()
+        before = len(got)
+        produce(kafka_cluster, topic, 40, 60)
+        await asyncio.sleep(1.0)
+        gone = {one.partition for one in partitions}
+        during.extend(got[before:])
+        assert gone.isdisjoint(one.partition for one in during)
+        revoking.clear()
+
+    async def read(consumer: AsyncCooperativeConsumer) -> None:
+        async for record in consumer:
+            got.append(record)  # noqa: PERF401 -- as users write it
+
+    async def main() -> None:
+        config = settings(kafka_cluster, "aio-moves")
+        first, second = AsyncCooperativeConsumer(config), AsyncCooperativeConsumer(config, topic)
+        first.subscribe([topic], on_revoke=on_revoke)
+        async with first:
+            tasks = [asyncio.create_task(read(first))]
+            produce(kafka_cluster, topic, 0, 40)
+            await until(lambda: len(got) == 40)
+            async with second:
+                tasks.append(asyncio.create_task(read(second)))
+                await until(lambda: len(second.assignment()) == PARTITIONS // 2)
+                await until(lambda: len(got) == 60)
+                first.subscribe([topic])  # the end needs no callback
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+    assert {one.offset for one in during} == {10, 11, 12, 13, 14}
+    values = Counter(one.value for one in got)
+    assert values == Counter(str(number).encode() for number in range(60))
+
+
+@pytest.mark.slow
+def test_stalled_loop_keeps_partitions_until_max_poll_interval(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """A stall of 10 s outlasts the session timeout, and one of the two poll intervals."""
+    for topic in ("aio-patient", "aio-strict"):
+        kafka_cluster.create_topic(topic, PARTITIONS)
+        produce(kafka_cluster, topic, 0, 20)
+    lost: list[str] = []
+
+    async def main() -> None:
+        config = settings(kafka_cluster, "aio-patient")
+        patient = AsyncCooperativeConsumer(config)
+        patient.subscribe(["aio-patient"], on_lost=lambda *_: lost.append("patient"))
+        config = settings(kafka_cluster, "aio-strict", **{"max.poll.interval.ms": 6_000})
+        strict = AsyncCooperativeConsumer(config)
+        strict.subscribe(["aio-strict"], on_lost=lambda *_: lost.append("strict"))
+        async with patient, strict:
+            values = {one: await take(one, 10) for one in (patient, strict)}
+            member_id = patient.memberid()
+            await patient.commit()
+            await strict.commit()
+            time.sleep(10)  # noqa: ASYNC251 -- this is the stall
+            for consumer, found in values.items():
+                found.extend(await take(consumer, 10))
+                assert Counter(found) == Counter(str(number).encode() for number in range(20))
+            assert (patient.memberid(), lost) == (member_id, ["strict"])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_example_ends_in_order_at_a_signal(
+    kafka_cluster: KafkaCluster, number: signal.Signals
+) -> None:
+    topic = f"aio-example-{number}"
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    produce(kafka_cluster, topic, 0, 40)
+    bootstrap = kafka_cluster.client_config()["bootstrap.servers"]
+    program = [sys.executable, str(EXAMPLE), "--bootstrap", bootstrap, "--topic", topic]
+    process = subprocess.Popen([*program, "--group", topic], stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(4)
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert sorted(out.splitlines()) == [f"{topic}-{one}: 10 words" for one in range(PARTITIONS)]
+
+    async def committed() -> list[int | None]:
+        async with AsyncCooperativeConsumer(settings(kafka_cluster, topic)) as consumer:
+            return [await consumer.committed(TopicPartition(topic, one)) for one in range(4)]
+
+    assert asyncio.run(committed()) == [10, 10, 10, 10]
+
+
+def test_ctrl_c_closes_the_consumer(kafka_cluster: KafkaCluster) -> None:
+    """`asyncio.run` cancels the task: what was handed out is committed, and nothing else."""
+    topic = "aio-ctrl-c"
+    kafka_cluster.create_topic(topic, 1)
+    producer = Producer(kafka_cluster.client_config())
+    for value in range(40):
+        producer.produce(topic, str(value), partition=0)
+    producer.flush(10)
+    config = settings(kafka_cluster, topic)
+    program = f"""
+import asyncio, os, signal
+from coopgroup.aio import AsyncCooperativeConsumer
+async def main():
+    async with AsyncCooperativeConsumer({config!r}, {topic!r}) as consumer:
+        async for record in consumer:
+            print(record.offset, flush=True)
+            if record.offset == 9:
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(60)
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True
+    ).stdout
+    assert out.splitlines() == [*map(str, range(10)), "interrupted"]
+
+    async def committed() -> int | None:
+        async with AsyncCooperativeConsumer(config) as consumer:
+            return await consumer.committed(TopicPartition(topic, 0))
+
+    assert asyncio.run(committed()) == 10

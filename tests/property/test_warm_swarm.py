@@ -1,0 +1,46 @@
+"""The swarm with warm-ups (`tests/swarm/warm.py`): late, hanging, failing and lying members."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from coopgroup.telemetry import WarmupsChanged
+from tests.swarm.play import play, story
+from tests.swarm.run_files import read_run, run_to_toml
+from tests.swarm.warm import draw_warm
+
+CHUNK: Final = 50
+SEEDS: Final = int(os.environ.get("SWARM_WARM_SEEDS", "200"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_groups_with_warm_ups_when_faults_end_are_at_rest(first: int) -> None:
+    failing = [seed for seed in range(first, first + CHUNK) if play(draw_warm(seed)).violations]
+    assert not failing, f"seeds {failing}\n{story(draw_warm(failing[0]))}"
+
+
+def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:
+    """Otherwise the swarm would pass without testing anything."""
+    seen = dict.fromkeys(("begun", "warm", "moved", "cancelled", "failed"), 0)
+    for seed in range(CHUNK):
+        for one in play(draw_warm(seed)).telemetry:
+            if isinstance(one.record, WarmupsChanged):
+                for name in seen:
+                    seen[name] += len(getattr(one.record, name))
+    assert min(seen.values()) > CHUNK // 5, seen
+    faults = [draw_warm(seed).faults for seed in range(CHUNK)]
+    assert all(any(getattr(one, name) for one in faults) for name in ("hang", "fail", "lie"))
+
+
+def test_run_with_warm_ups_is_written_and_read_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    for seed in range(CHUNK):
+        run = draw_warm(seed)
+        path.write_text(run_to_toml(run), encoding="utf-8")
+        assert read_run(path) == run
+        assert read_run(path).policy.options == run.policy.options

@@ -1,0 +1,211 @@
+"""An `AsyncCooperativeConsumer` over stand-ins for librdkafka and for the group."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import Message, TopicPartition
+
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.member.effects import GrantResources
+from coopgroup.member.events import CommitRequested
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
+
+__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "run", "until"]
+
+BOTH = ResourceSet({"t": [0, 1]})
+ONE = ResourceSet({"t": [1]})
+ZERO = ResourceSet({"t": [0]})
+P0 = TopicPartition("t", 0)
+P1 = TopicPartition("t", 1)
+WAIT_S = 10.0
+
+
+@define
+class PollableLibrdkafka(FakeLibrdkafka):
+    """Waits in `poll`, may be fed from another thread, and refuses two threads at a time.
+
+    A client of confluent_kafka 2.16 would stop the whole process.
+    """
+
+    lock: threading.RLock = field(factory=threading.RLock, init=False)
+    user: threading.Lock = field(factory=threading.Lock, init=False)
+    clashes: list[str] = field(factory=list, init=False)
+
+    @contextmanager
+    def used(self, call: str) -> Iterator[None]:
+        """Note a call by a second thread."""
+        is_free = self.user.acquire(blocking=False)
+        if not is_free:
+            self.clashes.append(call)
+        try:
+            yield
+        finally:
+            if is_free:
+                self.user.release()
+
+    def feed(self, messages: Iterable[Message]) -> None:
+        with self.lock:
+            FakeLibrdkafka.feed(self, messages)
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        with self.used("consume"), self.lock:
+            return FakeLibrdkafka.consume(self, count, timeout_s)
+
+    def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        with self.used("position"):
+            return FakeLibrdkafka.position(self, partitions)
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        with self.used("pause"):
+            FakeLibrdkafka.pause(self, partitions)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        with self.used("resume"):
+            FakeLibrdkafka.resume(self, partitions)
+
+    def poll(self, timeout_s: float) -> Message | None:
+        with self.used("poll"):
+            deadline_s = time.monotonic() + timeout_s
+            while not self.queue and time.monotonic() < deadline_s:
+                time.sleep(0.0005)
+            with self.lock:
+                return next(iter(FakeLibrdkafka.consume(self, 1, timeout_s)), None)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Drop what was fetched before, as librdkafka does."""
+        with self.used("seek"), self.lock:
+            self.queue = [one for one in self.queue if one.partition() != partition.partition]
+            FakeLibrdkafka.seek(self, partition)
+
+    def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float = 0,
+        cached: bool = False,  # noqa: FBT002  (as confluent_kafka has it)
+    ) -> tuple[int, int]:
+        with self.used("get_watermark_offsets"):
+            return 0, self.ends.get((partition.topic, partition.partition), -1001)
+
+
+@define(eq=False)
+class FakeSubscription:
+    """A group that assigns all partitions of the stage immediately."""
+
+    stage: AioStage
+    topics: list[str] = field(factory=list)
+
+    def enter(self, topics: list[str], callbacks: Callbacks) -> None:
+        self.topics = topics
+        self.stage.driver.polled_at_s = now_s()
+        self.stage.listener.callbacks = callbacks
+        self.stage.driver.inbox.put(GrantResources(resources=self.stage.resources))
+
+    def leave(self, reason: str, *, for_good: bool) -> None:
+        self.stage.listener.give_up()
+        self.stage.driver.leave(reason, for_good=for_good)
+
+    def hand_over(self) -> None:
+        self.stage.handed_over = True
+
+
+@define(eq=False)
+class AioStage:
+    """The parts of a consumer, with what happens to them.
+
+    Attributes:
+        ended: the last steps of the parts, in order.
+    """
+
+    resources: ResourceSet = BOTH
+    driver: FakeDriver = field(factory=FakeDriver)
+    librdkafka: PollableLibrdkafka = field(factory=PollableLibrdkafka)
+    ended: list[str] = field(factory=list)
+    written: list[Any] = field(factory=list)
+    handed_over: bool = False
+    on_start: Callable[[], object] = lambda: None
+    fetching: Fetching = field(init=False)
+    committing: Committing = field(init=False)
+    listener: GroupListener = field(init=False)
+    subscription: FakeSubscription = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        driver: Any = self.driver
+        self.fetching = Fetching(self.librdkafka, starts())
+        self.committing = Committing(
+            driver=driver,
+            store=OffsetStore(self.fetching, automatic=True),
+            starts=self.fetching.starts,
+            on_commit=None,
+            interval_ms=60_000,
+            write=self.written.append,
+        )
+        self.listener = GroupListener(
+            consumer=None,
+            driver=driver,
+            fetching=self.fetching,
+            committing=self.committing,
+            write=self.written.append,
+        )
+        self.subscription = FakeSubscription(self)
+
+    def start(self) -> None:
+        self.on_start()
+
+    def stop(self) -> None:
+        self.ended.append("stop")
+
+    def close(self) -> None:
+        assert self.librdkafka.clashes == []
+        self.ended.append("close")
+        self.fetching.close()
+
+    def feed(self, partition: int, *offsets: int) -> None:
+        """Let librdkafka have records."""
+        self.librdkafka.feed([record(partition, offset) for offset in offsets])
+
+    @property
+    def committed(self) -> list[tuple[int, int]]:
+        """Return (partition, offset) of all requested commits."""
+        return [
+            (one.partition, one.offset)
+            for event in self.driver.posted
+            if isinstance(event, CommitRequested)
+            for one in event.offsets
+        ]
+
+    def consumer(
+        self, monkeypatch: pytest.MonkeyPatch, *topics: str, **more: object
+    ) -> AsyncCooperativeConsumer:
+        """Return a consumer that is made of this stage."""
+        monkeypatch.setattr(ConsumerParts, "build", lambda *_: self)
+        config = {"bootstrap.servers": "localhost:1", "group.id": "g", **more}
+        return AsyncCooperativeConsumer(config, *topics)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come about"
+        await asyncio.sleep(0.001)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a test's coroutine."""
+    asyncio.run(asyncio.wait_for(main, WAIT_S))

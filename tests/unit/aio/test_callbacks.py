@@ -1,0 +1,311 @@
+"""Callbacks on the loop: what they hold up, and what they do not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import CommitRequested, LossHandled, RevocationCompleted
+from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage, run, until
+
+Patch = pytest.MonkeyPatch
+
+
+def posted(stage: AioStage) -> list[Any]:
+    return [one for one in stage.driver.posted if not isinstance(one, CommitRequested)]
+
+
+def test_slow_on_assign_holds_up_only_its_partitions(monkeypatch: Patch) -> None:
+    stage = AioStage(resources=ZERO)
+    go_on = asyncio.Event()
+    heard: list[list[int]] = []
+
+    async def assign(consumer: Any, partitions: list[TopicPartition]) -> None:  # noqa: ANN401
+        heard.append([one.partition for one in partitions])
+        if partitions == [P1]:
+            consumer.seek(P1, 40)
+            await go_on.wait()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_assign=assign)
+        async with consumer:
+            await until(lambda: stage.fetching.fetched == ZERO)
+            stage.driver.inbox.put(GrantResources(resources=ONE))
+            await until(lambda: len(heard) == 2)
+            stage.feed(0, 5)
+            assert (await consumer.getone()).offset == 5
+            assert stage.fetching.fetched == ZERO
+            go_on.set()
+            await until(lambda: stage.fetching.fetched == BOTH)
+            assert ("assign", [(1, 40)]) in stage.librdkafka.calls
+
+    run(main())
+    assert heard == [[0], [1]]
+
+
+def test_slow_on_revoke_holds_up_only_its_partitions(monkeypatch: Patch) -> None:
+    """Its records stop, those of others flow; what it handed out is committed at its end."""
+    stage = AioStage()
+    go_on = asyncio.Event()
+    began = asyncio.Event()
+
+    async def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        if partitions == [P1]:
+            began.set()
+            await go_on.wait()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_revoke=revoke)
+        async with consumer:
+            stage.feed(1, 0, 1)
+            assert (await consumer.getone()).partition == 1
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            await began.wait()
+            stage.feed(0, 7)
+            assert (await consumer.getone()).offset == 7
+            assert await consumer.getmany(timeout=0.05) == {}
+            assert (posted(stage), stage.committed) == ([], [])
+            assert consumer.assignment() == {P0, P1}
+            go_on.set()
+            await until(lambda: posted(stage))
+            assert consumer.assignment() == {P0}
+            assert posted(stage) == [RevocationCompleted(resources=ONE)]
+            assert stage.committed == [(1, 1)]
+
+    run(main())
+
+
+def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(monkeypatch: Patch) -> None:
+    stage = AioStage()
+    threads: list[bool] = []
+
+    def assign(_: object, __: object) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+
+    async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
+        threads.append(threading.current_thread() is threading.main_thread())
+        await consumer.commit({P1: 33})
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_assign=assign, on_revoke=revoke)
+        async with consumer:
+            await until(lambda: stage.fetching.fetched == BOTH)
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            await until(lambda: posted(stage))
+
+    run(main())
+    assert threads == [True, True, True]
+    assert stage.committed[0] == (1, 33)
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+def test_callback_that_raises_is_heard_at_the_next_await(
+    monkeypatch: Patch, is_coroutine: bool
+) -> None:
+    stage = AioStage()
+
+    def plain(_: object, __: object) -> None:
+        raise LookupError("not mine")
+
+    async def slow(_: object, __: object) -> None:
+        await asyncio.sleep(0)
+        raise LookupError("not mine")
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_assign=slow if is_coroutine else plain)
+        async with consumer:
+            with pytest.raises(LookupError, match="not mine"):
+                await consumer.getone()
+            stage.feed(0, 0)
+            assert (await consumer.getone()).offset == 0
+
+    run(main())
+
+
+def test_listener_of_aiokafka_hears_sets(monkeypatch: Patch) -> None:
+    stage = AioStage()
+    heard: list[tuple[str, set[TopicPartition]]] = []
+
+    class Listener:
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            heard.append(("assigned", assigned))
+
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            heard.append(("revoked", revoked))
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(topics=["t"], listener=Listener())
+        async with consumer:
+            await until(lambda: stage.fetching.fetched == BOTH)
+
+    run(main())
+    assert heard == [("assigned", {P0, P1}), ("revoked", {P0, P1})]
+
+
+def test_loss_is_told_at_once_and_handled_after_its_callback(monkeypatch: Patch) -> None:
+    stage = AioStage()
+    go_on = asyncio.Event()
+    heard: list[str] = []
+
+    async def lose(_: object, __: object) -> None:
+        heard.append("lost")
+        await go_on.wait()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_lost=lose)
+        async with consumer:
+            stage.feed(0, 0, 1)
+            await consumer.getone()
+            stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
+            await until(lambda: heard)
+            assert await consumer.getmany(timeout=0.03) == {}
+            assert posted(stage) == []
+            go_on.set()
+            await until(lambda: posted(stage) == [LossHandled()])
+            assert (consumer.assignment(), stage.committed) == (frozenset(), [])
+
+    run(main())
+
+
+def test_loss_does_not_wait_for_the_revocation_that_it_ends(monkeypatch: Patch) -> None:
+    stage = AioStage()
+    heard: list[str] = []
+
+    async def revoke(_: object, __: object) -> None:
+        heard.append("revoke")
+        await until(lambda: "lost" in heard)
+        heard.append("end")
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_revoke=revoke, on_lost=lambda *_: heard.append("lost"))
+        async with consumer:
+            await until(lambda: stage.fetching.fetched == BOTH)
+            stage.driver.inbox.put(RevokeResources(resources=BOTH))
+            await until(lambda: heard)
+            stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
+            await until(lambda: "end" in heard)
+            await until(lambda: posted(stage) == [LossHandled()])
+
+    run(main())
+    assert heard == ["revoke", "lost", "end"]
+
+
+def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_awaits(
+    monkeypatch: Patch,
+) -> None:
+    """Otherwise the member would get partitions that it would lose again at once."""
+    stage = AioStage()
+    stage.driver.settings.max_poll_interval_ms = 50
+    heard: list[str] = []
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_lost=lambda *_: heard.append("lost"))
+        async with consumer:
+            stage.feed(0, 0)
+            await consumer.getone()
+            await asyncio.sleep(0.1)  # work that is too long
+            stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
+            await until(lambda: heard)
+            await asyncio.sleep(0.1)
+            assert posted(stage) == []
+            assert await consumer.getmany(timeout=0.3) == {}
+            assert posted(stage) == [LossHandled()]
+
+    run(main())
+
+
+def test_only_awaits_of_the_application_count_as_polls(monkeypatch: Patch) -> None:
+    stage = AioStage()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_assign=lambda *_: None, on_revoke=lambda *_: None)
+        async with consumer:
+            stage.feed(0, 0)
+            await consumer.getone()
+            polled_at_s = stage.driver.polled_at_s
+            assert polled_at_s <= now_s()
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            await until(lambda: posted(stage))
+            await consumer.commit({P0: 1})
+            await asyncio.sleep(0.1)
+            assert stage.driver.polled_at_s == polled_at_s
+            waiting = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0.02)
+            assert stage.driver.polled_at_s > now_s()  # a task that waits is not stalled
+            stage.feed(0, 1)
+            time.sleep(0.2)  # noqa: ASYNC251 -- the loop is blocked while records are there
+            assert now_s() - 0.3 < stage.driver.polled_at_s < now_s() - 0.05
+            await waiting
+
+    run(main())
+
+
+def test_close_in_a_callback_closes_after_it(monkeypatch: Patch) -> None:
+    stage = AioStage()
+    steps: list[str] = []
+
+    async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
+        steps.append("revoke")
+        await consumer.close()
+        steps.append("end")
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_revoke=revoke)
+        await consumer.start()
+        await until(lambda: stage.fetching.fetched == BOTH)
+        stage.driver.inbox.put(RevokeResources(resources=BOTH))
+        await until(lambda: stage.ended)
+        await consumer.close()
+
+    run(main())
+    assert (steps, stage.ended) == (["revoke", "end"], ["stop", "close"])
+
+
+def test_callback_of_a_loop_that_was_closed_has_ended(monkeypatch: Patch) -> None:
+    """A revocation would otherwise wait for it for ever."""
+    stage = AioStage()
+    consumer = stage.consumer(monkeypatch)
+    consumer.subscribe(["t"], on_revoke=lambda *_: None)
+
+    async def first() -> None:
+        await consumer.start()
+        await until(lambda: stage.fetching.fetched == BOTH)
+
+    async def second() -> None:
+        await until(lambda: posted(stage) == [RevocationCompleted(resources=ONE)])
+        await consumer.close()
+
+    run(first())
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    run(second())
+
+
+def test_subscribe_is_checked(monkeypatch: Patch) -> None:
+    consumer = AioStage().consumer(monkeypatch)
+    with pytest.raises(TypeError, match=r"topics is 't': it must be a list of names, such as"):
+        consumer.subscribe("t")
+    with pytest.raises(TypeError, match="on_lost expects a callable"):
+        consumer.subscribe(["t"], on_lost=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="topics"):
+        consumer.subscribe([])
+    with pytest.raises(ValueError, match="pattern"):
+        consumer.subscribe(["t"], pattern="x")
+    consumer.subscribe(pattern="orders-.*")
+    assert consumer.subscription() == {"^orders-.*"}

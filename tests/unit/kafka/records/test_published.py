@@ -1,0 +1,54 @@
+"""Positions for threads that must not ask librdkafka."""
+
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
+
+ZERO = TopicPartition("t", 0)
+
+
+def begun() -> Fetching:
+    fetching = Fetching(FakeLibrdkafka(), starts())
+    fetching.published = PublishedPositions()
+    fetching.begin([TopicPartition("t", 0, 4)])
+    return fetching
+
+
+def offset(fetching: Fetching) -> int:
+    return fetching.positions([ZERO])[0].offset
+
+
+def test_position_is_that_of_the_first_waiting_record_then_after_the_last_one() -> None:
+    fetching = begun()
+    fetching.consumer.feed([record(0, 4), record(0, 5)])
+    fetching.fetch(10, 0)
+    fetching.consumer = None  # nobody asks it now
+    places = [offset(fetching)]
+    for _ in range(2):
+        fetching.record_buffer.take(1)
+        places.append(offset(fetching))
+    assert places == [4, 5, 6]
+
+
+def test_position_of_an_earlier_assignment_is_forgotten() -> None:
+    """Committing it could skip records of the owner in between."""
+    fetching = begun()
+    fetching.consumer.feed([record(0, 4)])
+    fetching.fetch(10, 0)
+    fetching.record_buffer.take(1)
+    assert offset(fetching) == 5
+    fetching.end(ResourceSet({"t": [0]}))
+    fetching.begin([TopicPartition("t", 0, 2)])
+    assert offset(fetching) == -1001
+
+
+def test_position_is_forgotten_by_seek() -> None:
+    fetching = begun()
+    fetching.consumer.feed([record(0, 4)])
+    fetching.fetch(10, 0)
+    fetching.record_buffer.take(1)
+    fetching.seek(TopicPartition("t", 0, 9))
+    assert offset(fetching) == -1001
