@@ -6,6 +6,7 @@ that moved nothing. No other member would start them.
 The coordinator keeps the round of a static member, or of a member with a kept identity, that
 returns in time (KIP-814). The new process then leads a round that it did not decide. It must look
 at the topics, which may have changed meanwhile, and start the round that the earlier process owed.
+It also starts one if warm-ups may run, because only the earlier process knew of their time-outs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from coopgroup.member.transitions import SETTLED
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.model.replacing import replaced
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.protocol.assignment_trailer import resources_digest
 
 if TYPE_CHECKING:
+    from coopgroup.leader import RoundRequest
     from coopgroup.member import Member
     from coopgroup.model.group_api import JoinedMember
+    from coopgroup.policies.base import Policy
     from coopgroup.session.state import OwedRound, Session
 
 __all__ = [
@@ -75,9 +79,23 @@ class LookOver:
     shared_digest: int | None
     has_trailers: bool
 
-    def needs_round(self, found: ResourceSet) -> bool:
-        """Return whether the existing resources differ from those of the group's last round."""
-        return self.has_trailers and resources_digest(found) != self.shared_digest
+    def needs_round(self, found: ResourceSet, request: RoundRequest, policy: Policy) -> bool:
+        """Return whether this leader must start a round.
+
+        It must if the existing resources differ from those of the group's last round, or if
+        warm-ups may run: only the earlier process knew when they time out.
+
+        Args:
+            found: the existing resources.
+            request: the members of the round.
+            policy: policy of this member.
+        """
+        if not self.has_trailers:
+            return False
+        warms_up = any(claims.warm is not None for claims in request.claims)
+        if warms_up and warmup_of(policy) is not None:
+            return True
+        return resources_digest(found) != self.shared_digest
 
 
 def join_answer_of(event: object) -> JoinGroupAnswer | None:

@@ -28,8 +28,14 @@ from coopgroup.model.group_api import (
     JoinGroupRequest,
     SyncGroupAnswer,
 )
-from coopgroup.policies import SimplePolicy
-from coopgroup.protocol import decode_assignment
+from coopgroup.policies import SimplePolicy, Warmup
+from coopgroup.protocol import (
+    Subscription,
+    UserData,
+    decode_assignment,
+    encode_subscription,
+    encode_user_data,
+)
 from coopgroup.protocol.assignment_trailer import resources_digest
 from coopgroup.session import (
     DecideRound,
@@ -486,4 +492,18 @@ def test_topics_that_changed_meanwhile_need_a_round(
     digest: int | None, *, has_trailers: bool, needs: bool
 ) -> None:
     look = LookOver(members=(), shared_digest=digest, has_trailers=has_trailers)
-    assert look.needs_round(ORDERS.resources) is needs
+    assert look.needs_round(ORDERS.resources, read_members(()), SimplePolicy()) is needs
+
+
+@pytest.mark.parametrize("policy", [SimplePolicy(), SimplePolicy(warmup=Warmup())])
+@pytest.mark.parametrize("warm", [None, EMPTY])
+def test_warm_ups_of_a_leader_that_returned_need_a_round(
+    policy: SimplePolicy, warm: ResourceSet | None
+) -> None:
+    """Only its earlier process knew when they time out."""
+    look = LookOver(members=(), shared_digest=resources_digest(ORDERS.resources), has_trailers=True)
+    data = encode_user_data(UserData(warm=warm))
+    metadata = encode_subscription(Subscription(topics=("orders",), user_data=data))
+    joined_ = JoinedMember(member_id="m", group_instance_id=None, metadata=metadata)
+    needs = policy.warmup is not None and warm is not None
+    assert look.needs_round(ORDERS.resources, read_members((joined_,)), policy) is needs

@@ -134,8 +134,8 @@ class RoundLeader:
             if self.seen is not before:
                 return  # a round was led meanwhile
             self.seen = SeenTopics(topics=request.topics, partitions=found)
-        if metadata is not None and duty.needs_round(found):
-            self.post(RejoinRequested(reason="partitions changed"))
+        if metadata is not None and duty.needs_round(found, request, self.policy):
+            self.post(RejoinRequested(reason="the leader returned"))
 
     def _launch(self, thread: threading.Thread) -> None:
         thread.name = "coopgroup-leader"

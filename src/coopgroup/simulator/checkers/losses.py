@@ -147,7 +147,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                     f"{one.client}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
-                    warm=warm | sets.everywhere(),
+                    warm=warm | sets.everywhere(one.record.members),
                 )
             case _:
                 pass

@@ -9,7 +9,7 @@ may have begun warm-ups before the member heard of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from attrs import define, field
@@ -72,16 +72,23 @@ class _Warmups:
 
 @define
 class WarmSets:
-    """What each living process is warm for, read record by record."""
+    """What each living process is warm for, read record by record.
+
+    Attributes:
+        dead: what ended processes were warm for, by member id; a round can still have such members.
+    """
 
     warmups: dict[str, _Warmups] = field(factory=dict)
+    dead: dict[str, ResourceSet] = field(factory=dict)
     decided_ms: dict[int, int] = field(factory=dict)
 
     def take(self, envelope: Envelope) -> None:
         """Read the next record."""
         match envelope.record:
             case ProcessStarted() | ProcessEnded():
-                self.warmups.pop(envelope.client, None)
+                ended = self.warmups.pop(envelope.client, None)
+                if ended is not None and ended.warm:
+                    self.dead[envelope.member] = ended.warm
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
@@ -99,9 +106,15 @@ class WarmSets:
         """Return the warm-ups of a process."""
         return self.warmups.setdefault(client, _Warmups())
 
-    def everywhere(self) -> ResourceSet:
-        """Return the resources that some process is warm for."""
-        return ResourceSet.union_all([one.warm for one in self.warmups.values() if one.warm])
+    def everywhere(self, members: Iterable[str] = ()) -> ResourceSet:
+        """Return the resources that some process is warm for.
+
+        Args:
+            members: member ids of a round; those of ended processes count as well.
+        """
+        sets = [one.warm for one in self.warmups.values() if one.warm]
+        sets += [self.dead[member] for member in members if member in self.dead]
+        return ResourceSet.union_all(sets)
 
 
 @define

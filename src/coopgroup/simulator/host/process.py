@@ -409,10 +409,10 @@ class Process:
 
     def _look_over(self, duty: LookOver) -> None:
         """Duty 4: watch the topics of a group whose round needed no decision (KIP-814)."""
-        topics = read_members(duty.members, index_min=self.config.index_min).topics
-        found = self.brokers.existing().restrict_names(topics)
-        self.seen = SeenTopics(topics=topics, partitions=found)
-        if duty.needs_round(found):
+        request = read_members(duty.members, index_min=self.config.index_min)
+        found = self.brokers.existing().restrict_names(request.topics)
+        self.seen = SeenTopics(topics=request.topics, partitions=found)
+        if duty.needs_round(found, request, self.run_settings.policy):
             span = self.run_settings.notice_ms
             delay_ms = self.world.dice("notices").randint(span.low, span.high)
             self.later(delay_ms, self.give, RejoinRequested(reason="partitions changed"))

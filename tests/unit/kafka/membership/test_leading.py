@@ -394,7 +394,7 @@ def test_leader_that_came_back_looks_its_topics_over(
     wait_for(lambda: leader.seen != SeenTopics())
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
     leader.stop()
-    wanted = [RejoinRequested(reason="partitions changed")] if asks else []
+    wanted = [RejoinRequested(reason="the leader returned")] if asks else []
     assert posted == wanted
 
 

@@ -172,3 +172,4 @@ def test_warm_sets_are_those_of_the_living() -> None:
     assert sets.everywhere() == T01
     sets.take(envelope(2, 1, ProcessEnded(cause=EndCause.CLOSED), "b"))
     assert sets.everywhere() == T0
+    assert sets.everywhere(("m",)) == T01  # still a member of the round
