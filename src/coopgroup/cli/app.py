@@ -19,6 +19,7 @@ from coopgroup import __version__
 from coopgroup.errors import ConfigurationError, CoopgroupError
 
 COMMANDS = {
+    "bell": "Create the topic that tells members of a round ahead of their heartbeats.",
     "compare": "Play a scenario with several policies and compare what they cost.",
     "consume": "Print the records of topics and show the rebalances of the group.",
     "demo": "Play joins, exits and a crash of a group on a real broker.",

@@ -19,6 +19,7 @@ from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_
 from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
 from coopgroup.kafka.membership.telemetry_file import FileLimits
+from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
@@ -58,6 +59,7 @@ _GROUP_KEYS: Final = (
     "group.protocol.type",
 )
 SHARED_KEYS: Final = (
+    "coopgroup.bell.topic",
     "coopgroup.leader.timeout.ms",
     "coopgroup.lookup.timeout.ms",
     "coopgroup.state.dir",
@@ -95,6 +97,7 @@ class ConsumerSettings:
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         lookup_timeout_ms: time limit of each look-up of metadata or lags.
+        bell_topic: topic of the bell, None without one.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
 
@@ -110,6 +113,7 @@ class ConsumerSettings:
     metadata_refresh_ms: int
     leader_timeout_ms: int
     lookup_timeout_ms: int
+    bell_topic: str | None
     state_dir: str | None
     telemetry_file: str | None
     telemetry_limits: FileLimits
@@ -272,6 +276,7 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
             given, "coopgroup.window.heartbeat.interval.ms", 250, 1, 3_600_000
         ),
         keeps_identity=_text(given, "coopgroup.state.dir") is not None,
+        has_bell=_bell_topic(given) is not None,
     )
 
 
@@ -301,11 +306,19 @@ def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "leader_timeout_ms": whole(given, "coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
         "lookup_timeout_ms": whole(given, "coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
+        "bell_topic": _bell_topic(given),
         "state_dir": _text(given, "coopgroup.state.dir"),
         "telemetry_file": _text(given, "coopgroup.telemetry.file"),
         "telemetry_limits": _telemetry_limits(given),
         "telemetry_listener": _callback(given, "coopgroup.telemetry.listener"),
     }
+
+
+def _bell_topic(given: Mapping[str, Any]) -> str | None:
+    topic = _text(given, "coopgroup.bell.topic")
+    if topic is not None and not is_topic_name(topic):
+        raise refused("coopgroup.bell.topic", topic, TOPIC_NAME_RULE)
+    return topic
 
 
 def _telemetry_limits(given: Mapping[str, Any]) -> FileLimits:

@@ -60,12 +60,12 @@ _OF_FETCHING: Final = """
     retry.backoff.max.ms enable.metrics.push consume.callback.max.messages plugin.library.paths
 """
 _OURS: Final = """
-    coopgroup.callback.threads coopgroup.catalogue.refresh.ms coopgroup.leader.timeout.ms
-    coopgroup.lookup.timeout.ms coopgroup.protocols coopgroup.retry.backoff.ms
-    coopgroup.retry.backoff.max.ms coopgroup.state.dir coopgroup.stop.timeout.ms
-    coopgroup.telemetry.file coopgroup.telemetry.file.backups coopgroup.telemetry.file.max.bytes
-    coopgroup.telemetry.listener coopgroup.telemetry.queue.records
-    coopgroup.window.heartbeat.interval.ms
+    coopgroup.bell.topic coopgroup.callback.threads coopgroup.catalogue.refresh.ms
+    coopgroup.leader.timeout.ms coopgroup.lookup.timeout.ms coopgroup.protocols
+    coopgroup.retry.backoff.ms coopgroup.retry.backoff.max.ms coopgroup.state.dir
+    coopgroup.stop.timeout.ms coopgroup.telemetry.file coopgroup.telemetry.file.backups
+    coopgroup.telemetry.file.max.bytes coopgroup.telemetry.listener
+    coopgroup.telemetry.queue.records coopgroup.window.heartbeat.interval.ms
 """
 _HARMLESS: Final = frozenset(
     f"{_OF_CONNECTIONS} {_OF_THE_GROUP} {_OF_CALLBACKS} {_OF_FETCHING} {_OURS}".split()

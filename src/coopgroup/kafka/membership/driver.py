@@ -59,6 +59,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    BellRang,
     CommitRequested,
     CommitsAbandoned,
     LeaveRequested,
@@ -91,6 +92,8 @@ __all__ = ["GroupDriver", "has_left", "wait_left"]
 # its coordinator would otherwise return in lockstep.
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
+# A broker that does not answer must not delay `close` for long.
+_RING_TIMEOUT_S: Final = 0.5
 _LEAVE_TIMEOUT_S: Final = 5.0
 _STEP_S: Final = 0.01
 # A full disk must not prevent the interpreter from ending.
@@ -125,7 +128,6 @@ class GroupDriver:
 
     Attributes:
         slot: storage of the member's identity beyond this process, or None.
-        bell: carries the rings of the group, or None.
         application: gets the notices immediately instead of the inbox; None if the inbox is used.
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
@@ -141,7 +143,6 @@ class GroupDriver:
     slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: Application | None = None
-    bell: Bell | None = None
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
@@ -149,6 +150,7 @@ class GroupDriver:
     fence: Fence = field(factory=Fence, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
+    _bell: Bell | None = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
     _late: LateThread = field(init=False)
     _session: Session = field(init=False)
@@ -172,6 +174,7 @@ class GroupDriver:
             now_ms=now_ms(),
         )
         self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
+        self._bell = self._new_bell()
         self._commits = PendingCommits(
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
         )
@@ -190,6 +193,21 @@ class GroupDriver:
             self.leader.seen = slot.seen
         self._thread = threading.Thread(
             target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
+        )
+
+    def _new_bell(self) -> Bell | None:
+        topic = self.settings.bell_topic
+        if topic is None:
+            return None
+        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - slow to import
+
+        return TopicBell(
+            transport=self.transport,
+            topic=topic,
+            group_id=self.settings.member.group_id,
+            heard=lambda: self.post(BellRang()),
+            warn=self.sink.warn,
+            timeout_ms=self.settings.member.request_timeout_ms,
         )
 
     @property
@@ -215,6 +233,8 @@ class GroupDriver:
         """Start the threads."""
         _running.add(self)
         self.transport.start()
+        if self._bell is not None:
+            self._bell.start()
         self._thread.start()
 
     def post(self, event: SessionEvent) -> None:
@@ -269,6 +289,8 @@ class GroupDriver:
         _running.discard(self)
         self.leader.stop()
         self._lag_watcher.stop()
+        if self._bell is not None:
+            self._bell.finish(_RING_TIMEOUT_S)
         self.transport.close(_STOP_TIMEOUT_MS)
         self._commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -396,8 +418,8 @@ class GroupDriver:
             case FinishCommit():
                 self._commits.finish(effect)
             case RingBell():
-                if self.bell is not None:
-                    self.bell.ring()
+                if self._bell is not None:
+                    self._bell.ring()
             case Report():
                 self.sink.write(
                     effect.record,

@@ -16,13 +16,13 @@ from attrs import define, field
 
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode
-from coopgroup.member.events import Answered, RequestFailed, Woken
+from coopgroup.member.events import Answered, BellRang, RequestFailed, Woken
 from coopgroup.model.group_api import Answer
 from coopgroup.session import RoundDecided, SessionEvent
 
 __all__ = ["CODE_OF_FAILURE", "GroupEvents", "outcome_event"]
 
-_OVERTAKING: Final = (Answered, RequestFailed, RoundDecided)
+_OVERTAKING: Final = (Answered, RequestFailed, RoundDecided, BellRang)
 CODE_OF_FAILURE: Final = {
     FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
     FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,

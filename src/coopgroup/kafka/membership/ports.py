@@ -45,10 +45,18 @@ class Application(Protocol):
 
 
 class Bell(Protocol):
-    """Carries the rings of the group; called on the group's thread, so no call may wait."""
+    """Carries the rings of the group."""
+
+    def start(self) -> None:
+        """Begin to listen."""
+        ...
 
     def ring(self) -> None:
-        """Tell the other members that a round has begun, if they can be reached."""
+        """Tell the other members that a round has begun; called on the group's thread."""
+        ...
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the rings so far have reached their broker, or have failed."""
         ...
 
 

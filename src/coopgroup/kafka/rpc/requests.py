@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never, runtime_checkable
 
 from attrs import frozen
 from kafka.protocol.admin.groups import DescribeGroupsRequest
@@ -45,6 +45,7 @@ __all__ = [
     "DescribedGroup",
     "FetchOffsetsAnswer",
     "FetchOffsetsRequest",
+    "OtherRequest",
     "Question",
     "build_message",
     "read_answer",
@@ -143,8 +144,30 @@ class FetchOffsetsAnswer:
     offsets: Mapping[tuple[str, int], CommittedOffset]
 
 
-Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest
-"""Requests that any client may send to a coordinator, also without being a member."""
+@runtime_checkable
+class OtherRequest(Protocol):
+    """A request that is not about a group, and builds its message itself.
+
+    Attributes:
+        asks_any_broker: whether any broker can answer it, so that it needs no node.
+    """
+
+    @property
+    def asks_any_broker(self) -> bool:
+        """Return whether any broker can answer."""
+        ...
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message, without a version."""
+        ...
+
+    def read(self, response: WireMessage) -> Any:  # noqa: ANN401  (its own answer)
+        """Return the answer from kafka-python's response."""
+        ...
+
+
+Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest | OtherRequest
+"""Requests that any client may send, also without being a member."""
 _Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
 
 
@@ -155,7 +178,12 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
     id: kafka-python drops fields that a version lacks.
     """
     match request:
-        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
+        case (
+            FindCoordinatorRequest()
+            | DescribeGroupRequest()
+            | FetchOffsetsRequest()
+            | OtherRequest()
+        ):
             return _build_question(request)
         case JoinGroupRequest():
             return _build_join(request)
@@ -177,10 +205,15 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
             assert_never(request)
 
 
-def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply:
+def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply | Any:  # noqa: ANN401  (answers of other requests)
     """Return the answer from kafka-python's response to a request."""
     match request:
-        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
+        case (
+            FindCoordinatorRequest()
+            | DescribeGroupRequest()
+            | FetchOffsetsRequest()
+            | OtherRequest()
+        ):
             return _read_outside(request, response)
         case JoinGroupRequest():
             return _read_join(response)
@@ -220,6 +253,8 @@ def _first(
 
 def _build_question(request: FindCoordinatorRequest | Question) -> WireMessage:
     """Build a request that clients outside the group may send, too."""
+    if isinstance(request, OtherRequest):
+        return request.message()
     if isinstance(request, FetchOffsetsRequest):
         return _build_offset_fetch(request)
     if isinstance(request, DescribeGroupRequest):
@@ -364,7 +399,9 @@ def _read_offsets(response: WireMessage) -> FetchOffsetsAnswer:
 
 def _read_outside(
     request: FindCoordinatorRequest | Question, response: WireMessage
-) -> FindCoordinatorAnswer | _Reply:
+) -> FindCoordinatorAnswer | _Reply | Any:  # noqa: ANN401  (answers of other requests)
+    if isinstance(request, OtherRequest):
+        return request.read(response)
     if isinstance(request, FetchOffsetsRequest):
         return _read_offsets(response)
     if isinstance(request, DescribeGroupRequest):

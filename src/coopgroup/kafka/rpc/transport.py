@@ -39,7 +39,7 @@ from kafka.protocol.metadata import MetadataRequest
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.broker_connection import HandshakeError
 from coopgroup.kafka.rpc.channel import Call, Channel, FailureKind, Outcome, TransportFailure
-from coopgroup.kafka.rpc.requests import Question, build_message, read_answer
+from coopgroup.kafka.rpc.requests import OtherRequest, Question, build_message, read_answer
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -49,13 +49,24 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
 )
 
-__all__ = ["FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
+__all__ = ["BellLane", "FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
 OnAnswer: TypeAlias = Callable[[Any], None]
 """Called with the answer to the request, or with a `TransportFailure`."""
 Address: TypeAlias = tuple[str, int]
+_Due: TypeAlias = tuple[float, Callable[[], None]]
+
+
+class BellLane(enum.Enum):
+    """The connections of a bell: a request that waits for rings must not delay a ring."""
+
+    LISTEN = "listen"
+    RING = "ring"
+
+
+AnyLane: TypeAlias = Lane | BellLane
 
 
 class _Phase(enum.Enum):
@@ -66,7 +77,7 @@ class _Phase(enum.Enum):
 
 @frozen(kw_only=True)
 class _Job:
-    lane: Lane
+    lane: AnyLane
     request: GroupRequest | Question
     node: Coordinator | None
     deadline: float
@@ -95,11 +106,13 @@ class GroupTransport:
     # The callers' orders, in sequence; only the thread takes from it.
     _inbox: deque[Callable[[], None]] = field(factory=deque, init=False)
     # Only the thread uses the rest.
-    _channels: dict[tuple[Lane, str, int], Channel] = field(factory=dict, init=False)
+    _channels: dict[tuple[AnyLane, str, int], Channel] = field(factory=dict, init=False)
     _known_brokers: tuple[Address, ...] = field(default=(), init=False)
     _brokers_read_at: float = field(default=0.0, init=False)
     _look_ups: int = field(default=0, init=False)
     _failed_handshakes: int = field(default=0, init=False)
+    # Actions of `later` with their times: a new loop must run them, too.
+    _due: set[_Due] = field(factory=set, init=False)
 
     # --- the caller's side -----------------------------------------------------------------------
 
@@ -131,7 +144,7 @@ class GroupTransport:
 
     def send(
         self,
-        lane: Lane,
+        lane: AnyLane,
         request: GroupRequest | Question,
         on_answer: OnAnswer,
         *,
@@ -146,15 +159,16 @@ class GroupTransport:
             on_answer: called exactly once, on the transport's thread, with the answer or a failure.
                 It must be quick, because it delays all other answers. Its exceptions are given to
                 `report`.
-            node: the group coordinator; None for FindCoordinator, which goes to any broker.
+            node: the group coordinator, or another broker; None for requests that any broker
+                answers, such as FindCoordinator.
             timeout_ms: time for the answer, connecting included. The caller adds the time for which
                 a coordinator holds a join or a sync.
 
         Raises:
             RuntimeError: the transport is not running.
-            ValueError: a request other than FindCoordinator without a node.
+            ValueError: a request without a node that not every broker answers.
         """
-        if node is None and not isinstance(request, FindCoordinatorRequest):
+        if node is None and not _asks_any_broker(request):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
         job = _Job(
             lane=lane,
@@ -165,7 +179,16 @@ class GroupTransport:
         )
         self._enqueue(lambda: self._begin(job))
 
-    def close_lane(self, lane: Lane) -> None:
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Run an action on the transport's thread after a delay; its exceptions are reported.
+
+        Raises:
+            RuntimeError: the transport is not running.
+        """
+        due = (time.monotonic() + delay_s, action)
+        self._enqueue(lambda: self._wait_for(due))
+
+    def close_lane(self, lane: AnyLane) -> None:
         """Close all connections of a lane; its pending requests fail as disconnected.
 
         Only a FindCoordinator continues with the next broker.
@@ -228,11 +251,25 @@ class GroupTransport:
         with self._lock:
             broken, self._net = self._net, self._new_loop()
             self._net.call_soon(self._drain_inbox)
+        for due in tuple(self._due):
+            self._wait_for(due)
         self._drop_channels("the transport's loop failed and was restarted")
         try:
             broken.close()
         except Exception as error:  # noqa: BLE001 -- it was broken before
             self._report(error)
+
+    def _wait_for(self, due: _Due) -> None:
+        self._due.add(due)
+        self._net.call_at(due[0], lambda: self._act(due))
+
+    def _act(self, due: _Due) -> None:
+        if due in self._due:
+            self._due.remove(due)
+            try:
+                due[1]()
+            except Exception as error:  # noqa: BLE001 -- the caller's code
+                self._report(error)
 
     def _drain_inbox(self) -> None:
         while self._inbox:
@@ -306,14 +343,14 @@ class GroupTransport:
             if self._failed_handshakes.bit_count() == 1:
                 self._report(HandshakeError(outcome.message))
 
-    def _channel(self, lane: Lane, address: Address) -> Channel:
+    def _channel(self, lane: AnyLane, address: Address) -> Channel:
         key = (lane, *address)
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(self._net, *address, self.settings)
         return channel
 
-    def _close_lane(self, lane: Lane) -> None:
+    def _close_lane(self, lane: AnyLane) -> None:
         for key, channel in sorted(self._channels.items(), key=_by_address):
             if key[0] is lane:
                 channel.close("the lane was closed")
@@ -329,7 +366,7 @@ class GroupTransport:
 
     # --- look-up ---------------------------------------------------------------------------------
 
-    def _candidates(self, lane: Lane) -> list[Address]:
+    def _candidates(self, lane: AnyLane) -> list[Address]:
         """Return the brokers to ask, connected ones first; the order rotates with each call."""
         addresses = [*dict.fromkeys((*self._known_brokers, *self.settings.bootstrap_servers))]
         turn = self._look_ups % len(addresses)
@@ -365,7 +402,7 @@ class GroupTransport:
 
         self._submit(job, address, min(now + share, job.deadline), on_done)
 
-    def _learn_brokers(self, lane: Lane, address: Address) -> None:
+    def _learn_brokers(self, lane: AnyLane, address: Address) -> None:
         """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
         now = time.monotonic()
         age_ms = (now - self._brokers_read_at) * 1000
@@ -388,7 +425,13 @@ class GroupTransport:
         )
 
 
-def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, int]:
+def _asks_any_broker(request: GroupRequest | Question) -> bool:
+    if isinstance(request, FindCoordinatorRequest):
+        return True
+    return isinstance(request, OtherRequest) and request.asks_any_broker
+
+
+def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, str, int]:
     lane, host, port = item[0]
     return (lane.value, host, port)
 

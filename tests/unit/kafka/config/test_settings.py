@@ -13,6 +13,7 @@ from coopgroup.kafka.config.settings import (
     read_settings,
     refusal_of_librdkafka,
 )
+from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE
 from coopgroup.member import MemberConfig
 
 GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
@@ -121,6 +122,8 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
         ("coopgroup.leader.timeout.ms", 0, "a whole number from 1 to 86400000"),
         ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
+        ("coopgroup.bell.topic", "a/b", TOPIC_NAME_RULE),
+        ("coopgroup.bell.topic", 5, "a string"),
         ("coopgroup.state.dir", 5, "a string"),
         ("coopgroup.telemetry.file", 5, "a string"),
         ("coopgroup.telemetry.file.backups", -1, "a whole number from 0 to 1000"),
@@ -131,7 +134,8 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             "coopgroup.telemetry.path",
             "x",
             (
-                "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
+                "no such key: coopgroup's own are coopgroup.bell.topic, "
+                "coopgroup.leader.timeout.ms, "
                 "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
                 "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
                 "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
@@ -233,6 +237,13 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
         "configuration: got 'values that do not fit together', "
         "expected what librdkafka takes (no way)"
     )
+
+
+def test_member_has_a_bell_if_its_topic_is_set() -> None:
+    assert read(**{"coopgroup.bell.topic": "bell"}).bell_topic == "bell"
+    assert read(**{"coopgroup.bell.topic": "bell"}).member.has_bell
+    assert read().bell_topic is None
+    assert not read().member.has_bell
 
 
 @pytest.mark.parametrize("text", ["broken-\udc80", "cut\0off"], ids=["no UTF-8", "NUL"])

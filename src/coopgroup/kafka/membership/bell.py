@@ -1,0 +1,293 @@
+"""`TopicBell`: the rings of a group on a topic of the cluster.
+
+The bell listens with a Fetch that the broker holds open until a ring comes, at most 30 s. So an
+idle member sends two requests a minute. Rings and the Fetch have a connection each, because a
+broker serves one request of a connection at a time. The connection for rings is opened by the first
+ring.
+
+Rules of this file: everything runs on the transport's thread, except `ring` and `finish`. Nothing
+here is needed for correctness, so no failure is an error. A missing topic or right is one warning,
+and is tried again after minutes. Other failures are tried again after a pause.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from attrs import define, field, frozen
+
+from coopgroup.kafka.rpc.rings import (
+    EndAnswer,
+    FindEnd,
+    FindPartition,
+    FoundPartition,
+    ListenForRings,
+    Ring,
+    RingAnswer,
+    RingsAnswer,
+)
+from coopgroup.kafka.rpc.transport import BellLane, TransportFailure
+from coopgroup.member import ErrorCode
+from coopgroup.member.error_actions import error_name
+from coopgroup.model.group_api import Coordinator
+
+__all__ = ["TopicBell", "Transport"]
+
+_LISTEN_MS: Final = 30_000
+_FIRST_PAUSE_S: Final = 0.2
+_PAUSE_S_MAX: Final = 30.0
+# A topic or a right may be added later. Until then each try only adds noise to the broker's log.
+_REFUSED_PAUSE_S: Final = 300.0
+# Between two answers with rings: a flood of rings must not keep the transport's thread busy.
+_READ_PAUSE_S: Final = 0.01
+# A member that is further behind continues at the end, because old rings are useless.
+_BEHIND_MAX: Final = 1_000
+_OFFSET_OUT_OF_RANGE: Final = 1
+_INVALID_TOPIC: Final = 17
+_REFUSED: Final = frozenset(
+    {
+        int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        _INVALID_TOPIC,
+    }
+)
+
+
+class Transport(Protocol):
+    """The part of `GroupTransport` that this file uses."""
+
+    def send(
+        self,
+        lane: BellLane,
+        request: Any,  # noqa: ANN401  (one of several kinds)
+        on_answer: Callable[[Any], None],
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        """Send a request and return; `on_answer` is called exactly once."""
+        ...
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Run an action on the transport's thread."""
+        ...
+
+
+@frozen(kw_only=True)
+class _Place:
+    """The partition of the group's rings, and its leader."""
+
+    partition: int
+    leader: Coordinator
+
+
+@define(eq=False, kw_only=True)
+class TopicBell:
+    """Rings and listens for one group.
+
+    Attributes:
+        heard: called on the transport's thread when the group rang.
+        warn: called with an event and its fields.
+        timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
+    """
+
+    transport: Transport
+    topic: str
+    group_id: str
+    heard: Callable[[], None]
+    warn: Callable[..., None]
+    timeout_ms: int
+    _place: _Place | None = field(default=None, init=False)
+    _offset: int | None = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+    _is_finding: bool = field(default=False, init=False)
+    _warned: set[str] = field(factory=set, init=False)
+    # Rings that wait for the leader, or for its answer.
+    _unsent: int = field(default=0, init=False)
+    _rings: int = field(default=0, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _silent: threading.Event = field(factory=threading.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._silent.set()
+
+    # --- for any thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._later(0.0, self._find)
+
+    def ring(self) -> None:
+        """Tell the other members that a round has begun, if they can be reached."""
+        with self._lock:
+            self._rings += 1
+            self._silent.clear()
+        if not self._later(0.0, self._begin_ring):
+            self._end_ring()
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the rings so far have reached their broker, or have failed."""
+        self._silent.wait(timeout_s)
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
+        with suppress(RuntimeError):  # the transport is closed
+            self.transport.later(delay_s, action)
+            return True
+        return False
+
+    def _end_ring(self) -> None:
+        with self._lock:
+            self._rings -= 1
+            if not self._rings:
+                self._silent.set()
+
+    # --- where the rings are ---------------------------------------------------------------------
+
+    def _find(self) -> None:
+        if self._is_finding:
+            return
+        self._is_finding = True
+        request = FindPartition(topic=self.topic, group_id=self.group_id)
+        self._send(BellLane.LISTEN, request, self._take_place)
+
+    def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
+        self._is_finding = False
+        if isinstance(answer, TransportFailure) or answer.leader is None:
+            self._drop_unsent()
+            self._try_again(answer)
+            return
+        self._place = _Place(partition=answer.partition, leader=answer.leader)
+        for _ in range(self._unsent):
+            self._send_ring(self._place, is_repeated=False)
+        self._unsent = 0
+        self._listen()
+
+    # --- listening -------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        place, offset = self._place, self._offset
+        if place is None:
+            self._find()
+        elif offset is None:
+            end = FindEnd(topic=self.topic, partition=place.partition)
+            self._send(BellLane.LISTEN, end, self._take_end, place.leader)
+        else:
+            listen = ListenForRings(
+                topic=self.topic, partition=place.partition, offset=offset, wait_ms=_LISTEN_MS
+            )
+            self._send(BellLane.LISTEN, listen, self._take_rings, place.leader)
+
+    def _take_end(self, answer: EndAnswer | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure) or answer.error_code:
+            self._try_again(answer)
+            return
+        self._offset = answer.offset
+        self._listen()
+
+    def _take_rings(self, answer: RingsAnswer | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure) or answer.error_code:
+            self._try_again(answer)
+            return
+        self._failures = 0
+        self._warned.discard("listen")
+        if self.group_id.encode() in answer.keys:
+            self.heard()
+        is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX
+        self._offset = answer.end_offset if is_behind else answer.next_offset
+        if answer.keys:
+            self._later(_READ_PAUSE_S, self._listen)
+        else:
+            self._listen()
+
+    def _try_again(
+        self, answer: FoundPartition | EndAnswer | RingsAnswer | TransportFailure
+    ) -> None:
+        """Find the partition again after a pause; its leader may have moved."""
+        self._place = None
+        code = None if isinstance(answer, TransportFailure) else answer.error_code
+        if code == _OFFSET_OUT_OF_RANGE:
+            self._offset = None
+        if code in _REFUSED:
+            self._offset = None
+            self._warn_of("listen", code)
+            self._later(_REFUSED_PAUSE_S, self._find)
+            return
+        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
+        self._failures += 1
+        self._later(pause_s, self._find)
+
+    # --- ringing ---------------------------------------------------------------------------------
+
+    def _begin_ring(self) -> None:
+        if self._place is not None:
+            self._send_ring(self._place, is_repeated=False)
+        elif self._is_finding:
+            self._unsent += 1
+        else:  # no broker, no topic or no right, a moment ago
+            self._end_ring()
+
+    def _send_ring(self, place: _Place, *, is_repeated: bool) -> None:
+        ring = Ring(
+            topic=self.topic,
+            partition=place.partition,
+            group_id=self.group_id,
+            at_ms=time.time_ns() // 1_000_000,
+            timeout_ms=self.timeout_ms,
+        )
+
+        def on_answer(answer: RingAnswer | TransportFailure) -> None:
+            failed = isinstance(answer, TransportFailure) or answer.error_code != ErrorCode.NONE
+            if not isinstance(answer, TransportFailure) and answer.error_code in _REFUSED:
+                self._warn_of("ring", answer.error_code)
+            elif failed and not is_repeated:
+                self._ring_elsewhere()
+                return
+            elif not failed:
+                self._warned.discard("ring")
+            self._end_ring()
+
+        self._send(BellLane.RING, ring, on_answer, place.leader)
+
+    def _ring_elsewhere(self) -> None:
+        """Ask for the leader, and ring there once more: it may have moved."""
+
+        def on_found(answer: FoundPartition | TransportFailure) -> None:
+            if isinstance(answer, TransportFailure) or answer.leader is None:
+                self._end_ring()
+                return
+            place = _Place(partition=answer.partition, leader=answer.leader)
+            self._send_ring(place, is_repeated=True)
+
+        request = FindPartition(topic=self.topic, group_id=self.group_id)
+        self._send(BellLane.RING, request, on_found)
+
+    def _drop_unsent(self) -> None:
+        for _ in range(self._unsent):
+            self._end_ring()
+        self._unsent = 0
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        lane: BellLane,
+        request: Any,  # noqa: ANN401  (one of several kinds)
+        on_answer: Callable[[Any], None],
+        node: Coordinator | None = None,
+    ) -> None:
+        held_ms = request.wait_ms if isinstance(request, ListenForRings) else 0
+        with suppress(RuntimeError):  # the transport is closed
+            self.transport.send(
+                lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
+            )
+
+    def _warn_of(self, what: str, code: int) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            reason = "INVALID_TOPIC_EXCEPTION" if code == _INVALID_TOPIC else error_name(code)
+            self.warn("bell_unavailable", topic=self.topic, action=what, error=reason)

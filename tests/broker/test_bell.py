@@ -1,0 +1,79 @@
+"""The bell with Kafka's default time-outs: members hear of a round ahead of their heartbeats."""
+
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coopgroup.cli import app
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, unique
+
+DEFAULTS = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000}
+PARTITIONS = 8
+# Without a bell, each of these takes up to 3 s, and 1.5 s on average.
+MEDIAN_S_MAX = 0.5
+REPEATS = 3
+
+
+@pytest.fixture
+def bell(kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return a topic made by `coopgroup bell create`."""
+    topic = unique("bell")
+    arguments = ["--topic", topic, "--bootstrap-server", kafka_cluster.bootstrap_servers]
+    assert app.run(["bell", "create", *arguments]) == 0
+    assert f"{topic} is created" in capsys.readouterr().out
+    assert app.run(["bell", "create", *arguments]) == 0
+    assert f"{topic} exists already" in capsys.readouterr().out
+    return topic
+
+
+def seconds(crew: Crew, action: Callable[[], object], counts: list[int]) -> float:
+    """Return the time from an action until the members own these numbers of partitions."""
+    begun = time.monotonic()
+    action()
+    crew.until(lambda: crew.counts() == counts, f"{counts}")
+    return time.monotonic() - begun
+
+
+def test_joins_and_leaves_do_not_wait_for_heartbeats(
+    kafka_cluster: KafkaCluster, tmp_path: Path, bell: str
+) -> None:
+    topic = unique("T")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    took: list[float] = []
+    with Crew(kafka_cluster, tmp_path) as crew:
+
+        def join(name: str) -> None:
+            crew.add(name, configuration=DEFAULTS | {"coopgroup.bell.topic": bell})
+            crew.members[name].subscribe([topic])
+
+        seconds(crew, lambda: join("a"), [PARTITIONS])
+        for number in range(REPEATS):
+            name = f"b{number}"
+            crew.during(0.3)
+            took.append(seconds(crew, lambda name=name: join(name), [4, 4]))  # type: ignore[misc]
+            crew.during(0.3)
+            took.append(seconds(crew, lambda name=name: crew.remove(name), [8]))  # type: ignore[misc]
+    assert statistics.median(took) < MEDIAN_S_MAX, took
+
+
+def test_missing_topic_is_one_warning_and_the_group_works(
+    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = unique("T")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    missing = {"coopgroup.bell.topic": unique("missing")}
+    caplog.set_level(logging.WARNING, logger="coopgroup")
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name, configuration=missing).subscribe([topic])
+            crew.until(lambda: crew.share((topic, PARTITIONS)), "a share for each")
+        crew.remove("b")
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "all for the first")
+    warnings = [one.getMessage() for one in caplog.records if "bell" in one.getMessage()]
+    assert len(warnings) == 2  # one for each member
+    assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in warnings)

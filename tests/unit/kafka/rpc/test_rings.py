@@ -1,0 +1,169 @@
+"""Rings as kafka-python's messages: the partition, a record there and back, and every answer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.errors import IncompatibleBrokerVersion
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer.produce import ProduceRequest
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from coopgroup.kafka.rpc.requests import OtherRequest, build_message, read_answer
+from coopgroup.kafka.rpc.rings import (
+    EndAnswer,
+    FindEnd,
+    FindPartition,
+    FoundPartition,
+    ListenForRings,
+    Ring,
+    RingAnswer,
+    RingsAnswer,
+    partition_of,
+)
+from coopgroup.model.group_api import Coordinator
+
+LISTEN = ListenForRings(topic="bell", partition=2, offset=7, wait_ms=30_000)
+RING = Ring(topic="bell", partition=2, group_id="billing", at_ms=1_000, timeout_ms=500)
+
+
+@pytest.mark.parametrize(
+    ("key", "murmur2"), [("21", -973932308), ("foobar", -790332482), ("a-little-bit-longer", 0)]
+)
+def test_partition_is_that_of_kafkas_producers(key: str, murmur2: int) -> None:
+    """The hashes are those of Kafka's own test (`UtilsTest.testMurmur2`)."""
+    if murmur2:
+        assert partition_of(key, 1_000) == (murmur2 & 0x7FFFFFFF) % 1_000
+    assert 0 <= partition_of(key, 7) < 7
+
+
+def metadata(*, code: int = 0, leaders: tuple[int, ...] = (1, 2)) -> Any:  # noqa: ANN401
+    topic = MetadataResponse.MetadataResponseTopic
+    partition = topic.MetadataResponsePartition
+    broker = MetadataResponse.MetadataResponseBroker
+    return MetadataResponse(
+        brokers=[broker(node_id=one, host=f"host{one}", port=9092) for one in (1, 2)],
+        topics=[
+            topic(
+                error_code=code,
+                name="bell",
+                partitions=[
+                    partition(
+                        error_code=0 if leader > 0 else 5, partition_index=i, leader_id=leader
+                    )
+                    for i, leader in reversed(list(enumerate(leaders)))
+                ],
+            )
+        ],
+    )
+
+
+def test_leader_of_the_groups_partition_is_found() -> None:
+    request = FindPartition(topic="bell", group_id="billing")
+    index = partition_of("billing", 2)
+    leader = Coordinator(node_id=index + 1, host=f"host{index + 1}", port=9092)
+    expected = FoundPartition(error_code=0, partition=index, leader=leader)
+    assert read_answer(request, metadata()) == expected
+
+
+def test_partition_without_a_leader_and_a_missing_topic_are_told() -> None:
+    request = FindPartition(topic="bell", group_id="billing")
+    without = request.read(metadata(leaders=(-1, -1)))
+    assert (without.error_code, without.leader) == (5, None)
+    assert request.read(metadata(code=3, leaders=())) == FoundPartition(error_code=3)
+
+
+def test_look_up_never_creates_the_topic() -> None:
+    """Brokers that speak only earlier versions of Metadata would create it."""
+    message = build_message(FindPartition(topic="bell", group_id="billing"))
+    assert message.allow_auto_topic_creation is False
+    old = BrokerVersionData(api_versions={MetadataRequest.API_KEY: (0, 3)})
+    with pytest.raises(IncompatibleBrokerVersion):
+        old.api_version(message)
+
+
+@pytest.mark.parametrize(
+    ("request_", "api_key", "newest"),
+    [(LISTEN, FetchRequest.API_KEY, 12), (RING, ProduceRequest.API_KEY, 12)],
+)
+def test_versions_that_name_topics_by_id_only_are_not_used(
+    request_: OtherRequest,
+    api_key: int,
+    newest: int,
+) -> None:
+    broker = BrokerVersionData(api_versions={api_key: (3, 99)})
+    assert broker.api_version(build_message(request_)) == newest
+
+
+def test_end_of_a_partition_is_read() -> None:
+    one = SimpleNamespace(error_code=0, offset=12)
+    response = SimpleNamespace(topics=[SimpleNamespace(partitions=[one])])
+    request = FindEnd(topic="bell", partition=2)
+    assert build_message(request).topics[0].partitions[0].timestamp == -1
+    assert read_answer(request, response) == EndAnswer(error_code=0, offset=12)
+
+
+def fetched(records: bytes, *, code: int = 0, end: int = 9) -> SimpleNamespace:
+    one = SimpleNamespace(error_code=code, records=records, high_watermark=end)
+    return SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[one])])
+
+
+def batch(*keys: bytes | None, offset: int = 7, compression: int = 0) -> bytes:
+    made: Any = MemoryRecordsBuilder(
+        magic=2, compression_type=compression, batch_size=10_000, offset=offset
+    )
+    for key in keys:
+        made.append(timestamp=1, key=key, value=b"")
+    made.close()
+    return bytes(made.buffer())
+
+
+def test_ring_is_a_record_with_the_group_as_its_key_and_nothing_else() -> None:
+    message = build_message(RING)
+    (topic,) = message.topic_data
+    (one,) = topic.partition_data
+    assert (message.acks, message.transactional_id, topic.name, one.index) == (1, None, "bell", 2)
+    answer = LISTEN.read(fetched(one.records))
+    assert answer.keys == (b"billing",)
+
+
+def test_rings_of_several_batches_are_read_in_order() -> None:
+    response = fetched(batch(b"billing", b"orders") + batch(None, offset=9), end=12)
+    assert read_answer(LISTEN, response) == RingsAnswer(
+        error_code=0, keys=(b"billing", b"orders", None), next_offset=10, end_offset=12
+    )
+
+
+def test_batch_that_was_cut_off_is_left_for_the_next_request() -> None:
+    whole = batch(b"billing")
+    answer = LISTEN.read(fetched(whole + batch(b"orders", offset=8)[:-5]))
+    assert (answer.keys, answer.next_offset) == ((b"billing",), 8)
+
+
+def test_compressed_batch_is_not_opened() -> None:
+    """It may come from anybody, and become large."""
+    answer = LISTEN.read(fetched(batch(*[b"billing"] * 100, compression=1)))
+    assert (answer.keys, answer.next_offset) == ((None,), 107)
+
+
+def test_answer_without_rings_leaves_the_offset() -> None:
+    answer = LISTEN.read(fetched(b"", end=7))
+    assert (answer.keys, answer.next_offset) == ((), 7)
+
+
+def test_refusals_are_told() -> None:
+    assert LISTEN.read(fetched(b"", code=6)) == RingsAnswer(error_code=6, next_offset=7)
+    refused = SimpleNamespace(error_code=29, responses=[])
+    assert LISTEN.read(refused) == RingsAnswer(error_code=29, next_offset=7)
+    one = SimpleNamespace(error_code=6)
+    response = SimpleNamespace(responses=[SimpleNamespace(partition_responses=[one])])
+    assert read_answer(RING, response) == RingAnswer(error_code=6)
+
+
+def test_requests_build_themselves_and_only_the_look_up_goes_anywhere() -> None:
+    find, end = FindPartition(topic="b", group_id="g"), FindEnd(topic="b", partition=0)
+    for request in (find, end, LISTEN, RING):
+        assert isinstance(request, OtherRequest)
+        assert request.asks_any_broker is (request is find)
