@@ -44,6 +44,7 @@ class WarmMember:
     generation: int = -1
     rack: str | None = None
     topics: tuple[str, ...] = ("T",)
+    instance_id: str | None = None
 
     @property
     def takes_part(self) -> bool:
@@ -79,6 +80,7 @@ class WarmGroup:
         warm: Iterable[int] | None = (),
         rack: str | None = None,
         topics: tuple[str, ...] = ("T",),
+        instance_id: str | None = None,
     ) -> WarmMember:
         member = WarmMember(
             owned=partitions(*owned),
@@ -86,6 +88,7 @@ class WarmGroup:
             generation=self.generation,
             rack=rack,
             topics=topics,
+            instance_id=instance_id,
         )
         self.members[member_id] = member
         return member
@@ -113,7 +116,7 @@ class WarmGroup:
         joined = [
             JoinedMember(
                 member_id=member_id,
-                group_instance_id=None,
+                group_instance_id=self.members[member_id].instance_id,
                 metadata=self._subscription(self.members[member_id]),
             )
             for member_id in (self.members if members is None else members)

@@ -1,17 +1,20 @@
 """Warm members take lost resources: the shares of the owners that return later."""
 
+import pytest
+
 from coopgroup.policies import DeferredPolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 
 
-def test_owners_that_return_when_a_warm_member_kept_a_part_of_their_losses_get_even_shares() -> (
-    None
-):
+@pytest.mark.parametrize("static", [True, False])
+def test_owners_that_return_when_others_kept_a_part_of_their_losses_get_even_shares(
+    static: bool,
+) -> None:
     """Regression: each got its rest back as if it were a share, and the others kept too much."""
     group = WarmGroup(existing=partitions(*range(9)), policy=DeferredPolicy(warmup=Warmup()))
     group.add("a", 0, 1, 2, warm=[4, 5])
-    group.add("c", 3, 4, 5)
-    group.add("d", 6, 7, 8)
+    group.add("c", 3, 4, 5, instance_id="pod-c" if static else None)
+    group.add("d", 6, 7, 8, instance_id="pod-d" if static else None)
     group.round()
     for owner in "cd":
         del group.members[owner]
@@ -23,8 +26,9 @@ def test_owners_that_return_when_a_warm_member_kept_a_part_of_their_losses_get_e
     assert [loss.shared for loss in group.state.losses] == [True, True]
     del group.members["b"]
     for owner in "cd":
-        group.add(owner)
+        group.add(f"{owner}2", instance_id=f"pod-{owner}" if static else None)
     for _ in range(5):
         group.settle()
-        group.warms_up("c")
+        for owner in "cd":
+            group.warms_up(f"{owner}2")
     assert list(map(len, group.owned().values())) == [3, 3, 3]
