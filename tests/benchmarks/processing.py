@@ -7,6 +7,7 @@ threads. Time runs from the begin of the first handler to the end of the last on
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ from attrs import define, field
 from confluent_kafka import Producer
 
 from coopgroup import CooperativeConsumer
+from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.benchmarks.jars import classpath_of
@@ -82,6 +84,7 @@ def run(*, runs: int = 3) -> dict[str, Any]:
             kinds: dict[str, Callable[[], float]] = {
                 "one_at_a_time": lambda t=topic, w=wait_ms: _in_turn(cluster, t, w),  # type: ignore[misc]
                 "coopgroup": lambda t=topic, w=wait_ms: _ours(cluster, t, w),  # type: ignore[misc]
+                "coopgroup_asyncio": lambda t=topic, w=wait_ms: _ours_on_a_loop(cluster, t, w),  # type: ignore[misc]
                 "parallel_consumer": lambda t=topic, w=wait_ms: _java(cluster, t, w),  # type: ignore[misc]
             }
             rates: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -134,6 +137,23 @@ def _ours(cluster: KafkaCluster, topic: str, wait_ms: int) -> float:
     with CooperativeConsumer(_config(cluster)) as consumer:
         consumer.subscribe([topic])
         process(consumer, handler, order="key", workers=CONCURRENCY, stop=handler.done)
+    return handler.rate
+
+
+def _ours_on_a_loop(cluster: KafkaCluster, topic: str, wait_ms: int) -> float:
+    handler = Handler(0, RECORDS[wait_ms])
+
+    async def handle(record: object) -> None:
+        handler.begun_s = handler.begun_s or time.perf_counter()
+        if wait_ms:
+            await asyncio.sleep(wait_ms / 1000)
+        handler(record)
+
+    async def main() -> None:
+        async with AsyncCooperativeConsumer(_config(cluster), topic) as consumer:
+            await process(consumer, handle, order="key", concurrency=CONCURRENCY, stop=handler.done)
+
+    asyncio.run(main())
     return handler.rate
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from coopgroup import CooperativeConsumer
 from coopgroup.processing import DeadLetter, Retry, process
 from coopgroup.testing import KafkaCluster
+from tests.support.live_group import unique
 
 PARTITIONS = 6
 RECORDS = 3_000
@@ -43,6 +44,28 @@ run(CooperativeConsumer(config), [topic], handle, order=order,
     on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
 print("closed", flush=True)
 """
+
+
+# The same on an event loop.
+ASYNC_WORKER = """
+import asyncio, json, os, random, sys
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.processing import Retry, run
+
+config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
+out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+async def handle(record):
+    await asyncio.sleep(0.002)
+    if random.random() < 0.01:
+        raise OSError("try again")
+    os.write(out, b"%d %d %s\\n" % (record.partition, record.offset, record.key))
+
+run(AsyncCooperativeConsumer(config), [topic], handle, order=order,
+    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+print("closed", flush=True)
+"""
+WORKERS = pytest.mark.parametrize("program", [WORKER, ASYNC_WORKER], ids=["threads", "tasks"])
 
 
 def fill(cluster: KafkaCluster, topic: str, count: int) -> None:
@@ -74,14 +97,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
 class Workers:
     """Processes of one group, and what they have written."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, order: str, path: Path) -> None:
-        self.arguments = [json.dumps(config(cluster, topic)), topic, order, str(path)]
+    def __init__(self, cluster: KafkaCluster, topic: str, program: str, path: Path) -> None:
+        self.arguments = [program, json.dumps(config(cluster, topic)), topic, "key", str(path)]
         self.path = path
         path.touch()
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", WORKER, *self.arguments]
+        command = [sys.executable, "-c", *self.arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
         self.running.append(process)
         return process
@@ -98,8 +121,8 @@ class Workers:
 def workers(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Callable[[str, str], Workers]]:
     made: list[Workers] = []
 
-    def make(topic: str, order: str) -> Workers:
-        made.append(Workers(kafka_cluster, topic, order, tmp_path / "handled"))
+    def make(topic: str, program: str) -> Workers:
+        made.append(Workers(kafka_cluster, topic, program, tmp_path / "handled"))
         return made[-1]
 
     yield make
@@ -110,12 +133,13 @@ def workers(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Callable[[s
             worker.communicate()
 
 
+@WORKERS
 def test_no_record_is_skipped_when_a_process_is_killed(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers]
+    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
 ) -> None:
-    topic = "processing-killed"
+    topic = unique("killed")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, "key")
+    group = workers(topic, program)
     first, second = group.start(), group.start()
     wait_until(lambda: group.distinct() > RECORDS // 10)
     first.kill()
@@ -129,12 +153,13 @@ def test_no_record_is_skipped_when_a_process_is_killed(
     assert second.returncode == 0
 
 
+@WORKERS
 def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers]
+    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
 ) -> None:
-    topic = "processing-rolled"
+    topic = unique("rolled")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, "key")
+    group = workers(topic, program)
     old = [group.start(), group.start()]
     wait_until(lambda: group.distinct() > RECORDS // 20)
     for worker in old:

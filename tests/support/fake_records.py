@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +15,15 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.model import EMPTY, ResourceSet
 
-__all__ = ["FakeConsumer", "FakeRecord"]
+__all__ = ["FakeAsyncConsumer", "FakeConsumer", "FakeRecord"]
 
 
 @frozen(kw_only=True)
 class FakeRecord:
-    """Has the methods of `confluent_kafka.Message` that processing calls."""
+    """Has the methods of `confluent_kafka.Message` that processing calls.
+
+    It is also the record of itself (`ConsumerRecord`).
+    """
 
     number: int = 0
     at: int
@@ -180,6 +185,67 @@ class FakeConsumer:
         self.given_up.update((one, self.stored.get(one)) for one in gone)
         self.owned -= gone
         self.stopping -= gone
+
+
+class FakeAsyncConsumer(FakeConsumer):
+    """The same for an event loop; `revoke` and `lose` are coroutines."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        hand_out = SimpleNamespace(as_polling=nullcontext)
+        self._started = SimpleNamespace(
+            parts=self._parts, call=lambda call: call(), hand_out=hand_out
+        )
+        self._given = self
+        self._waiting: asyncio.Event = asyncio.Event()
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.is_closed
+
+    on_revoke: Any = None
+    on_lost: Any = None
+
+    async def getmany(self, *, timeout: float, max_records: int) -> dict[int, list[Any]]:  # noqa: ASYNC109
+        self.check_open()
+        if not self.script:
+            await asyncio.sleep(min(timeout, 0.002))
+            return {}
+        return {0: [_Wrapped(one) for one in self.consume(max_records, 0)]}
+
+    async def hand_over(self, timeout: float) -> bool:  # type: ignore[override]  # noqa: ASYNC109
+        self.handed_over = True
+        await self.revoke_now(*self.owned.to_dict()["t"])
+        return True
+
+    def pause(self, *partitions: TopicPartition) -> None:  # type: ignore[override]
+        super().pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:  # type: ignore[override]
+        super().resume(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:  # type: ignore[override]
+        self.seeks.append((partition.topic, partition.partition, offset))
+
+    def finish_revoke(self, stopped: Any) -> None:  # noqa: ANN401
+        named = ((one.topic, one.partition) for one in stopped)
+        self._drop(ResourceSet.from_pairs(named) & self.stopping)
+
+    async def revoke_now(self, *numbers: int) -> None:
+        gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
+        self.stopping |= gone
+        await self.interceptor.on_revoke(self, [TopicPartition(*one) for one in gone])
+        self._drop(gone & self.stopping)
+
+    async def lose_now(self, *numbers: int) -> None:
+        gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
+        await self.interceptor.on_lost(self, [TopicPartition(*one) for one in gone])
+        self.owned -= gone
+
+
+@frozen
+class _Wrapped:
+    message: FakeRecord
 
 
 @define(eq=False)

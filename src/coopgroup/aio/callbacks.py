@@ -29,7 +29,7 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.aio.hand_out import HandOut, keys_of
 from coopgroup.aio.loop_port import LoopPort
-from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
@@ -62,7 +62,14 @@ class GivenCallbacks:
     on_assign: AsyncCallback | None = None
     on_revoke: AsyncCallback | None = None
     on_lost: AsyncCallback | None = None
+    interceptor: Interceptor | None = None
     __weakref__: Any = field(init=False, eq=False)
+
+    def named(self, name: str) -> AsyncCallback | None:
+        """Return a callback by its name; that of `coopgroup.processing` while it runs."""
+        own = self if self.interceptor is None else self.interceptor
+        callback: AsyncCallback | None = getattr(own, name, None)
+        return self.on_assign if name == "on_assign" else callback
 
 
 @define(eq=False)
@@ -108,7 +115,7 @@ class LoopCallbacks:
     def revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_revoke`, and give the partitions up when it has ended."""
         given = self.given()
-        if given is None or given.on_revoke is None:
+        if given is None or given.named("on_revoke") is None:
             return
         later = self.listener.revoke_later(partitions)
         if later is None:
@@ -121,8 +128,8 @@ class LoopCallbacks:
         lost = keys_of(partitions)
         is_everything = all(one in lost for one in self.listener.owned)
         given = self.given()
-        if given is not None and (given.on_lost or given.on_revoke):
-            name = "on_lost" if given.on_lost else "on_revoke"
+        if given is not None and (given.named("on_lost") or given.named("on_revoke")):
+            name = "on_lost" if given.named("on_lost") else "on_revoke"
             if is_everything:
                 self._run_now(name, partitions, is_urgent=True)
             else:
@@ -178,7 +185,7 @@ class LoopCallbacks:
         def call() -> object:
             given = self.given()
             consumer = None if given is None else given.consumer()
-            callback = getattr(given, name, None)
+            callback = None if given is None else given.named(name)
             return None if consumer is None or callback is None else callback(consumer, partitions)
 
         run = _Run(call, keys_of(partitions), on_done, is_urgent, self.port.loop)

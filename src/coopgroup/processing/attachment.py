@@ -6,18 +6,19 @@ still be in flight, so a commit takes only offsets that processing stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from attrs import define, field
 from confluent_kafka import KafkaException, TopicPartition
 
+from coopgroup.aio.consumer import AsyncCooperativeConsumer
+from coopgroup.aio.polling import Polling
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
-from coopgroup.kafka.callbacks.subscribed import Callback
+from coopgroup.kafka.callbacks.listener import Interceptor
 from coopgroup.kafka.consumer import CooperativeConsumer
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.member.events import Offset
 from coopgroup.processing.scheduler import Partition, StoredOffset
 
@@ -35,52 +36,99 @@ class Attachment:
 
     Attributes:
         consumer: the consumer.
+        parts: its parts.
+        callbacks: has the application's `on_revoke` and `on_lost`.
+        hook: has the interceptor, which is called in place of these.
+        seek: continues at another offset: topic, number, offset.
+        call_later: makes a call on the thread that may use the client, after all earlier calls of
+            `seek`, and before a further record is handed out.
     """
 
-    consumer: CooperativeConsumer
-    _listener: GroupListener = field(init=False)
-    _committing: Committing = field(init=False)
-    _driver: GroupDriver = field(init=False)
+    consumer: Any
+    parts: ConsumerParts
+    callbacks: Callable[[], Any]
+    hook: Any
+    seek: Callable[[str, int, int], None]
+    call_later: Callable[[Callable[[], None]], None]
     _was_automatic: bool = field(default=True, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        parts = self.consumer._parts  # noqa: SLF001  (both are coopgroup's)
-        self._listener, self._committing = parts.listener, parts.committing
-        self._driver = parts.driver
+    @classmethod
+    def of_threads(cls, consumer: CooperativeConsumer) -> Attachment:
+        """Return the place in a consumer whose polling thread calls everything here."""
+        parts = consumer._parts  # noqa: SLF001  (both are coopgroup's)
+        return cls(
+            consumer,
+            parts,
+            callbacks=lambda: parts.listener.callbacks,
+            hook=parts.listener,
+            seek=lambda *place: consumer.seek(TopicPartition(*place)),
+            call_later=lambda call: call(),
+        )
+
+    @classmethod
+    def of_tasks(cls, consumer: AsyncCooperativeConsumer) -> Attachment:
+        """Return the place in a consumer of an event loop."""
+        polling, given = consumer._started, consumer._given  # noqa: SLF001  (both are coopgroup's)
+        return cls(
+            consumer,
+            polling.parts,
+            callbacks=lambda: given,
+            hook=given,
+            seek=lambda topic, number, at: consumer.seek(TopicPartition(topic, number), at),
+            call_later=polling.call,
+        )
+
+    def is_closed(self) -> bool:
+        """Return whether the consumer is closed."""
+        return bool(self.consumer._is_closed)  # noqa: SLF001  (both are coopgroup's)
+
+    def as_polling(self) -> AbstractContextManager[None]:
+        """Count the time as polling, for a consumer of an event loop."""
+        polling: Polling = self.consumer._started  # noqa: SLF001  (both are coopgroup's)
+        return polling.hand_out.as_polling()
+
+    def finish_revoke(self, partitions: Iterable[Partition]) -> None:
+        """Report that partitions of a revocation have stopped, for a consumer of an event loop."""
+        self.parts.listener.finish_revoke([TopicPartition(*one) for one in partitions])
 
     @property
     def group_id(self) -> str:
         """Return the name of the group."""
-        return self._driver.settings.member.group_id
+        return self.parts.driver.settings.member.group_id
 
     @property
-    def user_on_revoke(self) -> Callback | None:
+    def on_revoke(self) -> Any:  # noqa: ANN401  (a callback, or None)
         """Return the application's `on_revoke`."""
-        return self._listener.callbacks.on_revoke
+        return self.callbacks().on_revoke
 
     @property
-    def user_on_lost(self) -> Callback | None:
+    def on_lost(self) -> Any:  # noqa: ANN401  (a callback, or None)
         """Return what the application wants to be called for lost partitions."""
-        return self._listener.callbacks.on_lost or self._listener.callbacks.on_revoke
+        own = self.callbacks()
+        return own.on_lost or own.on_revoke
 
-    def attach(self, on_revoke: Callback, on_lost: Callback) -> None:
+    def attach(self, on_revoke: Callable[..., Any], on_lost: Callable[..., Any]) -> None:
         """Hear of revocations and losses in place of the application's callbacks.
 
         Raises:
             ConfigurationError: the consumer does not commit by itself, or is processed already.
         """
-        if self._committing.interval_ms is None:
+        if self.parts.committing.interval_ms is None:
             raise ConfigurationError(
                 "enable.auto.commit", "false", "true: processing commits what has been handled"
             )
-        if self._listener.interceptor is not None:
+        if self.hook.interceptor is not None:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
-        store = self._committing.store
-        self._was_automatic = store.automatic
-        if store.automatic:  # what the application handled before is committed as before
-            store.store(store.due(self._listener.owned))
+        self._was_automatic = self.parts.committing.store.automatic
+        self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
+        self.call_later(self._take_over)
+
+    def _take_over(self) -> None:
+        """Commit what the application handled before as before, and then only what is stored."""
+        store = self.parts.committing.store
+        if store.automatic:
+            store.store(store.due(self.parts.listener.owned))
             store.automatic = False
-        self._listener.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
 
     def detach(self, unhandled: Iterable[tuple[Partition, int]], *, is_complete: bool) -> None:
         """Leave the consumer as it was; it continues at the first records that were not handled.
@@ -92,29 +140,34 @@ class Attachment:
                 that were stored. Otherwise `close` would commit past that record.
         """
         for (topic, number), offset in unhandled:
-            if (topic, number) in self._listener.owned - self._listener.stopping:
+            listener = self.parts.listener
+            if (topic, number) in listener.owned - listener.stopping:
                 with suppress(KafkaException, RuntimeError):  # lost at this moment, or closed
-                    self.consumer.seek(TopicPartition(topic, number, offset))
-        self._listener.interceptor = None
+                    self.seek(topic, number, offset)
+        self.hook.interceptor = None
         if is_complete:
-            self._committing.store.automatic = self._was_automatic
+            self.call_later(self._restore)
+
+    def _restore(self) -> None:
+        self.parts.committing.store.automatic = self._was_automatic
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:
         """Store offsets for the next commit."""
-        self._committing.store.store(
+        self.parts.committing.store.store(
             Offset(one.topic, one.partition, one.offset, one.leader_epoch) for one in offsets
         )
 
     def wake(self) -> None:
         """Let a waiting `poll` look around; for any thread."""
-        self._driver.inbox.wake()
+        self.parts.driver.inbox.wake()
 
     def warn(self, event: str, **fields: object) -> None:
         """Log a warning."""
-        self._driver.sink.warn(event, **fields)
+        self.parts.driver.sink.warn(event, **fields)
 
-    def call(self, callback: Callback | None, partitions: Iterable[Partition]) -> None:
-        """Run a callback of the application for partitions."""
+    def call(self, callback: Callable[..., Any] | None, partitions: Iterable[Partition]) -> Any:  # noqa: ANN401
+        """Run a callback of the application for partitions; return its result."""
         named = [TopicPartition(topic, number) for topic, number in sorted(partitions)]
-        if callback is not None and named:
-            callback(self.consumer, named)
+        if callback is None or not named:
+            return None
+        return callback(self.consumer, named)

@@ -1,4 +1,4 @@
-"""`run`: one call from the start of a process to its end by SIGTERM.
+"""How processing ends: by a signal of the application, or by SIGTERM.
 
 Kubernetes sends SIGTERM and waits for `terminationGracePeriodSeconds` (30 s by default) before it
 kills. So everything here must end within `stop_timeout_ms`, which is below that.
@@ -11,12 +11,44 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
+
+from attrs import define
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["stop_at_signals"]
+__all__ = ["StopSignal", "Timing", "stop_at_signals"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignal(Protocol):
+    """Tells when to stop, as `threading.Event` and `asyncio.Event` do."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+
+
+@define
+class Timing:
+    """How processing ends.
+
+    Attributes:
+        stop: ends processing when it is set; None to go on until the consumer is closed.
+        stop_timeout_ms: how long records in flight may take to end when a partition is given up,
+            and when processing stops.
+        hands_over: whether processing goes on, once `stop` is set, until the group has taken over
+            all partitions.
+    """
+
+    stop: StopSignal | None
+    stop_timeout_ms: int
+    hands_over: bool
+
+    @property
+    def stop_timeout_s(self) -> float:
+        """Return `stop_timeout_ms` in seconds."""
+        return self.stop_timeout_ms / 1000
 
 
 @contextmanager

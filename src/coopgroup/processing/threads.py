@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -29,44 +29,16 @@ from coopgroup.processing.failures import (
     Stop,
     decide,
 )
+from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
 
-__all__ = ["StopSignal", "ThreadProcessing", "Timing"]
+__all__ = ["ThreadProcessing"]
 
 # Maximum wait in `poll`. It is short while something else may become due: a partition that is given
 # up, or one that was paused and has room again.
 _WAIT_S = 0.1
 _WAIT_BUSY_S = 0.005
 _BATCH = 500
-
-
-class StopSignal(Protocol):
-    """Tells when to stop, as `threading.Event` and `asyncio.Event` do."""
-
-    def is_set(self) -> bool:
-        """Return whether to stop."""
-
-
-@define
-class Timing:
-    """How processing ends.
-
-    Attributes:
-        stop: ends processing when it is set; None to go on until the consumer is closed.
-        stop_timeout_ms: how long records in flight may take to end when a partition is given up,
-            and when processing stops.
-        hands_over: whether processing goes on, once `stop` is set, until the group has taken over
-            all partitions.
-    """
-
-    stop: StopSignal | None
-    stop_timeout_ms: int
-    hands_over: bool
-
-    @property
-    def stop_timeout_s(self) -> float:
-        """Return `stop_timeout_ms` in seconds."""
-        return self.stop_timeout_ms / 1000
 
 
 @define(eq=False)
@@ -96,7 +68,7 @@ class ThreadProcessing:
     _idle: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._attachment = Attachment(self.consumer)
+        self._attachment = Attachment.of_threads(self.consumer)
 
     def run(self) -> None:
         """Process until `stop` is set, the consumer is closed, or a record cannot be handled.
@@ -214,7 +186,7 @@ class ThreadProcessing:
         self._store_last(done)
         put_offs = [self._ending.pop(one).put_off for one in done]
         try:
-            self._attachment.call(self._attachment.user_on_revoke, done)
+            self._attachment.call(self._attachment.on_revoke, done)
         finally:
             for put_off in put_offs:
                 self.consumer.finish_revoke(put_off)
@@ -246,7 +218,7 @@ class ThreadProcessing:
             self._ending[one] = _Ending(put_off, until_s)
         ended = [one for one in named if one not in busy]
         self._store_last(ended)
-        self._attachment.call(self._attachment.user_on_revoke, ended)
+        self._attachment.call(self._attachment.on_revoke, ended)
 
     def _on_lost(self, _: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
         named = partitions_of(partitions)
@@ -257,7 +229,7 @@ class ThreadProcessing:
             self._warn("record_lost_while_handled", work.message)
         for one in named:
             self._ending.pop(one, None)
-        self._attachment.call(self._attachment.user_on_lost, named)
+        self._attachment.call(self._attachment.on_lost, named)
 
     def _wait_for(self, partitions: Sequence[Partition], until_s: float) -> None:
         def are_drained() -> bool:

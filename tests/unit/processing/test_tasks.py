@@ -1,0 +1,322 @@
+"""Processing on an event loop, on a consumer that plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from coopgroup import ProcessingError
+from coopgroup.processing import Retry, Skip
+from coopgroup.processing.running import Timing
+from coopgroup.processing.scheduler import Limits, Order, Scheduler
+from coopgroup.processing.tasks import TaskProcessing
+from tests.support.fake_records import FakeAsyncConsumer, FakeRecord
+
+WAIT_S = 10.0
+
+
+def records(number: int, count: int, key: bytes | None = b"k") -> list[FakeRecord]:
+    return [FakeRecord(number=number, at=at, its_key=key) for at in range(count)]
+
+
+class Group:
+    """A consumer, processing in a task, and a handler that can be held up."""
+
+    def __init__(
+        self,
+        *script: FakeRecord,
+        order: Order = "partition",
+        on_error: Any = None,  # noqa: ANN401
+        limits: Limits | None = None,
+        stop_timeout_ms: int = 5_000,
+        hands_over: bool = False,
+    ) -> None:
+        self.consumer = FakeAsyncConsumer(deque(script))
+        self.stop = asyncio.Event()
+        self.handled: list[tuple[int, int]] = []
+        self.began: list[tuple[int, int]] = []
+        self.held: dict[tuple[int, int], asyncio.Event] = {}
+        self.cancelled: list[tuple[int, int]] = []
+        self.handler: Callable[[Any], Coroutine[Any, Any, None]] = self.handle
+        consumer: Any = self.consumer
+        self.processing = TaskProcessing(
+            consumer,
+            self._call,
+            on_error or (lambda _: pytest.fail("no handler should fail")),
+            Scheduler(order, limits or Limits()),
+            Timing(self.stop, stop_timeout_ms, hands_over=hands_over),
+            4,
+        )
+
+    async def _call(self, record: Any) -> None:  # noqa: ANN401
+        await self.handler(record)
+
+    async def handle(self, record: Any) -> None:  # noqa: ANN401
+        place = (record.message.partition(), record.message.offset())
+        self.began.append(place)
+        if place in self.held:
+            try:
+                await self.held[place].wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(place)
+                raise
+        self.handled.append(place)
+
+    def hold(self, number: int, offset: int) -> asyncio.Event:
+        return self.held.setdefault((number, offset), asyncio.Event())
+
+    def start(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.processing.run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110  (no event tells what a fake has done)
+            await asyncio.sleep(0.001)
+
+
+def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story())
+
+
+def test_records_of_a_partition_are_handled_in_order_and_partitions_side_by_side() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 50), *records(1, 50))
+        held = group.hold(0, 10)
+        task = group.start()
+        await until(lambda: (1, 49) in group.handled)
+        assert (0, 11) not in group.began
+        held.set()
+        await until(lambda: len(group.handled) == 100)
+        group.stop.set()
+        await task
+        assert [at for number, at in group.handled if number == 0] == list(range(50))
+        assert group.consumer.stored == {("t", 0): 50, ("t", 1): 50}
+        assert group.consumer.automatic
+
+    play(story)
+
+
+def test_revoked_partition_is_given_up_when_its_record_has_ended() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 3), *records(1, 3))
+        revoked: list[tuple[int, int | None]] = []
+
+        async def on_revoke(_: object, partitions: Any) -> None:  # noqa: ANN401
+            await asyncio.sleep(0)
+            stored = group.consumer.stored
+            revoked.extend((one.partition, stored.get(("t", one.partition))) for one in partitions)
+
+        group.consumer.on_revoke = on_revoke
+        held = group.hold(0, 1)
+        task = group.start()
+        await until(lambda: (0, 1) in group.began and len(group.handled) == 4)
+        revocation = asyncio.create_task(group.consumer.revoke_now(0, 2))
+        await until(lambda: revoked == [(2, None)])
+        assert group.consumer.given_up == {("t", 2): None}
+        group.consumer.script.append(FakeRecord(number=1, at=3))
+        await until(lambda: (1, 3) in group.handled)
+        held.set()
+        await revocation
+        assert group.consumer.given_up["t", 0] == 2
+        assert revoked == [(2, None), (0, 2)]
+        assert (0, 2) not in group.began
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_handler_is_cancelled_when_its_partition_is_revoked_for_too_long() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 3), stop_timeout_ms=50)
+        group.hold(0, 1)
+        task = group.start()
+        await until(lambda: (0, 1) in group.began)
+        await group.consumer.revoke_now(0)
+        assert group.consumer.given_up == {("t", 0): 1}
+        await until(lambda: group.cancelled == [(0, 1)])
+        assert group.consumer.warned == ["handler_takes_too_long"]
+        group.consumer.script.append(FakeRecord(number=1, at=0))
+        await until(lambda: (1, 0) in group.handled)  # the worker goes on
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_handler_of_a_lost_record_is_cancelled() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 2), *records(1, 1))
+        group.hold(0, 0)
+        task = group.start()
+        await until(lambda: (0, 0) in group.began and (1, 0) in group.handled)
+        await group.consumer.lose_now(0)
+        await until(lambda: group.cancelled == [(0, 0)])
+        group.stop.set()
+        await task
+        assert group.consumer.stored == {("t", 1): 1}
+        assert group.began.count((0, 1)) == 0
+
+    play(story)
+
+
+def test_failure_stops_processing_before_its_offset() -> None:
+    async def story() -> None:
+        group = Group(
+            *records(0, 5), *records(1, 5), on_error=lambda failure: Retry(attempts=2, backoff_ms=1)
+        )
+        original = group.handle
+
+        async def handle(record: Any) -> None:  # noqa: ANN401
+            if (record.message.partition(), record.message.offset()) == (0, 2):
+                raise ValueError("no such account")
+            await original(record)
+
+        group.handler = handle
+        with pytest.raises(ProcessingError, match=r"t\[0\] at offset 2 was not handled") as caught:
+            await group.start()
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert group.consumer.stored["t", 0] == 2
+        assert ("t", 0, 2) in group.consumer.seeks
+        assert (0, 3) not in group.began
+
+    play(story)
+
+
+def test_failed_record_is_tried_again_and_then_skipped() -> None:
+    async def story() -> None:
+        retry = Retry(attempts=3, backoff_ms=1, otherwise=Skip())
+        group = Group(*records(0, 2), on_error=retry)
+        attempts: list[int] = []
+
+        async def handle(record: Any) -> None:  # noqa: ANN401
+            attempts.append(record.message.offset())
+            if record.message.offset() == 0:
+                raise OSError("try again")
+
+        group.handler = handle
+        task = group.start()
+        await until(lambda: group.consumer.stored.get(("t", 0)) == 2)
+        group.stop.set()
+        await task
+        assert attempts == [0, 0, 0, 1]
+        assert group.consumer.warned == ["record_skipped"]
+
+    play(story)
+
+
+def test_retry_that_waits_is_made_at_once_when_its_partition_is_revoked() -> None:
+    async def story() -> None:
+        slow = Retry(attempts=9, backoff_ms=60_000, backoff_max_ms=60_000)
+        group = Group(*records(0, 1), on_error=slow)
+        attempts = [0]
+
+        async def handle(_: object) -> None:
+            attempts[0] += 1
+            if attempts[0] == 1:
+                raise OSError("try again")
+
+        group.handler = handle
+        task = group.start()
+        await until(lambda: attempts == [1])
+        async with asyncio.timeout(WAIT_S):
+            await group.consumer.revoke_now(0)
+        assert group.consumer.given_up == {("t", 0): 1}
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_cancelled_processing_cancels_its_handlers_and_commits_what_was_handled() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 3))
+        group.hold(0, 1)
+        task = group.start()
+        await until(lambda: (0, 1) in group.began)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert group.cancelled == [(0, 1)]
+        assert group.consumer.stored == {("t", 0): 1}
+        assert ("t", 0, 1) in group.consumer.seeks
+        assert group.consumer.interceptor is None
+        assert len(asyncio.all_tasks()) == 1
+
+    play(story)
+
+
+def test_handler_that_outlasts_the_stop_is_cancelled() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 1), stop_timeout_ms=50)
+        group.hold(0, 0)
+        task = group.start()
+        await until(lambda: (0, 0) in group.began)
+        group.stop.set()
+        await task
+        assert group.cancelled == [(0, 0)]
+        assert group.consumer.stored == {}
+
+    play(story)
+
+
+def test_hand_over_goes_on_until_the_partitions_are_gone() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 1), hands_over=True)
+        task = group.start()
+        await until(lambda: len(group.handled) == 1)
+        group.stop.set()
+        await task
+        assert group.consumer.given_up == {("t", 0): 1, ("t", 1): None, ("t", 2): None}
+
+    play(story)
+
+
+def test_no_more_records_are_taken_than_the_limits_allow_and_other_tasks_run() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 100), limits=Limits(records=10))
+        held = group.hold(0, 0)
+        task = group.start()
+        await until(lambda: (0, 0) in group.began)
+        await asyncio.sleep(0.05)  # time to take too many
+        assert len(group.consumer.script) == 90
+        held.set()
+        await until(lambda: len(group.handled) == 100)
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_handler_that_never_waits_lets_other_tasks_run() -> None:
+    async def story() -> None:
+        group = Group(
+            *records(0, 20_000), limits=Limits(records=100_000, partition_records=100_000)
+        )
+        task = group.start()
+        turns = 0
+        while len(group.handled) < 20_000:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 5
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_processing_ends_when_the_consumer_is_closed() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 2))
+        task = group.start()
+        await until(lambda: len(group.handled) == 2)
+        group.consumer.is_closed = True
+        async with asyncio.timeout(WAIT_S):
+            await task
+
+    play(story)
