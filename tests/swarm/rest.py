@@ -12,7 +12,7 @@ from coopgroup.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
+from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,6 +27,7 @@ HEALED_WITHIN_MS: Final = 9_000
 """Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
 _QUIET_MS: Final = 700
 _WARMUPS_MAX: Final = 18  # moves of all partitions, and then their standbys
+_QUICK_RESTORE_MS: Final = 10
 _WARM_ROUND_MS: Final = 250  # a heartbeat interval and the round after it
 _LOOK_MS: Final = 100
 RECORDS_MAX: Final = 10_000
@@ -159,7 +160,11 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ())
             return
         if not away and simulation.is_at_rest() and not _warm_up_ends(simulation):
             rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
-            is_quiet = world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS
+            last_ms = max(next(rounds, 0), since_ms)
+            if simulation.costs.costs[0].restore_ms.high > _QUICK_RESTORE_MS:
+                starts = (e.at_ms for e in reversed(world.telemetry) if _is_start(e.record))
+                last_ms = max(last_ms, next(starts, 0))  # the next commit comes a while later
+            is_quiet = world.now_ms - last_ms >= _QUIET_MS
             # A commit on a connection that was given up is sent again only after its bound.
             if is_quiet and not _awaits_commits(simulation):
                 return
@@ -174,6 +179,10 @@ def _warm_up_ends(simulation: Simulation) -> bool:
 
 def _awaits_commits(simulation: Simulation) -> bool:
     return any(process.session.member.commits.queue for process in simulation.alive)
+
+
+def _is_start(record: Record) -> bool:
+    return isinstance(record, ResourcesStarted)
 
 
 def _is_of_a_round(record: Record) -> bool:

@@ -47,7 +47,7 @@ class _Warmups:
         broken: warm ones that failed: the leader may have decided before.
         received: number of its assignments.
         generation: generation of the last one.
-        missed_round: whether it missed a round since its start.
+        missed_round: whether it missed a round since it was first in one.
     """
 
     warm: ResourceSet = EMPTY
@@ -81,6 +81,7 @@ class WarmSets:
     warmups: dict[str, _Warmups] = field(factory=dict)
     dead: dict[str, ResourceSet] = field(factory=dict)
     decided_ms: dict[int, int] = field(factory=dict)
+    first_round: dict[str, int] = field(factory=dict)
 
     def take(self, envelope: Envelope) -> None:
         """Read the next record."""
@@ -92,11 +93,16 @@ class WarmSets:
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
-            case RoundDecided():
+            case RoundDecided(members=members):
                 self.decided_ms[envelope.generation] = envelope.at_ms
+                for member in members:
+                    self.first_round.setdefault(member, envelope.generation)
             case AssignmentReceived():
                 one = self.of(envelope.client)
-                one.missed_round |= one.received > 0 and envelope.generation != one.generation + 1
+                expected = one.generation + 1
+                if not one.received:
+                    expected = self.first_round.get(envelope.member, envelope.generation)
+                one.missed_round |= envelope.generation != expected
                 one.received += 1
                 one.generation = envelope.generation
             case _:
