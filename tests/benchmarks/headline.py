@@ -7,6 +7,9 @@ defines the terms of the tables.
 
     python -m tests.benchmarks.headline --kinds coopgroup-simple,eager --scenarios join --repeat 1
 
+With `--default-timeouts` all kinds have Kafka's default time-outs instead of short ones. Such a
+result is printed only, because it would not fit the tables.
+
 With `--merge` the earlier results of other kinds and scenarios stay. Without it the result is that
 of this run alone.
 """
@@ -20,13 +23,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from attrs import asdict
+from attrs import asdict, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.scenarios import SCENARIOS, Outcome, play_scenarios
-from coopgroup.testing.trial.spec import check_kind
+from coopgroup.testing.trial.spec import BELL_TOPIC, check_kind
 from tests.benchmarks.results import RESULTS, merge_results
 
 __all__ = [
@@ -68,11 +71,32 @@ LEAST_KINDS: Final = (
 """A page that shows the headline leaves out none of these."""
 LEAST_SCENARIOS: Final = ("quiet", "join", "leave", "close", "bounce", "rolling", "scale")
 """Likewise."""
-# KIP-848 groups take their time-outs from the broker; every kind has the same values.
-BROKER_PROPERTIES: Final = {
-    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
-}
+BELL_PARTITIONS: Final = 8
+
+
+@frozen(kw_only=True)
+class Timeouts:
+    """Time-outs of all kinds.
+
+    Attributes:
+        broker: properties of the broker: KIP-848 groups take their time-outs from there.
+    """
+
+    session_ms: int
+    heartbeat_ms: int
+    broker: Mapping[str, str]
+
+
+SHORT: Final = Timeouts(
+    session_ms=SESSION_TIMEOUT_MS,
+    heartbeat_ms=HEARTBEAT_INTERVAL_MS,
+    broker={
+        "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+    },
+)
+KAFKAS: Final = Timeouts(session_ms=45_000, heartbeat_ms=3_000, broker={})
+"""Kafka's default time-outs; those of KIP-848 are 45 s and 5 s."""
 NOT_PLAYED: Final = "\N{EN DASH}"
 BEGIN: Final = "<!-- headline:begin -->"
 END: Final = "<!-- headline:end -->"
@@ -86,6 +110,7 @@ def run(
     kinds: Sequence[str] = DEFAULT_KINDS,
     scenarios: Sequence[str] = DEFAULT_SCENARIOS,
     repeat: int = 3,
+    timeouts: Timeouts = SHORT,
 ) -> dict[str, Any]:
     """Play and measure everything.
 
@@ -93,6 +118,7 @@ def run(
         kinds: kinds of consumer, in the order of the tables.
         scenarios: keys of `SCENARIOS`.
         repeat: repetitions, each of all kinds.
+        timeouts: time-outs of all kinds.
 
     Returns:
         `settings`; `medians` of each fact by kind and scenario; `runs`, the single outcomes.
@@ -100,23 +126,24 @@ def run(
     runs: dict[str, dict[str, list[Outcome]]] = {
         kind: {scenario: [] for scenario in scenarios} for kind in kinds
     }
-    with KafkaCluster(properties=BROKER_PROPERTIES) as cluster:
+    with KafkaCluster(properties=timeouts.broker) as cluster:
+        cluster.create_topic(BELL_TOPIC, BELL_PARTITIONS)
         for repetition in range(repeat):
             # Each repetition begins with another kind, so no kind always follows the same kind.
             shift = repetition % len(kinds)
             for kind in (*kinds[shift:], *kinds[:shift]):
                 print(f"headline: {kind}, {repetition + 1} of {repeat}", flush=True)
-                outcomes = _play(cluster, kind, scenarios, repetition)
+                outcomes = _play(cluster, kind, scenarios, repetition, timeouts)
                 for scenario, outcome in outcomes.items():
                     print(f"  {scenario}: {outcome}", flush=True)
                     runs[kind][scenario].append(outcome)
     return {
         "settings": {
-            "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+            "heartbeat_interval_ms": timeouts.heartbeat_ms,
             "partitions": PARTITIONS,
             "rate_per_partition": RATE_PER_PARTITION,
             "repeat": repeat,
-            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "session_timeout_ms": timeouts.session_ms,
         },
         "medians": {
             kind: {scenario: _medians(outcomes) for scenario, outcomes in by_scenario.items()}
@@ -203,11 +230,18 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write the tables into docs/measuring.md"
     )
+    parser.add_argument(
+        "--default-timeouts", action="store_true", help="Kafka's default time-outs; print only"
+    )
     arguments = parser.parse_args()
     kinds = tuple(arguments.kinds.split(","))
     scenarios = tuple(arguments.scenarios.split(","))
     _check(parser, kinds, scenarios)
-    headline = run(kinds=kinds, scenarios=scenarios, repeat=arguments.repeat)
+    timeouts = KAFKAS if arguments.default_timeouts else SHORT
+    headline = run(kinds=kinds, scenarios=scenarios, repeat=arguments.repeat, timeouts=timeouts)
+    if arguments.default_timeouts:
+        print(f"\n{tables(headline['medians'])}")
+        return
     before = json.loads(RESULTS.read_text()).get("headline") if RESULTS.exists() else None
     if arguments.merge and before is not None:
         headline = merged(before, headline)
@@ -236,7 +270,11 @@ def _in_order(names: Sequence[str], order: Sequence[str]) -> list[str]:
 
 
 def _play(
-    cluster: KafkaCluster, kind: str, scenarios: Sequence[str], repetition: int
+    cluster: KafkaCluster,
+    kind: str,
+    scenarios: Sequence[str],
+    repetition: int,
+    timeouts: Timeouts,
 ) -> dict[str, Outcome]:
     """Play one group of `kind` through all scenarios, on its own topic."""
     topic = f"headline-{kind}-{repetition}"
@@ -248,7 +286,13 @@ def _play(
         seed=repetition,  # the same random numbers for every kind
     ) as trial:
         trial.start_producer(rate_per_partition=RATE_PER_PARTITION)
-        outcomes = play_scenarios(trial, kind, scenarios)
+        outcomes = play_scenarios(
+            trial,
+            kind,
+            scenarios,
+            session_timeout_ms=timeouts.session_ms,
+            heartbeat_interval_ms=timeouts.heartbeat_ms,
+        )
     cluster.delete_topic(topic)
     return outcomes
 

@@ -3,7 +3,7 @@
 The bell listens with a Fetch that the broker holds open until a ring comes, at most 30 s. So an
 idle member sends two requests a minute. Rings and the Fetch have a connection each, because a
 broker serves one request of a connection at a time. The connection for rings is opened by the first
-ring.
+ring. Look-ups of the leader use the connection of the member's own look-ups.
 
 Rules of this file: everything runs on the transport's thread, except `ring` and `finish`. Nothing
 here is needed for correctness, so no failure is an error. A missing topic or right is one warning,
@@ -30,8 +30,9 @@ from coopgroup.kafka.rpc.rings import (
     RingAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import BellLane, TransportFailure
+from coopgroup.kafka.rpc.transport import AnyLane, BellLane, TransportFailure
 from coopgroup.member import ErrorCode
+from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import error_name
 from coopgroup.model.group_api import Coordinator
 
@@ -63,7 +64,7 @@ class Transport(Protocol):
 
     def send(
         self,
-        lane: BellLane,
+        lane: AnyLane,
         request: Any,  # noqa: ANN401  (one of several kinds)
         on_answer: Callable[[Any], None],
         *,
@@ -153,7 +154,7 @@ class TopicBell:
             return
         self._is_finding = True
         request = FindPartition(topic=self.topic, group_id=self.group_id)
-        self._send(BellLane.LISTEN, request, self._take_place)
+        self._send(Lane.COMMIT, request, self._take_place)
 
     def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
         self._is_finding = False
@@ -264,7 +265,7 @@ class TopicBell:
             self._send_ring(place, is_repeated=True)
 
         request = FindPartition(topic=self.topic, group_id=self.group_id)
-        self._send(BellLane.RING, request, on_found)
+        self._send(Lane.COMMIT, request, on_found)
 
     def _drop_unsent(self) -> None:
         for _ in range(self._unsent):
@@ -275,7 +276,7 @@ class TopicBell:
 
     def _send(
         self,
-        lane: BellLane,
+        lane: AnyLane,
         request: Any,  # noqa: ANN401  (one of several kinds)
         on_answer: Callable[[Any], None],
         node: Coordinator | None = None,

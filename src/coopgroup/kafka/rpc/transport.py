@@ -49,7 +49,7 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
 )
 
-__all__ = ["BellLane", "FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
+__all__ = ["AnyLane", "BellLane", "FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1

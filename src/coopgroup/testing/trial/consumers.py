@@ -14,10 +14,12 @@ from typing import Any, Final, Protocol, cast
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from coopgroup.testing.trial.spec import (
+    BELL_TOPIC,
     POLICY_ARGUMENTS,
     WorkerSpec,
     check_kind,
     policy_name,
+    without_bell,
 )
 
 __all__ = ["PollingConsumer", "build_consumer", "consumer_config", "load_code"]
@@ -78,9 +80,12 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
         config["heartbeat.interval.ms"] = spec.heartbeat_interval_ms
     if spec.kind in _STRATEGIES:
         config["partition.assignment.strategy"] = _STRATEGIES[spec.kind]
-    if spec.kind.endswith("-static"):
+    identified = without_bell(spec.kind)
+    if identified != spec.kind:
+        config["coopgroup.bell.topic"] = BELL_TOPIC
+    if identified.endswith("-static"):
         config["group.instance.id"] = spec.name
-    if spec.kind.endswith("-kept"):
+    if identified.endswith("-kept"):
         # The processes of a trial share a host, so they share the directory, too. It is in the
         # folder of their logs, which is removed after the trial.
         config["coopgroup.state.dir"] = str(Path(spec.log_path).parent / "state")
@@ -115,6 +120,8 @@ def load_code(spec: WorkerSpec) -> None:
     """
     if _is_ours(check_kind(spec.kind)):
         _classes(spec)
+        if without_bell(spec.kind) != spec.kind:
+            importlib.import_module("coopgroup.kafka.membership.bell")
 
 
 def _is_ours(kind: str) -> bool:

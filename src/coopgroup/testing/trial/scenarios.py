@@ -28,7 +28,7 @@ QUIET_S: Final = 8.0
 BOUNCE_DOWN_S: Final = 2.0
 KILL_DOWN_S: Final = 3.0
 RETURN_DOWN_S: Final = 2.0
-REST_S: Final = 2.5  # more than two heartbeat intervals without a callback
+REST_HEARTBEATS: Final = 2.5  # so many heartbeat intervals without a callback
 PHASE_S: Final = (0.0, 1.0)
 
 
@@ -55,9 +55,20 @@ class Outcome:
     is_settled: bool
 
 
-def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, Outcome]:
+def play_scenarios(
+    trial: Trial,
+    kind: str,
+    names: Sequence[str],
+    *,
+    session_timeout_ms: int = 6_000,
+    heartbeat_interval_ms: int = 1_000,
+) -> dict[str, Outcome]:
     """Play scenarios with a group of `kind`, one after the other; the trial is then finished."""
-    group = trial.group(kind)
+    group = trial.group(
+        kind,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
     group.start(*MEMBERS)
     steps_of: dict[str, list[tuple[Window, bool]]] = {}
     for name in names:
@@ -116,11 +127,12 @@ def _restore(group: Group) -> None:
     # wait for them.
     group.retire(*(name for name in group.living if name not in MEMBERS))
     group.start(*(name for name in MEMBERS if name not in group.living))
-    group.wait_settled(quiet_s=REST_S)
+    _rest(group)
 
 
 def _rest(group: Group) -> bool:
-    return group.wait_settled(quiet_s=REST_S)
+    interval_s = group.settings["heartbeat_interval_ms"] / 1000
+    return group.wait_settled(quiet_s=REST_HEARTBEATS * interval_s)
 
 
 def _quiet(group: Group) -> Iterator[bool]:

@@ -15,6 +15,7 @@ from attrs import asdict, field, frozen
 from coopgroup.errors import ConfigurationError
 
 __all__ = [
+    "BELL_TOPIC",
     "KINDS",
     "POLICY_ARGUMENTS",
     "ProducerSpec",
@@ -23,6 +24,7 @@ __all__ = [
     "dump_spec",
     "load_spec",
     "policy_name",
+    "without_bell",
 ]
 
 KINDS: Final = (
@@ -35,7 +37,10 @@ KINDS: Final = (
     "kip848",
 )
 """Kinds of consumer in a group. A suffix to one of ours says how a process that returns proves its
-identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`)."""
+identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`). A last suffix `-bell`
+gives the members a bell on the topic `BELL_TOPIC`, which must exist."""
+
+BELL_TOPIC: Final = "trial-bell"
 
 POLICY_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
     "simple": {},
@@ -51,6 +56,7 @@ The policies' own defaults are for a deployment, which takes a minute."""
 
 _OURS: Final = "coopgroup-"
 _IDENTITIES: Final = ("-static", "-kept")
+_BELL: Final = "-bell"
 
 _SpecT = TypeVar("_SpecT", "WorkerSpec", "ProducerSpec")
 
@@ -138,13 +144,18 @@ def check_kind(kind: str) -> str:
     """
     base = kind
     if kind.startswith(_OURS):
-        for identity in _IDENTITIES:
-            base = base.removesuffix(identity) if base == kind else base
+        named = without_bell(kind)
+        ends = (end for end in _IDENTITIES if named.endswith(end))
+        base = named.removesuffix(next(ends, ""))
     if base not in KINDS:
-        raise ConfigurationError(
-            "kind", kind, f"one of {', '.join(KINDS)}; to ours -static or -kept may be added"
-        )
+        expected = f"one of {', '.join(KINDS)}; to ours -static or -kept may be added, then -bell"
+        raise ConfigurationError("kind", kind, expected)
     return kind
+
+
+def without_bell(kind: str) -> str:
+    """Return the kind without its suffix for a bell."""
+    return kind.removesuffix(_BELL)
 
 
 def policy_name(kind: str) -> str:

@@ -19,7 +19,8 @@ from coopgroup.kafka.rpc.rings import (
     RingAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import BellLane
+from coopgroup.kafka.rpc.transport import AnyLane, BellLane
+from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator
 
 HERE = Coordinator(node_id=1, host="here", port=1)
@@ -37,13 +38,13 @@ class FakeTransport:
         actions: delays and actions that were not run yet.
     """
 
-    requests: list[tuple[BellLane, Any, Any, int, Callable[[Any], None]]] = field(factory=list)
+    requests: list[tuple[AnyLane, Any, Any, int, Callable[[Any], None]]] = field(factory=list)
     actions: list[tuple[float, Callable[[], None]]] = field(factory=list)
     is_closed: bool = False
 
     def send(
         self,
-        lane: BellLane,
+        lane: AnyLane,
         request: Any,  # noqa: ANN401
         on_answer: Callable[[Any], None],
         *,
@@ -72,8 +73,10 @@ class FakeTransport:
 
     def answer(self, kind: type, answer: Any) -> tuple[Any, Any]:  # noqa: ANN401
         """Answer the oldest request, which must have a kind; return it and its node."""
-        _, request, node, _, on_answer = self.requests.pop(0)
+        lane, request, node, _, on_answer = self.requests.pop(0)
         assert isinstance(request, kind)
+        if kind is FindPartition:  # no further connection, to a broker that may not be the leader
+            assert (lane, node) == (Lane.COMMIT, None)
         on_answer(answer)
         return request, node
 

@@ -38,6 +38,15 @@ TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
         ("coopgroup-simple", TIMEOUTS),
         ("coopgroup-simple-static", {**TIMEOUTS, "group.instance.id": "m1"}),
         ("coopgroup-deferred-kept", {**TIMEOUTS, "coopgroup.state.dir": "logs/state"}),
+        ("coopgroup-simple-bell", {**TIMEOUTS, "coopgroup.bell.topic": "trial-bell"}),
+        (
+            "coopgroup-deferred-kept-bell",
+            {
+                **TIMEOUTS,
+                "coopgroup.state.dir": "logs/state",
+                "coopgroup.bell.topic": "trial-bell",
+            },
+        ),
         ("eager", {**TIMEOUTS, "partition.assignment.strategy": "range"}),
         (
             "cooperative-sticky",

@@ -50,7 +50,9 @@ def test_spec_when_sent_is_one_line() -> None:
     assert "\n" not in dump_spec(WORKER)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "coopgroup-deferred-static", "coopgroup-simple-kept"])
+@pytest.mark.parametrize(
+    "kind", [*KINDS, "coopgroup-deferred-static", "coopgroup-simple-kept-bell"]
+)
 def test_check_kind_when_known_returns_it(kind: str) -> None:
     assert check_kind(kind) == kind
 
@@ -64,6 +66,8 @@ def test_check_kind_when_known_returns_it(kind: str) -> None:
         "eager-kept",
         "coopgroup-eager",
         "coopgroup-simple-static-kept",
+        "coopgroup-simple-bell-kept",
+        "eager-bell",
         "kip848-static",
     ],
 )
