@@ -1,17 +1,17 @@
-"""The member's side of warm-ups (KIP-441): what it is warm for, and what it is told to warm up.
+"""The member's side of warm-ups (KIP-441): its warm set, and the warm-ups that its leader assigns.
 
 Rules of this file:
 
 - The leader's assignment names all warm-ups of the member. So the member compares that set with
   what its application was told, as with `assigned`. A round that a member missed leaves nothing
   behind.
-- A member says that it is warm only for warm-ups that it was told, for state that it found before
-  it subscribed, and for resources that it stopped in a planned revocation and is to keep.
+- The warm set has three sources: finished warm-ups, state that the application found before it
+  subscribed, and revoked resources whose state the member keeps.
 - The leader learns that a member became warm from its next join. The member rejoins for this, but
   never earlier than one heartbeat interval after its last join. Every round tells what all members
   are warm for, so the whole group has at most one such round in an interval.
 
-A member whose application takes no part has no `Warmups`, and every function here returns at once.
+A member whose application takes no part has no `Warmups`. All functions here then do nothing.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _take_failed(turn: Turn, resources: ResourceSet, error: str) -> None:
 
 
 def told_warm(turn: Turn) -> None:
-    """Want no round for warm resources any more, because a join tells them now."""
+    """Cancel the rejoin for warm resources, because a join tells them now."""
     warmups = turn.member.next_join.warmups
     if warmups is not None and warmups.rejoin_at_ms is not None:
         _replace(turn, warmups, rejoin_at_ms=None)
@@ -193,7 +193,7 @@ def warm_reason(turn: Turn) -> str:
 
 
 def _rejoin_later(turn: Turn) -> None:
-    """Want a round: after a short time in which more may become warm, and not too often."""
+    """Schedule a rejoin. More resources may become warm until then, and the pace is limited."""
     member = turn.member
     warmups = member.next_join.warmups
     if warmups is None or warmups.rejoin_at_ms is not None:

@@ -28,15 +28,10 @@ from coopgroup.model.group_api import (
     JoinGroupRequest,
     SyncGroupAnswer,
 )
-from coopgroup.policies import SimplePolicy, Warmup
+from coopgroup.policies import SimplePolicy
 from coopgroup.protocol import (
-    Subscription,
-    UserData,
     decode_assignment,
-    encode_subscription,
-    encode_user_data,
 )
-from coopgroup.protocol.assignment_trailer import resources_digest
 from coopgroup.session import (
     DecideRound,
     LookOver,
@@ -476,34 +471,3 @@ def with_answer(session: Session, kind: RequestKind, answer: Answer) -> Session:
 def test_leader_that_decides_its_round_need_not_look_at_the_topics() -> None:
     session, _ = came_back(skip_assignment=False)
     assert (session.leads_as, session.returned) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("digest", "has_trailers", "needs"),
-    [
-        (resources_digest(ORDERS.resources), True, False),
-        (resources_digest(EMPTY), True, True),
-        (None, True, True),
-        (None, False, False),
-    ],
-    ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
-)
-def test_topics_that_changed_meanwhile_need_a_round(
-    digest: int | None, *, has_trailers: bool, needs: bool
-) -> None:
-    look = LookOver(members=(), shared_digest=digest, has_trailers=has_trailers)
-    assert look.needs_round(ORDERS.resources, read_members(()), SimplePolicy()) is needs
-
-
-@pytest.mark.parametrize("policy", [SimplePolicy(), SimplePolicy(warmup=Warmup())])
-@pytest.mark.parametrize("warm", [None, EMPTY])
-def test_warm_ups_of_a_leader_that_returned_need_a_round(
-    policy: SimplePolicy, warm: ResourceSet | None
-) -> None:
-    """Only its earlier process knew when they time out."""
-    look = LookOver(members=(), shared_digest=resources_digest(ORDERS.resources), has_trailers=True)
-    data = encode_user_data(UserData(warm=warm))
-    metadata = encode_subscription(Subscription(topics=("orders",), user_data=data))
-    joined_ = JoinedMember(member_id="m", group_instance_id=None, metadata=metadata)
-    needs = policy.warmup is not None and warm is not None
-    assert look.needs_round(ORDERS.resources, read_members((joined_,)), policy) is needs

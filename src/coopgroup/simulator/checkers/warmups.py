@@ -3,8 +3,8 @@
 The records of members show which warm-ups run, and what each member is warm for. A member can only
 be warmer than its leader knows, so the leader's limits hold for the members as well. Two cases are
 left out. A process that returns in time gets a stored assignment, and its leader does not know yet
-that it is cold. A member that missed a round still runs warm-ups of an earlier one, and its leader
-may have begun warm-ups before the member heard of them.
+that it is cold. A member that missed a round still runs warm-ups of an earlier round. Its leader
+may have begun warm-ups before the member received them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Warmups:
     """The warm-ups of one process.
 
     Attributes:
-        warm: what it is warm for, and does not own.
+        warm: resources that the process is warm for, and does not own.
         begun_ms: when each warm-up began that was not moved or cancelled since.
         running: the cold ones, without those that failed.
         broken: warm ones that failed: the leader may have decided before.
@@ -72,7 +72,7 @@ class _Warmups:
 
 @define
 class WarmSets:
-    """What each living process is warm for, read record by record.
+    """The warm sets of all living processes, read record by record.
 
     Attributes:
         dead: what ended processes were warm for, by member id; a round can still have such members.
