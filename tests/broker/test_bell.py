@@ -2,15 +2,21 @@
 
 import logging
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from coopgroup.cli import app
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.membership.bell import TopicBell
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, unique
+from tests.support.waiting import wait_for
 
 DEFAULTS = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000}
 PARTITIONS = 8
@@ -77,3 +83,46 @@ def test_missing_topic_is_one_warning_and_the_group_works(
     warnings = [one.getMessage() for one in caplog.records if "bell" in one.getMessage()]
     assert len(warnings) == 2  # one for each member
     assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in warnings)
+
+
+@contextmanager
+def hung(cluster: KafkaCluster, topic: str, heard: Callable[[], None]) -> Iterator[TopicBell]:
+    """Run a bell of the group g."""
+    warnings: list[str] = []
+    transport = GroupTransport(
+        read_connection_settings(cluster.client_config()), lambda error: warnings.append(str(error))
+    )
+    bell = TopicBell(
+        transport=transport,
+        topic=topic,
+        group_id="g",
+        heard=heard,
+        warn=lambda event, **_: warnings.append(event),
+        timeout_ms=5_000,
+    )
+    transport.start()
+    try:
+        bell.start()
+        yield bell
+        assert warnings == []
+    finally:
+        transport.close()
+
+
+def test_bell_follows_the_leader_of_its_partition() -> None:
+    heard = threading.Event()
+    with KafkaCluster(3) as cluster:
+        cluster.create_topic("bell", 1, replication=3, config={"min.insync.replicas": "1"})
+        with (
+            hung(cluster, "bell", lambda: None) as ringing,
+            hung(cluster, "bell", heard.set),
+        ):
+
+            def rings() -> bool:
+                ringing.ring()
+                return heard.wait(0.2)
+
+            wait_for(rings, "a first ring")
+            cluster.stop_broker(cluster.leader_of("bell", 0))
+            heard.clear()
+            wait_for(rings, "a ring through the new leader")
