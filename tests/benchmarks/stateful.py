@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +26,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Trial, TrialLog, Window
 from coopgroup.testing.trial.scenarios import measure_steps
-from tests.benchmarks.results import merge_results
+from tests.benchmarks.results import RESULTS, merge_results, write_between
 from tests.benchmarks.stateful_members import Launcher, Members, OurProcesses, StreamsHosts
 
-__all__ = ["run"]
+__all__ = ["run", "tables"]
 
 PARTITIONS: Final = 24
 KEYS: Final = 20_000
@@ -68,6 +68,32 @@ STREAMS: Final[dict[str, dict[str, Any]]] = {
 }
 OURS: Final = {"coopgroup": 0, "coopgroup-standby": 1}
 
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "measuring.md"
+BEGIN: Final = "<!-- stateful:begin -->"
+END: Final = "<!-- stateful:end -->"
+NOT_PLAYED: Final = "\N{EN DASH}"
+TITLES: Final = {
+    "quiet": "nothing happens (noise)",
+    "up": "4 to 8 members",
+    "down": "8 to 4 members",
+    "rolling": "rolling bounce of all four",
+    "kill": "SIGKILL of one of four",
+}
+CELLS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "Unavailable partition-seconds (waits of more than 0.5 s)": lambda facts: (
+        f"{facts['unavailable_partition_s']:.1f}"
+    ),
+    "Longest pause of a retained partition, in ms": lambda facts: (
+        f"{facts['retained_pause_ms_max']:,.0f}"
+    ),
+    "Longest pause of any partition, in ms": lambda facts: f"{facts['pause_ms_max']:,.0f}",
+    "Seconds until balanced": lambda facts: (
+        f"{facts['balanced_s']:.0f}" if facts["is_balanced"] else f"not in {SETTLE_S_MAX:.0f}"
+    ),
+    "Moves": lambda facts: str(facts["moved"]),
+    "Load of the machine with two cores": lambda facts: f"{facts['load']:.0f}",
+}
+
 
 @frozen(kw_only=True)
 class Step:
@@ -75,6 +101,7 @@ class Step:
 
     window: Window
     is_balanced: bool
+    load: float
 
 
 def _quiet(_: Members) -> Iterator[None]:
@@ -192,9 +219,9 @@ def _steps(members: Members, scenario: str) -> list[Step]:
         is_balanced = _settle(members, SETTLE_S_MAX)
         end_ns = time.monotonic_ns()
         window = Window(begin_ns=begin_ns, end_ns=end_ns)
-        steps.append(Step(window=window, is_balanced=is_balanced))
+        steps.append(Step(window=window, is_balanced=is_balanced, load=os.getloadavg()[0]))
         begin_ns = end_ns
-    print(f"  {scenario}: load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"  {scenario}: played", flush=True)
     return steps
 
 
@@ -220,6 +247,7 @@ def _facts(log: TrialLog, steps: Sequence[Step]) -> dict[str, Any]:
         "unavailable_partition_s": round(sum(_unavailable_s(log, one.window) for one in steps), 1),
         "is_balanced": all(step.is_balanced for step in steps),
         "balanced_s": round(sum(_balanced_s(log, step.window) for step in steps), 1),
+        "load": round(max(step.load for step in steps), 1),
         "window_s": round(sum(step.window.length_s for step in steps), 1),
     }
 
@@ -275,17 +303,41 @@ def _wrong_counts(config: dict[str, str], changelog: str, counts: Sequence[int])
     )
 
 
+def tables(found: Mapping[str, Any]) -> str:
+    """Return the results as Markdown: one table for each measure, a column for each kind."""
+    kinds = [kind for kind in (*OURS, *STREAMS) if kind in found]
+    lines = []
+    for title, cell in CELLS.items():
+        lines += [f"{title}:", "", _row(["scenario", *kinds]), "|---|" + "---:|" * len(kinds)]
+        for name, scenario in TITLES.items():
+            played = [found[kind]["facts"].get(name) for kind in kinds]
+            cells = [NOT_PLAYED if facts is None else cell(facts) for facts in played]
+            lines += [_row([scenario, *cells])] if any(played) else []
+        lines.append("")
+    wrong = [str(found[kind]["wrong_counts"]) for kind in kinds]
+    return "\n".join([*lines, f"Wrong counts in the end, in the same order: {', '.join(wrong)}."])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
-    """Run the command line and keep the result."""
+    """Run the command line and keep the result; earlier results of other kinds stay."""
     parser = argparse.ArgumentParser(description="The benchmark of applications with state.")
     parser.add_argument("--kinds", default=",".join((*OURS, *STREAMS)), help="comma-separated")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated")
     parser.add_argument(
-        "--scenarios", default=",".join(SCENARIOS), help="comma-separated, in order"
+        "--write", action="store_true", help="write the table into docs/measuring.md"
     )
     given = parser.parse_args()
-    found = run(kinds=given.kinds.split(","), scenarios=given.scenarios.split(","))
-    print(json.dumps(found, indent=1))
+    before = json.loads(RESULTS.read_text()).get("stateful", {}) if RESULTS.exists() else {}
+    kinds, scenarios = given.kinds.split(","), given.scenarios.split(",")
+    found = {**before, **run(kinds=[kind for kind in kinds if kind], scenarios=scenarios)}
+    print(f"\n{tables(found)}")
     merge_results({"stateful": found})
+    if given.write:
+        write_between(PAGE, BEGIN, END, tables(found))
 
 
 if __name__ == "__main__":

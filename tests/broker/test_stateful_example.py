@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -94,6 +95,8 @@ class CountingGroup:
         return {f"k{key}": turns + (key < rest) for key in range(KEYS)}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_counts_when_processes_die_return_and_leave_are_exact(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -118,6 +121,9 @@ def test_counts_when_processes_die_return_and_leave_are_exact(
             assert leaving.wait(WAIT_S) == 0
             group.produce(600)
             group.wait_counted()
+    with group.running("c4"):  # it has no state, and no member is left
+        group.produce(600)
+        group.wait_counted()
     assert group.counts == group.right_counts
     stores = {path.name for path in (tmp_path / "c3").iterdir()}
     assert stores, "c3 had no part in it"
