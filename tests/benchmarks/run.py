@@ -28,6 +28,7 @@ BENCHMARKS: Final = (
     "sweep",
     "advice",
     "throughput",
+    "aio",
     "processing",
     "stateful",
     "headline",

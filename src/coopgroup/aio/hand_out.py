@@ -170,15 +170,16 @@ class HandOut:
         buffer = self._buffer
         with buffer.lock:
             taken = buffer.take_of(partitions, count) if partitions else buffer.take_all(count)
-            errors = list(map(Message.error, taken))
-            first = next((at for at, error in enumerate(errors) if error is not None), len(taken))
-            if first < len(taken):
+            first = len(taken)
+            # Do not compare an error with None: in confluent_kafka 2.16 this fails later.
+            if any(map(Message.error, taken)):
+                first = next(at for at, one in enumerate(taken) if one.error() is not None)
                 buffer.put_back(taken[max(1, first) :])
         if not taken:
             return []
         self.driver.polled_at_s = now_s()
         if first == 0:
-            raise KafkaException(errors[0])
+            raise KafkaException(taken[0].error())
         return taken[:first]
 
     def _fetch(self) -> bool:

@@ -5,7 +5,7 @@ fetches records into the buffer, from which the loop takes them (`hand_out`). Th
 for each batch, and only if a task waits for it.
 
 Rules of this file: a call of librdkafka's consumer needs `fetch_lock`, because a second thread in
-the same client would stop the process (`published`). The buffer is bounded. While it is full, the
+the same client may wait for ever (`published`). The buffer is bounded. While it is full, the
 thread continues to serve the group. If it stays full, librdkafka fetches nothing more, so that its
 callbacks (such as `stats_cb`) can still be served. No command of the loop waits for this thread.
 """

@@ -40,7 +40,7 @@ WAIT_S = 10.0
 class PollableLibrdkafka(FakeLibrdkafka):
     """Waits in `poll`, may be fed from another thread, and refuses two threads at a time.
 
-    A client of confluent_kafka 2.16 would stop the whole process.
+    With a client of confluent_kafka 2.16, the second thread might wait for ever.
     """
 
     lock: threading.RLock = field(factory=threading.RLock, init=False)

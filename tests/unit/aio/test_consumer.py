@@ -300,7 +300,7 @@ def test_error_event_is_raised_after_the_records_before_it(monkeypatch: Patch) -
 
     async def main() -> None:
         async with stage.consumer(monkeypatch, "t") as consumer:
-            event = Message(topic="t", partition=0, error=error)
+            event = Message(topic="t", partition=0, offset=0, error=error)
             stage.librdkafka.feed([record(0, 0), event, record(0, 1)])
             assert offsets(await consumer.getmany(timeout=1)) == {0: [0]}
             with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):

@@ -29,7 +29,7 @@ from confluent_kafka import (
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
 from coopgroup.kafka.records.partitions import to_partitions
-from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.kafka.records.published import PublishedPositions, last_of_runs
 from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
@@ -369,19 +369,19 @@ class Fetching:
         if self.fetched is not fetched:  # changed by a callback or a signal handler
             return [one for one in messages if partition_of(one) in self.fetched]
         if self._known is before:
-            self._known = None if len(messages) > _FEW else self._moved_on(before, messages)
+            is_few = self.published is not None or len(messages) <= _FEW
+            self._known = self._moved_on(before, messages) if is_few else None
         return messages
 
     def _moved_on(
-        self, before: Sequence[TopicPartition], messages: Iterable[Message]
+        self, before: Sequence[TopicPartition], messages: Sequence[Message]
     ) -> list[TopicPartition]:
         """Return the positions after some records, as a new list."""
         after = list(before)
-        for message in messages:
-            place = self._places.get(partition_of(message))
-            if place is not None and message.error() is None:
-                offset = (message.offset() or 0) + 1
-                after[place] = TopicPartition(*partition_of(message), offset)
+        for key, last in last_of_runs(messages):
+            place = self._places.get(key)
+            if place is not None:
+                after[place] = TopicPartition(*key, (last.offset() or 0) + 1)
         return after
 
     def _close_now(self) -> None:

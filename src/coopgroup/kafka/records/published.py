@@ -1,21 +1,23 @@
 """Positions of librdkafka, for threads that must not ask librdkafka.
 
-While one thread is in `poll` or `consume` of a client of confluent_kafka 2.16, no other thread may
-call any method of that client. The other call takes a lock with the GIL held, and the first call
-needs the GIL to give the lock back: the whole process stands still for ever. So the polling thread
-of `coopgroup.aio` publishes the positions after each batch.
+A client of confluent_kafka 2.16 serves one thread at a time. While one thread is in `poll` or
+`consume`, a call by another thread waits, and each new `poll` can overtake it, so it may wait for
+ever. An event loop must not wait like that. So the polling thread of `coopgroup.aio` publishes the
+positions after each batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from attrs import define, field
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from coopgroup.kafka.records.record_buffer import Partition
 
-__all__ = ["PublishedPositions"]
+__all__ = ["PublishedPositions", "last_of_runs"]
 
 
 @define(eq=False)
@@ -41,3 +43,15 @@ class PublishedPositions:
         keys = [(one.topic, one.partition) for one in partitions]
         found = self._positions
         return [found[key] if key in found else TopicPartition(*key) for key in keys]
+
+
+def last_of_runs(messages: Sequence[Message]) -> Iterator[tuple[Partition, Message]]:
+    """Yield the last record of each run of records of one partition; leave events out."""
+    # Without Python code for each record: a partition's records arrive in long runs.
+    records = messages
+    if any(map(Message.error, messages)):
+        records = [one for one in messages if one.error() is None]
+    for topic, of_topic in groupby(records, Message.topic):
+        for number, run in groupby(of_topic, Message.partition):
+            (last,) = deque(run, maxlen=1)
+            yield ("" if topic is None else topic, -1 if number is None else number), last
