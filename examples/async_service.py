@@ -43,6 +43,7 @@ async def count(consumer: AsyncCooperativeConsumer, counter: WordCounter) -> Non
         for partition, records in batch.items():
             for record in records:
                 counter.add(partition, record.value)
+            print(f"counted {len(records)} lines of {partition.topic}", flush=True)
 
 
 async def serve(bootstrap: str, topic: str, group: str) -> None:

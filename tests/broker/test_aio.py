@@ -158,8 +158,11 @@ def test_example_ends_in_order_at_a_signal(
     bootstrap = kafka_cluster.client_config()["bootstrap.servers"]
     program = [sys.executable, str(EXAMPLE), "--bootstrap", bootstrap, "--topic", topic]
     process = subprocess.Popen([*program, "--group", topic], stdout=subprocess.PIPE, text=True)
+    counted = 0
     try:
-        time.sleep(4)
+        assert process.stdout is not None
+        while counted < 40:
+            counted += int(process.stdout.readline().split()[1])
         process.send_signal(number)
         out, _ = process.communicate(timeout=WAIT_S)
     finally:
