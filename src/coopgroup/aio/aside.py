@@ -25,7 +25,7 @@ async def aside(
     Args:
         port: the loop of the caller.
         call: the call. It goes on if the caller is cancelled.
-        discard: gets a result that nobody waits for any more, on either thread.
+        discard: gets the result if the caller was cancelled, on either thread.
     """
     answer: asyncio.Future[T] = port.bind().create_future()
     loop = answer.get_loop()

@@ -307,7 +307,7 @@ class AsyncCooperativeConsumer:
         max_records: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the records that are ready, by partition; wait if there are none.
+        """Return the ready records by partition, or wait for the first ones.
 
         A cancellation loses no record.
 

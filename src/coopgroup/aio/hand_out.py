@@ -1,9 +1,9 @@
 """The loop's side: hand records to the tasks that await them.
 
 Theory of operation. The queue between the polling thread and the loop is the record buffer of the
-consumer itself. A record leaves the buffer in the last step of an await, when nothing can be
-cancelled any more. So a cancelled await loses no record. Positions follow from the records that
-still wait in the buffer. So commits and revocations never include a record that no task received.
+consumer itself. A record leaves the buffer in the last step of an await. A cancellation comes only
+before that step, so it loses no record. Positions follow from the records that still wait in the
+buffer. So commits and revocations never include a record that no task received.
 
 While records are there without a wait, the loop fetches them by itself, a small batch at a time,
 and the polling thread only serves the group. Handing each batch from thread to thread costs more
@@ -52,7 +52,7 @@ class HandOut:
     Attributes:
         errors: exceptions for the next awaits; each is raised once.
         fatal: the group's permanent refusal, raised by every await; None without one.
-        is_closed: whether no record will come any more.
+        is_closed: whether the consumer hands out nothing more.
         fetch_lock: held by a thread that serves the group or fetches; the loop never waits for it.
         fetched_at_s: when the loop last fetched records; `-inf` if none were left.
         is_fetching_here: whether the loop may fetch. Otherwise a slow `oauth_cb` would block it.
@@ -138,7 +138,7 @@ class HandOut:
     async def many(
         self, partitions: frozenset[Partition], count: int | None, limit_s: float
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return waiting records by partition; if there are none, wait for some.
+        """Return waiting records by partition, or wait for the first ones.
 
         Raises:
             RuntimeError: the consumer is closed.
