@@ -6,6 +6,7 @@
 from coopgroup.errors import ProcessingError
 from coopgroup.processing.failures import DeadLetter, Failure, Retry, Skip, Stop
 from coopgroup.processing.process import process, run
+from coopgroup.processing.running import StopSignal
 from coopgroup.processing.scheduler import Limits
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Retry",
     "Skip",
     "Stop",
+    "StopSignal",
     "process",
     "run",
 ]

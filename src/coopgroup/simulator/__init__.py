@@ -14,6 +14,7 @@ from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import (
     LEADER,
     AddPartitions,
+    Bell,
     Capacity,
     Choice,
     Close,
@@ -48,6 +49,7 @@ from coopgroup.simulator.world.load import LagHistory
 __all__ = [
     "LEADER",
     "AddPartitions",
+    "Bell",
     "Capacity",
     "Choice",
     "Close",

@@ -36,6 +36,7 @@ __all__ = [
     "LEADER",
     "PROCESSES_MAX",
     "AddPartitions",
+    "Bell",
     "Capacity",
     "Choice",
     "Close",
@@ -229,11 +230,6 @@ class Network:
     loss: float = field(default=0.0, validator=_loss)
 
 
-# --- events -------------------------------------------------------------------------------------
-# `member` is the name of a process or LEADER. `members` are names of sets or processes, in the
-# order of their turns. The name of a set means all its processes at that moment.
-
-
 @frozen(kw_only=True)
 class Bell:
     """Rings that tell members of a round ahead of their heartbeats.
@@ -247,6 +243,11 @@ class Bell:
     delay_ms: Span = field(default=Span(2, 4), validator=_span)
     loss: float = field(default=0.0, validator=_loss)
     false_every_ms: int = field(default=0, validator=between(0))
+
+
+# --- events -------------------------------------------------------------------------------------
+# `member` is the name of a process or LEADER. `members` are names of sets or processes, in the
+# order of their turns. The name of a set means all its processes at that moment.
 
 
 @frozen(kw_only=True)
