@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from coopgroup.model import EMPTY
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -57,13 +57,26 @@ def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Ite
     A resource moves if the leader reports it as waiting for its present owner. Deleted resources
     and contested claims are not moves. Resources that the last round already revoked do not count
     again: their owner did not receive that assignment, or is still stopping them.
+
+    A late join can claim a resource that another member of the round has received meanwhile. The
+    leader revokes the older claim, and may postpone the move from the owner. So resources that two
+    members of the round have received do not count. A policy that takes too much also does so
+    without such a join.
     """
     asked = EMPTY
+    received: dict[str, ResourceSet] = {}
     for envelope in telemetry:
         record = envelope.record
+        if isinstance(record, AssignmentReceived):
+            received[envelope.member] = record.gained | record.kept
         if not isinstance(record, RoundDecided):
             continue
         moves = (record.revoked & record.waiting) - record.contested - asked
+        once = twice = EMPTY
+        for member in record.members:
+            twice |= once & received.get(member, EMPTY)
+            once |= received.get(member, EMPTY)
+        moves -= twice
         asked = record.revoked
         if len(moves) > max_moves_per_round:
             yield Violation(

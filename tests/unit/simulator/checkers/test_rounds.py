@@ -1,5 +1,7 @@
 """Checkers of the leaders' decisions."""
 
+import attrs
+
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_delays, check_ration, check_retained
 from coopgroup.telemetry import AssignmentReceived, Envelope, Record, ResourcesStarted, RoundDecided
@@ -55,6 +57,18 @@ def test_ration_when_too_much_moves_is_broken() -> None:
     assert list(check_ration([envelope(1, 5, led(revoked=T0, waiting=T01))], 1)) == []
     (violation,) = check_ration([envelope(1, 5, led(revoked=T01, waiting=T01))], 1)
     assert "generation 5 moves more than 1" in violation.message
+
+
+def test_ration_does_not_count_what_a_late_join_claims_from_its_owner() -> None:
+    """Regression: only the older claim was revoked, and the move comes later."""
+    first = envelope(1, 5, AssignmentReceived(leader=False, gained=T01))
+    second = attrs.evolve(envelope(2, 6, AssignmentReceived(leader=False, kept=T1)), member="n")
+    decided = attrs.evolve(led(revoked=T01, waiting=T01), members=("m", "n"))
+    rows = [first, second, envelope(3, 7, decided)]
+    assert list(check_ration(rows, 1)) == []
+    assert len(list(check_ration(rows, 0))) == 1, "T-0 moves"
+    rows[-1] = envelope(3, 7, attrs.evolve(decided, members=("m",)))
+    assert len(list(check_ration(rows, 1))) == 1, "the owner is not in the round"
 
 
 def test_ration_does_not_count_what_must_stop_anyway() -> None:
