@@ -26,6 +26,7 @@ from coopgroup.telemetry import (
     ProcessStarted,
     RoundDecided,
     RoundRefused,
+    StateChanged,
     SubscriptionUnreadable,
     WarmupsChanged,
 )
@@ -81,6 +82,7 @@ class WarmSets:
     warmups: dict[str, _Warmups] = field(factory=dict)
     dead: dict[str, ResourceSet] = field(factory=dict)
     decided_ms: dict[int, int] = field(factory=dict)
+    leading_ms: dict[str, int] = field(factory=dict)
     first_round: dict[str, int] = field(factory=dict)
 
     def take(self, envelope: Envelope) -> None:
@@ -93,8 +95,11 @@ class WarmSets:
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
+            case StateChanged(after="leading"):
+                self.leading_ms[envelope.client] = envelope.at_ms  # its record follows later
             case RoundDecided(members=members):
-                self.decided_ms[envelope.generation] = envelope.at_ms
+                begun_ms = self.leading_ms.get(envelope.client, envelope.at_ms)
+                self.decided_ms[envelope.generation] = begun_ms
                 for member in members:
                     self.first_round.setdefault(member, envelope.generation)
             case AssignmentReceived():

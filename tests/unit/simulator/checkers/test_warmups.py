@@ -14,6 +14,7 @@ from coopgroup.telemetry import (
     Record,
     RoundDecided,
     RoundRefused,
+    StateChanged,
     WarmupsChanged,
 )
 from coopgroup.telemetry.records import EndCause
@@ -120,6 +121,16 @@ def test_planned_move_after_the_time_out_is_allowed_unless_the_warm_up_is_cancel
     assert messages(rows) == []
     cancels = Warmup(per_member=1, timeout_ms=1_000, on_timeout="cancel")
     assert len(messages(rows, cancels)) == 1
+
+
+def test_time_of_a_slow_leaders_warm_up_begins_when_it_began_to_lead() -> None:
+    rows = move(WarmupsChanged(begun=T0), 902)
+    rows[0] = envelope(200, 2, led())
+    rows[3] = envelope(203, 2, WarmupsChanged(begun=T0), "b")
+    assert len(messages(rows)) == 1
+    leads = StateChanged(before="joining", after="leading", cause="joined")
+    assert len(messages([envelope(0, 2, leads), *rows])) == 1
+    assert messages([envelope(-100, 2, leads), *rows]) == []
 
 
 def test_resource_that_moves_for_another_reason_is_left_out() -> None:
