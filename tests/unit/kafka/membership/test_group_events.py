@@ -5,6 +5,7 @@ from __future__ import annotations
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.member.events import (
     Answered,
+    BellRang,
     CommitRequested,
     LeaveRequested,
     RequestFailed,
@@ -38,3 +39,10 @@ def test_answer_that_comes_alone_is_taken_once() -> None:
     assert events.take(None) == COMMIT
     events.put(ANSWER)
     assert [events.take(0.0) for _ in range(3)] == [ANSWER, Woken(), Woken()]
+
+
+def test_ring_overtakes_commits() -> None:
+    events = GroupEvents()
+    for event in (COMMIT, COMMIT, BellRang()):
+        events.put(event)
+    assert events.take(0.0) == BellRang()
