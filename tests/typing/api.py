@@ -3,6 +3,7 @@
 Each line is something that users write. A change that breaks one of them breaks their checks.
 """
 
+import threading
 from typing import Any, assert_type
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -23,6 +24,7 @@ from coopgroup import (
     WorkFailure,
 )
 from coopgroup.aio import AsyncCooperativeConsumer, ConsumerRecord, OffsetAndMetadata
+from coopgroup.processing import Failure, Limits, Retry, Skip, Stop, process, run
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
@@ -196,3 +198,33 @@ async def control_with_asyncio(consumer: AsyncCooperativeConsumer, one: TopicPar
     assert_type(await consumer.hand_over(timeout=10), bool)
     consumer.unsubscribe()
     await consumer.close()
+
+
+def handle(message: Message) -> None:
+    """A handler for threads."""
+    assert_type(message.error() is None, bool)
+
+
+async def handle_on_a_loop(record: ConsumerRecord) -> None:
+    """A handler for an event loop."""
+    assert_type(record.offset, int)
+
+
+async def process_records(
+    consumer: CooperativeConsumer, on_a_loop: AsyncCooperativeConsumer, stop: threading.Event
+) -> None:
+    """Both kinds of processing, each with its options."""
+    retry = Retry(attempts=3, otherwise=Skip())
+    process(consumer, handle, order="key", workers=8, on_error=retry, stop=stop)
+    coroutine = process(on_a_loop, handle_on_a_loop, order="partition", concurrency=32, stop=stop)
+    assert_type(await coroutine, None)
+    process(consumer, handle, limits=Limits(records=10), on_error=decide)
+    assert_type(run(consumer, ["orders"], handle), None)
+    run(on_a_loop, ["orders"], handle_on_a_loop, concurrency=8)
+
+
+def decide(failure: Failure) -> Skip | Stop | Retry:
+    """Decide by the error."""
+    if isinstance(failure.error, TimeoutError):
+        return Retry()
+    return Skip() if failure.attempt > 1 else Stop()

@@ -11,7 +11,7 @@ the next. With equal subscriptions the group has one run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -32,8 +32,8 @@ __all__ = ["RoundRobinAssignor"]
 class RoundRobinAssignor:
     """Members take turns over all partitions; ignores the present owners."""
 
-    name: ClassVar[str] = "round-robin"
-    needs_lags: ClassVar[bool] = False
+    name = "round-robin"
+    needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
         """Place every assignable resource that has a subscriber.

@@ -17,7 +17,7 @@ For each kind:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import field, frozen
@@ -50,8 +50,8 @@ class WeightedAssignor:
         ConfigurationError: the tolerance is not a number from 0 to 1.
     """
 
-    name: ClassVar[str] = "weighted"
-    needs_lags: ClassVar[bool] = True
+    name = "weighted"
+    needs_lags = True
 
     tolerance: float = field(default=0.1, validator=share)
 

@@ -7,7 +7,7 @@ resolved immediately.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
@@ -46,7 +46,7 @@ class DeferredPolicy:
             `Warmup`, nor an object with its options.
     """
 
-    name: ClassVar[str] = "deferred"
+    name = "deferred"
     scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_checked)
     initial_delay_ms: int = field(default=0, validator=_checked)
     warmup: Warmup | None = field(default=None, converter=read_warmup)

@@ -7,7 +7,7 @@ members keep their resources when they join, so a consumer never uses this polic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -28,7 +28,7 @@ __all__ = ["EagerPolicy"]
 class EagerPolicy:
     """Assigns the whole target: nothing is revoked, nothing waits, no round follows."""
 
-    name: ClassVar[str] = "eager"
+    name = "eager"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:  # noqa: ARG002 - the Protocol's
         """Offer all resources with their rightful owners, for sticky assignors."""

@@ -11,7 +11,7 @@ resources only because of lags.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import field, frozen
 
@@ -132,7 +132,7 @@ class IncrementalPolicy:
             `Warmup`, nor an object with its options.
     """
 
-    name: ClassVar[str] = "incremental"
+    name = "incremental"
     max_moves_per_round: int | None = field(default=None, validator=_ration)
     move_interval_ms: int | None = field(default=None, validator=_interval)
     scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_delay)

@@ -14,7 +14,7 @@ exists, is revoked again for its member only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import field, frozen
@@ -54,7 +54,7 @@ class SimplePolicy:
         ConfigurationError: `warmup` is not a `Warmup`, nor an object with its options.
     """
 
-    name: ClassVar[str] = "simple"
+    name = "simple"
     warmup: Warmup | None = field(default=None, converter=read_warmup)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:

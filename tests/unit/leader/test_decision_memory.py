@@ -1,7 +1,5 @@
 """What a policy written by a user remembers, and what its two halves tell each other."""
 
-from typing import ClassVar
-
 import attrs
 import pytest
 from attrs import frozen
@@ -19,7 +17,7 @@ EXISTING = TopicMetadata(resources=ResourceSet({"T": range(2)}))
 class CountingPolicy:
     """Counts its rounds, and leaves the rest to the simple policy."""
 
-    name: ClassVar[str] = "counting"
+    name = "counting"
     own_state: bool = True
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:

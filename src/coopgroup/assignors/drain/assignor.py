@@ -18,7 +18,7 @@ that its subscribers carry from the other pools.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import field, frozen
 
@@ -54,8 +54,8 @@ class DrainTimeAssignor:
         ConfigurationError: a number is out of its range.
     """
 
-    name: ClassVar[str] = "drain-time"
-    needs_lags: ClassVar[bool] = True
+    name = "drain-time"
+    needs_lags = True
 
     sticky: bool = field(default=True, validator=yes_or_no)
     moves_max: int | None = field(default=None, validator=count_or_none)

@@ -16,7 +16,7 @@ A negative lag counts as 0 where owners are weighed. The proposal's own order us
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import field, frozen
@@ -73,8 +73,8 @@ class LagAwareAssignor:
         ConfigurationError: the scope is unknown, or a number is out of its range.
     """
 
-    name: ClassVar[str] = "lag-aware"
-    needs_lags: ClassVar[bool] = True
+    name = "lag-aware"
+    needs_lags = True
 
     scope: str = field(default="topic", validator=_known_scope)
     sticky: bool = field(default=True, validator=yes_or_no)

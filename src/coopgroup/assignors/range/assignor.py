@@ -14,7 +14,7 @@ partition of every such topic.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -37,8 +37,8 @@ __all__ = ["RangeAssignor"]
 class RangeAssignor:
     """Cuts each topic into ranges; ignores the present owners."""
 
-    name: ClassVar[str] = "range"
-    needs_lags: ClassVar[bool] = False
+    name = "range"
+    needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
         """Place every assignable resource that has a subscriber.

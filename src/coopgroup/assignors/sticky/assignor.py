@@ -21,7 +21,7 @@ A balanced group keeps everything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import frozen
@@ -48,8 +48,8 @@ _FRACTION_BITS_MAX: Final = 62
 class StickyAssignor:
     """Counts as even as possible, then as few moves as possible."""
 
-    name: ClassVar[str] = "sticky"
-    needs_lags: ClassVar[bool] = False
+    name = "sticky"
+    needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
         """Place every assignable resource that has a subscriber.
@@ -68,8 +68,8 @@ class StickyAssignor:
 class CooperativeStickyAssignor:
     """`StickyAssignor` under the name that Kafka's clients use for its cooperative variant."""
 
-    name: ClassVar[str] = "cooperative-sticky"
-    needs_lags: ClassVar[bool] = False
+    name = "cooperative-sticky"
+    needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
         """Place resources as `StickyAssignor.assign` does."""

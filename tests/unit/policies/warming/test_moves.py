@@ -36,7 +36,7 @@ class Obstinate:
 
     count: int
     promises: bool = False
-    name: ClassVar[str] = "obstinate"
+    name = "obstinate"
     warmup: ClassVar[Warmup] = Warmup()
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:

@@ -1,7 +1,5 @@
 """One life of a process: its clock, its pauses, its end, its work as a leader."""
 
-from typing import ClassVar
-
 import attrs
 import numpy as np
 import pytest
@@ -210,7 +208,7 @@ def test_leader_notices_partitions_that_appear() -> None:
 class Grabbing:
     """A policy that revokes every resource that the target gives to another member."""
 
-    name: ClassVar[str] = "grabbing"
+    name = "grabbing"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
         return SimplePolicy().offer(group, context)
