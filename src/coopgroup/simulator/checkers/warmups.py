@@ -45,6 +45,7 @@ class _Warmups:
         warm: resources that the process is warm for, and does not own.
         begun_ms: when each warm-up began that was not moved or cancelled since.
         running: the cold ones, without those that failed.
+        left: the part of `warm` that ended last, for example because the process left.
         broken: warm ones that failed: the leader may have decided before.
         received: number of its assignments.
         generation: generation of the last one.
@@ -55,12 +56,14 @@ class _Warmups:
     begun_ms: dict[Resource, int] = field(factory=dict)
     running: ResourceSet = EMPTY
     broken: ResourceSet = EMPTY
+    left: ResourceSet = EMPTY
     received: int = 0
     generation: int = -1
     missed_round: bool = False
 
     def take(self, at_ms: int, record: WarmupsChanged) -> None:
         self.broken |= record.failed & self.warm
+        self.left = record.cancelled & self.warm
         ended = record.moved | record.cancelled | record.failed
         self.warm = (self.warm | record.warm) - ended
         self.running = (self.running | record.begun) - self.warm - ended
@@ -90,8 +93,8 @@ class WarmSets:
         match envelope.record:
             case ProcessStarted() | ProcessEnded():
                 ended = self.warmups.pop(envelope.client, None)
-                if ended is not None and ended.warm:
-                    self.dead[envelope.member] = ended.warm
+                if ended is not None:
+                    self.dead[envelope.member] = ended.warm | ended.left
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)

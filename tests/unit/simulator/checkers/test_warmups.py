@@ -181,6 +181,7 @@ def test_warm_sets_are_those_of_the_living() -> None:
     sets.take(envelope(1, 1, WarmupsChanged(warm=T0)))
     sets.take(envelope(1, 1, WarmupsChanged(warm=T1), "b"))
     assert sets.everywhere() == T01
+    sets.take(envelope(2, 1, WarmupsChanged(cancelled=T1), "b"))  # it leaves
     sets.take(envelope(2, 1, ProcessEnded(cause=EndCause.CLOSED), "b"))
     assert sets.everywhere() == T0
     assert sets.everywhere(("m",)) == T01  # still a member of the round
