@@ -49,6 +49,7 @@ class _Warmups:
         broken: warm ones that failed: the leader may have decided before.
         received: number of its assignments.
         generation: generation of the last one.
+        member: member id at that time.
         missed_round: whether it missed a round since it was first in one.
     """
 
@@ -59,6 +60,7 @@ class _Warmups:
     left: ResourceSet = EMPTY
     received: int = 0
     generation: int = -1
+    member: str = ""
     missed_round: bool = False
 
     def take(self, at_ms: int, record: WarmupsChanged) -> None:
@@ -94,7 +96,8 @@ class WarmSets:
             case ProcessStarted() | ProcessEnded():
                 ended = self.warmups.pop(envelope.client, None)
                 if ended is not None:
-                    self.dead[envelope.member] = ended.warm | ended.left
+                    # A member that left has no id in its last records.
+                    self.dead[envelope.member or ended.member] = ended.warm | ended.left
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
@@ -112,7 +115,7 @@ class WarmSets:
                     expected = self.first_round.get(envelope.member, envelope.generation)
                 one.missed_round |= envelope.generation != expected
                 one.received += 1
-                one.generation = envelope.generation
+                one.generation, one.member = envelope.generation, envelope.member
             case _:
                 pass
 
