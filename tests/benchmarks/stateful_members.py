@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
 from attrs import define, field
 
 from coopgroup.testing.trial.analysis import IncarnationLog, TrialLog, merge
@@ -292,8 +293,9 @@ class Members:
     def has_processed(self, acknowledged: Rows) -> bool:
         """Return whether the last acknowledged record of each partition was processed."""
         self._watch.refresh()
-        ends = {int(row["partition"]): int(row["offset"]) for row in acknowledged}
-        return all(self._watch.last_offsets[number] >= end for number, end in ends.items())
+        ends = np.full(self.partitions, -1, np.int64)
+        np.maximum.at(ends, acknowledged["partition"], acknowledged["offset"])
+        return bool((self._watch.last_offsets >= ends).all())
 
     def log(self, acknowledged: Rows) -> TrialLog:
         """Return all logs so far, in order."""
