@@ -156,7 +156,7 @@ def lead_round(
             )
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             failure = one_line(error)
-    decision = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
+    decision = _refused(duty, request, metadata, _named(assignor), _named(policy), failure)
     return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
 
 
@@ -187,8 +187,8 @@ def _refused(
     duty: DecideRound,
     request: RoundRequest | None,
     metadata: TopicMetadata | None,
-    assignor: str,
-    policy: str,
+    assignor: _Named,
+    policy: _Named,
     reason: str,
 ) -> RoundDecision:
     """Return the round that moves nothing, from the usable part of the input."""
@@ -202,8 +202,8 @@ def _refused(
         return fallback_round(
             request,
             metadata,
-            assignor=cast("Assignor", _Named(name=assignor)),
-            policy=cast("Policy", _Named(name=policy)),
+            assignor=cast("Assignor", assignor),
+            policy=cast("Policy", policy),
             context=context,
             reason=reason,
         )
@@ -219,14 +219,20 @@ def _refused(
 
 @frozen(kw_only=True)
 class _Named:
-    """Replaces an assignor or a policy that may lack its name."""
+    """Replaces a plugin that may lack its name. A refused round must not cancel its warm-ups."""
 
     name: str
+    warmup: object
 
 
-def _name(plugin: object) -> str:
+def _named(plugin: object) -> _Named:
+    name = _attribute(plugin, "name")
+    name = name if isinstance(name, str) else type(plugin).__name__
+    return _Named(name=name, warmup=_attribute(plugin, "warmup"))
+
+
+def _attribute(plugin: object, name: str) -> object:
     try:
-        name = getattr(plugin, "name", None)
+        return getattr(plugin, name, None)
     except Exception:  # noqa: BLE001 -- a property of a user
-        name = None
-    return name if isinstance(name, str) else type(plugin).__name__
+        return None

@@ -28,9 +28,13 @@ from coopgroup.model.group_api import (
     JoinGroupRequest,
     SyncGroupAnswer,
 )
-from coopgroup.policies import SimplePolicy
+from coopgroup.policies import SimplePolicy, Warmup
 from coopgroup.protocol import (
+    Subscription,
+    UserData,
     decode_assignment,
+    encode_subscription,
+    encode_user_data,
 )
 from coopgroup.session import (
     DecideRound,
@@ -109,6 +113,28 @@ def test_leader_decides_its_round_and_remembers_it() -> None:
     assert decode_assignment(message[1]).assigned == ORDERS.resources
     assert isinstance(records(effects)[0], RoundDecidedRecord)
     assert (session.policy_state, session.led_generation) == (led.decision.state, 1)
+
+
+def test_leader_without_metadata_keeps_the_warm_ups() -> None:
+    """Regression: the warm-up was cancelled, and the partition then moved to a cold member."""
+    warm = ResourceSet({"T": [0]})
+    content = Subscription(topics=("T",), user_data=encode_user_data(UserData(warm=warm)))
+    member = JoinedMember(
+        member_id="m", group_instance_id=None, metadata=encode_subscription(content)
+    )
+    owner = Subscription(topics=("T",), owned=ORDERS.resources, generation=1)
+    other = JoinedMember(member_id="n", group_instance_id=None, metadata=encode_subscription(owner))
+    _, duty = led_by(joining(), 1)
+    led = lead_round(
+        attrs.evolve(duty, members=(member, other)),
+        read_members((member, other)),
+        None,
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(warmup=Warmup()),
+    )
+    assert led.decision.refused
+    assert decode_assignment(dict(led.decision.assignments)["m"], skips_rest=True).warmups == warm
 
 
 def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
