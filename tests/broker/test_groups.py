@@ -321,12 +321,12 @@ def test_group_that_cannot_be_made_leaves_nothing_behind(
     assert coopgroup_threads() == []
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
     """Unchanged except for broker and group; the test supplies the reader's functions."""
     page = (ROOT / "docs" / "groups.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     heard: list[str] = []
     done = threading.Event()
 
@@ -352,6 +352,11 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
         "abandon_work": note("lost"),
         "start_scheduling": note("start"),
         "stop_scheduling": note("stop"),
+        "start_store": note("start"),
+        "stop_store": note("stop"),
+        "restore_store": note("restore"),
+        "delete_store": note("delete"),
+        "stores_on_disk": list,
         "wait_for_shutdown": wait,
         "do_a_piece": piece,
     }
@@ -359,7 +364,7 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
     code = blocks[number].replace(f'"{group_id}"', f'"{unique(group_id)}"')
     code = code.replace("localhost:9092", kafka_cluster.bootstrap_servers)
     exec(compile(code, "groups.md", "exec"), names)  # noqa: S102 - our own page
-    expected = [{"start", "stop"}, {"token 1"}, {"start", "stop"}]
+    expected = [{"start", "stop"}, {"start", "stop"}, {"token 1"}, {"start", "stop"}]
     assert set(heard) == expected[number]
 
 

@@ -47,7 +47,9 @@ def test_driver_joins_leads_and_holds_a_lease(monkeypatch: pytest.MonkeyPatch) -
     with running(monkeypatch, more=patient) as (driver, group):
         assert (driver.lease_until_s, driver.is_quiet, driver.leads) == (math.inf, True, False)
         subscribe(driver)
-        assert group.requests[:3] == [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest]
+        # A heartbeat may come between join and sync, if this process was not scheduled for a while.
+        requests = [one for one in group.requests if one is not HeartbeatRequest]
+        assert requests[:3] == [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest]
         first = driver.lease_until_s
         assert now_s() < first <= now_s() + 6.0
         wait_for(lambda: driver.lease_until_s > first)
