@@ -151,8 +151,20 @@ def test_every_method_when_introspected_is_there_with_the_same_arguments() -> No
     ours = CooperativeConsumer
     public = [name for name in dir(Consumer) if not name.startswith("_")]
     assert [name for name in public if not callable(getattr(ours, name, None))] == []
+    parameters = {
+        name: list(inspect.signature(getattr(ours, name)).parameters.values())[1:]
+        for name in public
+    }
+    only_ours = {
+        name: [one.name for one in given if one.kind is one.KEYWORD_ONLY]
+        for name, given in parameters.items()
+    }
+    assert {name: names for name, names in only_ours.items() if names} == {
+        "subscribe": ["on_warmup", "on_warmup_cancelled", "warm"]
+    }
     arguments = {
-        name: list(inspect.signature(getattr(ours, name)).parameters)[1:] for name in public
+        name: [one.name for one in given if one.kind is not one.KEYWORD_ONLY]
+        for name, given in parameters.items()
     }
     assert arguments == {
         "assign": ["partitions"],
