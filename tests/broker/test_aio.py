@@ -196,6 +196,8 @@ async def main():
             if record.offset == 9:
                 os.kill(os.getpid(), signal.SIGINT)
                 await asyncio.sleep(60)
+# A shell starts background jobs with SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     asyncio.run(main())
 except KeyboardInterrupt:
