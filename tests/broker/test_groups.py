@@ -162,8 +162,13 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     assert all(name == "light" for name, _ in light)
     wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
     assert [index for name, index in second.group.held() if index == -1] == [-1]
-    started = [one for record in crew.records("b", ResourcesStarted) for one in record.resources]
-    assert sorted(map(tuple, started)) == sorted(map(tuple, second.group.held()))
+
+    def started() -> list[tuple[str, int]]:
+        records = crew.records("b", ResourcesStarted)
+        return sorted(tuple(one) for record in records for one in record.resources)
+
+    # Another thread writes the file.
+    wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)
     tokens = {second.group.token(one) for one in second.group.held()}
     assert all(token is not None and token > 1 for token in tokens)
 
