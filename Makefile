@@ -25,7 +25,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench brokers soak chaos format lock clean
+.PHONY: help setup demo test tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ demo: setup ## a group on a real broker: members join, leave and die while a tab
 	@$(BIN)/coopgroup demo
 
 test: tools lint imports ## every check; the closing line is that of the tests
-	@$(MAKE) --no-print-directory --jobs 2 types docs wheel
+	@$(MAKE) --no-print-directory --jobs 2 types docs package
 	@$(MAKE) --no-print-directory pytest
 
 tools:
@@ -65,8 +65,11 @@ docs: setup ## the documentation, warnings are errors, its examples run
 	$(SPHINX) -E -b html docs build/docs
 	$(SPHINX) -b doctest docs build/doctest
 
-wheel: setup ## the built wheel works in an empty environment
-	@scripts/check-wheel $(BIN)/python
+package: setup ## sdist and wheel pass the checks of a package index, and work in an empty environment
+	@scripts/check-package $(BIN)/python
+
+release: package ## the package, and what must be true before it is published
+	@$(BIN)/python scripts/check-release
 
 pytest: tools setup ## all tests, those on a real broker included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.extras import install_command
 from coopgroup.pipeline.connector import check_jars
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.testing.errors import ToolMissingError
@@ -64,7 +65,7 @@ def require_spark() -> None:
             __import__(package)
         except ImportError:
             raise PipelineError(
-                f"{package} is missing, which the pipeline needs; install coopgroup[spark]"
+                f"{package} is missing, which the pipeline needs: {install_command('spark')}"
             ) from None
     _require_java()
 

@@ -18,6 +18,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.extras import install_command
 from coopgroup.report.history import History, facts_of, history_of
 from coopgroup.report.history.lag_lines import lag_lines
 from coopgroup.report.history.timeline import Timeline, unowned_counts
@@ -62,7 +63,7 @@ def require_bokeh() -> None:
     """
     if importlib.util.find_spec("bokeh") is None:
         raise CoopgroupError(
-            "pages are drawn with Bokeh, which is not installed: pip install 'coopgroup[report]'"
+            f"pages are drawn with Bokeh, which is not installed: {install_command('report')}"
         )
 
 

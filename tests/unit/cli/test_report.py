@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from coopgroup.cli.app import run
+from coopgroup.extras import install_command
 from coopgroup.telemetry import Envelope, to_json
 from tests.unit.report.histories import Story, rolling_bounce
 
@@ -118,6 +119,6 @@ def test_missing_extra_is_one_line_and_status_2(
     assert run(["report", str(tmp_path / "none")]) == 2
     complaint = (
         "coopgroup: pages are drawn with Bokeh, which is not installed: "
-        "pip install 'coopgroup[report]'\n"
+        f"{install_command('report')}\n"
     )
     assert capsys.readouterr() == ("", complaint)

@@ -41,7 +41,7 @@ def test_package_when_missing_names_the_extra(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PipelineError, match=rf"{package} is missing.*coopgroup\[spark\]"):
+    with pytest.raises(PipelineError, match=rf"{package} is missing.*: pip install .*'{package}<"):
         require_spark()
 
 

@@ -57,7 +57,7 @@ def test_a_missing_extra_is_one_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run(["pipeline", job, "--tables", "t"]) == 1
-    assert "install coopgroup[spark]" in capsys.readouterr().err
+    assert "which the pipeline needs: pip install '" in capsys.readouterr().err
 
 
 def test_a_missing_java_is_one_line(

@@ -1,0 +1,149 @@
+"""What a package index, a citation and a forge are told agrees with the repository.
+
+`make package` builds the sdist and the wheel, and validates CITATION.cff and the workflow.
+"""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import coopgroup
+from tests.architecture.readme import readme_links
+from tests.architecture.tree import ROOT, name_in_tree, tracked_files
+
+SOURCE_URL = "https://forge.test/us/coopgroup"
+
+
+def _project() -> dict[str, dict[str, str]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def build_step() -> ModuleType:
+    found = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+# --- the README of a package index ---------------------------------------------------------------
+
+
+def test_index_readme_has_no_relative_link(build_step: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown = build_step.with_absolute_links(readme, source=SOURCE_URL, version="1.2.3")
+    relative = {link for link in readme_links() if "://" not in link and not link.startswith("#")}
+    assert len(relative) > 10
+    assert [link for link in relative if f"({link})" in shown] == []
+    assert all(f"({SOURCE_URL}/blob/v1.2.3/{link})" in shown for link in relative)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](docs/a.md#b)", f"[a]({SOURCE_URL}/blob/v1/docs/a.md#b)"),
+        ("![a](docs/a.svg)", f"![a]({SOURCE_URL}/raw/v1/docs/a.svg)"),
+        ("[a](#limits)", "[a](#limits)"),
+        ("[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
+    ],
+)
+def test_link_of_index_readme(build_step: ModuleType, text: str, expected: str) -> None:
+    assert build_step.with_absolute_links(text, source=SOURCE_URL, version="1") == expected
+
+
+# --- one address, one licence, one version -------------------------------------------------------
+
+
+def test_citation_agrees_with_the_metadata() -> None:
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    project = _project()
+    assert f"repository-code: {project['urls']['Source']}" in lines
+    assert f"license: {project['license']}" in lines
+
+
+def test_all_urls_of_the_metadata_are_of_one_repository() -> None:
+    urls = _project()["urls"]
+    assert [url for url in urls.values() if not url.startswith(urls["Source"])] == []
+
+
+def test_changelog_begins_with_this_version() -> None:
+    first = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert first == coopgroup.__version__.partition(".dev")[0]
+
+
+def test_install_commands_are_true_before_and_after_publication() -> None:
+    """Until our name is on an index, `pip install coopgroup` could install another project."""
+    commands = [
+        (name_in_tree(path), argument)
+        for path in tracked_files()
+        if path.suffix in {".md", ".py", ".toml", ".cff"} and "tests" not in path.parts
+        for argument in re.findall(r"pip install (?:-\S+ )*'?([^\s'`]+)", path.read_text())
+    ]
+    assert len(commands) > 4
+    assert [one for one in commands if one[1].startswith("coopgroup")] == []
+
+
+# --- make release --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """Return a tree of what `scripts/check-release` reads, ready to publish as 0.2.0."""
+    (tmp_path / "src" / "coopgroup").mkdir(parents=True)
+    (tmp_path / "src" / "coopgroup" / "__init__.py").write_text('__version__ = "0.2.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.2.0 (2026-12-01)\n\n## 0.1.0\n")
+    (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nSource = "{SOURCE_URL}"\n')
+    (tmp_path / "CITATION.cff").write_text(f"repository-code: {SOURCE_URL}\n")
+    return tmp_path
+
+
+def _check(root: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "check-release"), str(root)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def test_release_when_ready(release: Path) -> None:
+    assert _check(release) == (0, "release: ready to publish\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "objection"),
+    [
+        ("src/coopgroup/__init__.py", "0.2.0", "0.2.0.dev0", "version 0.2.0.dev0 is that of"),
+        ("CHANGELOG.md", "(2026-12-01)", "(unreleased)", "the first section is '0.2.0 (unrel"),
+        ("pyproject.toml", "forge.test", "forge.example", "project.urls.Source is the placeholder"),
+        ("CITATION.cff", "forge.test", "forge.example", "CITATION.cff: placeholder https://"),
+    ],
+)
+def test_release_when_not_ready(
+    release: Path, file: str, old: str, new: str, objection: str
+) -> None:
+    path = release / file
+    path.write_text(path.read_text().replace(old, new))
+    status, said = _check(release)
+    assert status == 1
+    assert objection in said
+
+
+def test_release_check_reads_this_repository(tmp_path: Path) -> None:
+    for name in ("src/coopgroup/__init__.py", "CHANGELOG.md", "pyproject.toml", "CITATION.cff"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    status, said = _check(tmp_path)
+    assert status in {0, 1}
+    assert said
