@@ -213,7 +213,9 @@ def doubles_of(ownership: Ownership) -> Doubles:
 def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
     """Return the number of unowned resources over time.
 
-    If the count changes too often to draw, a point is the highest count of an interval.
+    If the count changes too often to draw, the changes within a short interval become one step with
+    their highest count. The step ends with the last of these changes. Between two such steps the
+    count is exact.
     """
     moments = np.concatenate([[begin_ms], gaps.start_ms, gaps.end_ms, [end_ms]]).astype(np.int64)
     size = gaps.start_ms.size
@@ -222,12 +224,16 @@ def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
     counts = np.cumsum(np.bincount(position, weights=changes, minlength=times_ms.size))
     counts = counts.astype(np.int64)
     if times_ms.size > _POINTS_MAX:
-        bins = (times_ms - begin_ms) * _POINTS_MAX // (end_ms - begin_ms + 1)
-        starts = np.flatnonzero(np.diff(bins, prepend=-1))
-        # The count at the start of an interval comes from before it.
-        carried = np.concatenate([counts[:1], counts[starts[1:] - 1]])
-        counts = np.maximum(np.maximum.reduceat(counts, starts), carried)
-        times_ms = times_ms[starts]
+        bins = (times_ms - begin_ms) * (_POINTS_MAX // 2) // (end_ms - begin_ms + 1)
+        firsts = np.flatnonzero(np.diff(bins, prepend=-1))
+        lasts = np.append(firsts[1:], bins.size) - 1
+        highest = np.maximum.reduceat(counts, firsts)
+        # Without a point at the last change, the highest count would last until the next interval
+        # with a change, however far away.
+        places = np.concatenate([firsts, lasts])
+        shown = np.concatenate([highest, counts[lasts]])
+        places, kept = np.unique(places, return_index=True)
+        times_ms, counts = times_ms[places], shown[kept]
     return Counts(times_ms=times_ms, counts=counts)
 
 

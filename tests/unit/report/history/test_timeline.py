@@ -192,6 +192,26 @@ def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
     assert (np.diff(steps.times_ms) > 0).all()
 
 
+def test_unowned_counts_when_there_are_too_many_are_exact_in_quiet_times() -> None:
+    """The highest count of a busy second lasted until the next change, minutes later."""
+    count, until_ms = 200, 1_000_000
+    busy = [  # each partition pauses 20 times in the first ten seconds
+        (number, 0, 500 * turn + number, 500 * (turn + 1) + number - 37)
+        for number in range(count)
+        for turn in range(20)
+    ]
+    quiet = [(number, 0, 10_000 + number, 900_000) for number in range(count)]
+    gaps = gaps_of(
+        ownership_of([*busy, *quiet], resources=count, until_ms=until_ms),
+        np.zeros(count, dtype=np.int64),
+    )
+    steps = unowned_counts(gaps, 0, until_ms)
+    assert steps.times_ms.size < 2 * gaps.start_ms.size  # they were too many
+    for at_ms, unowned in ((10_300, 0), (500_000, 0), (899_999, 0), (950_000, count)):
+        place = np.searchsorted(steps.times_ms, at_ms, side="right") - 1
+        assert steps.counts[place] == unowned, at_ms
+
+
 @pytest.mark.parametrize(
     ("held", "highest"),
     [
