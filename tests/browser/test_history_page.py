@@ -11,7 +11,7 @@ from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope
 from tests.browser.chromium import Page
-from tests.unit.report.histories import Samples, Story, rolling_bounce
+from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
 
 LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other tests
 
@@ -157,6 +157,28 @@ def test_thousand_partitions_open_within_seconds_and_stay_readable(
     assert page.is_near("ownership", 100, 30, COLOURS[1])
     labels = "return page.model('ownership').left[0].formatter.doFormat([0, 999.5, 999], {loc: 0})"
     assert page.run(labels) == ["orders 50", "", "orders 999"]
+
+
+def test_warm_ups_have_rows_of_their_own(page: Page, tmp_path: Path) -> None:
+    """They follow the order of the rows, and a member that is shown alone."""
+    opened(page, tmp_path, scale_up_with_warmups(6))
+    assert page.complaints() == []
+    assert page.column("by_name_restoring", "left") == [10.2] * 6
+    assert page.column("by_name_warm", "right") == [21.3] * 3
+    assert (len(page.column("by_name_moved", "x")), page.column("by_name_cancelled", "x")) == (
+        3,
+        [15] * 3,
+    )
+    assert page.is_near("warmups", 20.6, 4, COLOURS[1])
+    tip = page.point_at("warmups", 18, 4)
+    assert tip.startswith("c-2 restores orders 1, 3, 5 (3 partitions) begun at 10.2 s warm at 20 s")
+    assert tip.endswith("moved to it at 21.3 s")
+    page.click("[data-order=by_name]")
+    assert page.point_at("warmups", 12, 4).startswith("c-2 restores orders 4 begun at 10.2 s never")
+    full = page.colour("warmups", 20.6, 1)
+    page.click("[data-owner='0']")
+    page.wait_for_change("warmups", 20.6, 1, full)
+    assert page.complaints() == []
 
 
 def test_names_cannot_run_scripts(page: Page, tmp_path: Path) -> None:

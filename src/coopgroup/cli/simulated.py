@@ -17,6 +17,7 @@ from rich.table import Table
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.report import require_bokeh
+from coopgroup.report.measures import LABELS, without_warmups
 from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
 from coopgroup.simulator.run import Run
 
@@ -35,18 +36,6 @@ __all__ = [
 
 _COMPLAINTS_MAX: Final = 5
 _WIDTH_MAX: Final = 400
-_LABELS: Final = {
-    "unavailable_partition_s": "unavailable partition-seconds",
-    "unavailable_peak": "most unavailable at once",
-    "moved": "partitions moved",
-    "moved_twice": "moved twice or more",
-    "rounds": "rounds",
-    "converge_ms": "time to converge",
-    "lag_peak": "peak lag",
-    "lag_final": "final lag",
-    "worst_outage_ms": "longest outage of a partition",
-}
-
 
 # --- options ------------------------------------------------------------------------------------
 
@@ -99,8 +88,8 @@ def run_table(run: Run) -> Table:
     table = Table()
     table.add_column("measure")
     table.add_column("value", justify="right")
-    for name in MEASURES:
-        table.add_row(_LABELS[name], _shown(name)(_number(getattr(run.measures, name))))
+    for name in _shown_measures([run]):
+        table.add_row(LABELS[name], _shown(name)(_number(getattr(run.measures, name))))
     worst = run.measures.worst_resource
     if worst is not None:
         table.add_row("which had it", f"{worst.name} {worst.index}")
@@ -124,12 +113,17 @@ def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
     table.add_column("measure")
     for label in runs_by_policy:
         table.add_column(label.replace(",", ", "), justify="right", overflow="fold")
-    for name in MEASURES:
+    for name in _shown_measures([run for runs in runs_by_policy.values() for run in runs]):
         spreads = [spread_of(name, runs) for runs in runs_by_policy.values()]
-        table.add_row(_LABELS[name], *(_spread_text(name, spread) for spread in spreads))
+        table.add_row(LABELS[name], *(_spread_text(name, spread) for spread in spreads))
     broken = (sum(len(run.violations) for run in runs) for runs in runs_by_policy.values())
     table.add_row("invariants broken", *(f"{count:,}" for count in broken))
     return table
+
+
+def _shown_measures(runs: Sequence[Run]) -> list[str]:
+    left_out = without_warmups([run.measures for run in runs])
+    return [name for name in MEASURES if name not in left_out]
 
 
 def _spread_text(name: str, spread: Spread) -> str:

@@ -24,7 +24,7 @@ from coopgroup.simulator.comparison import MEASURES
 
 __all__ = ["AXES", "COLUMNS", "SCHEMA", "VERSION"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the columns; tables of another version are in another folder."""
 
 AXES: Final = ("scenario", "policy", "assignor", *OPTION_AXES, *GROUP_AXES, "size")

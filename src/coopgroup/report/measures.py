@@ -16,20 +16,26 @@ from attrs import frozen
 from coopgroup.model import Resource
 from coopgroup.report.wording import seconds
 
-__all__ = ["Cell", "ComparisonRow", "comparison_rows", "measure_rows"]
+__all__ = ["LABELS", "Cell", "ComparisonRow", "comparison_rows", "measure_rows", "without_warmups"]
 
 _MS: Final = "_ms"
-_LABELS: Final = {
+LABELS: Final = {
     "unavailable_partition_s": "unavailable partition-seconds",
     "unavailable_peak": "most unavailable at once",
     "moved": "partitions moved",
+    "moved_cold": "moved without a warm-up",
     "moved_twice": "moved twice or more",
+    "warmups": "warm-ups",
+    "rounds": "rounds",
     "converge_ms": "time to converge",
     "lag_peak": "peak lag",
     "lag_final": "final lag",
     "worst_outage_ms": "longest outage of a partition",
     "worst_resource": "partition that had it",
 }
+"""Names of the simulator's measures in tables."""
+
+_OF_WARMUPS: Final = frozenset({"moved_cold", "warmups"})
 
 
 @frozen(kw_only=True)
@@ -56,10 +62,22 @@ class ComparisonRow:
     cells: tuple[Cell | None, ...]
 
 
+def without_warmups(every: Sequence[Any]) -> frozenset[str]:
+    """Return the measures to leave out: those of warm-ups, if no run has any."""
+    warm = any(
+        getattr(one, "warmups", 0) or getattr(one, "moved_cold", 0) != getattr(one, "moved", 0)
+        for one in every
+    )
+    return frozenset() if warm else _OF_WARMUPS
+
+
 def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 - any attrs value
     """Return label and text of each measure."""
     rows = []
+    left_out = without_warmups([measures])
     for name in _names(measures):
+        if name in left_out:
+            continue
         value = getattr(measures, name)
         if isinstance(value, Resource):
             rows.append((_label(name), f"{value.name} {value.index}"))
@@ -79,8 +97,11 @@ def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonR
         for name in _names(measures)
         if not isinstance(getattr(measures, name), Resource)
     )
+    left_out = without_warmups(every)
     numbers = [
-        name for name in names if any(_is_number(getattr(measures, name)) for measures in every)
+        name
+        for name in names
+        if name not in left_out and any(_is_number(getattr(measures, name)) for measures in every)
     ]
     return tuple(
         ComparisonRow(
@@ -120,7 +141,7 @@ def _is_number(value: object) -> bool:
 
 
 def _label(name: str) -> str:
-    return _LABELS.get(name, name.removesuffix(_MS).replace("_", " "))
+    return LABELS.get(name, name.removesuffix(_MS).replace("_", " "))
 
 
 def _text(name: str, value: float) -> str:

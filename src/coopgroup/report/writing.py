@@ -44,6 +44,7 @@ class _Timeline:
     hint: str
     legend: Legend
     ownership: tuple[str, ...]
+    warmups: tuple[str, ...]
     lag: tuple[str, ...]
     lag_hint: str
 
@@ -213,12 +214,15 @@ def _drawn(history: History) -> _Timeline:
     drawn = drawing.draw_history(history, paint, lag)
     figures = drawing.embedded(drawn.figures)
     others = lag.others if lag is not None else 0
+    ownership, rest = figures.divs[:3], figures.divs[3:]
+    with_warmups = 1 if history.warm_spans else 0
     return _Timeline(
         figures=figures,
         hint=_HINT + _exactness(drawn.timelines),
         legend=legend_of(clients, paint),
-        ownership=figures.divs[:3],
-        lag=figures.divs[3:],
+        ownership=ownership,
+        warmups=rest[:with_warmups],
+        lag=rest[with_warmups:],
         lag_hint="Records that wait, by the member that works on their partitions, in its colour. "
         "Dark: of those that nobody works on."
         + (f" Grey: lowest to highest of {others:,} other members." if others else ""),
@@ -291,6 +295,8 @@ def _fact_rows(history: History) -> list[tuple[str, str]]:
         ("rounds", f"{facts.rounds:,}"),
         ("partition-seconds nobody worked", f"{facts.gap_seconds:,.1f}"),
         ("longest gap of one partition", seconds(facts.worst_gap_ms)),
+        *([("warm-ups", f"{facts.warmups:,}")] if history.warm_spans else []),
+        *([("moved warm", f"{facts.moved_warm:,}")] if history.warm_spans else []),
     ]
 
 

@@ -7,6 +7,10 @@
   interval.
 - A partition **moves** if its next owner is another process. A process that returns under its name
   is the same process, as in the measurements on real brokers.
+- A move is **cold** if the next owner was not warm: the move waits for a whole restore, or for the
+  rest of one.
+- A **warm-up** is a restore beside the owner, for a move or for a standby. State that a process
+  already has is no warm-up.
 - The group **converges** with the last start or stop of work.
 """
 
@@ -22,9 +26,17 @@ from coopgroup.model.resource_set import BoolArray, Int64Array, Resource
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
 from coopgroup.simulator.world.load import LagHistory
-from coopgroup.telemetry import Envelope, Ownership, RoundDecided, read_ownership
+from coopgroup.telemetry import (
+    Envelope,
+    Ownership,
+    RoundDecided,
+    WarmEnd,
+    WarmSpan,
+    read_ownership,
+    read_warm_spans,
+)
 
-__all__ = ["Measures", "Outages", "find_outages", "measure"]
+__all__ = ["Measures", "Outages", "find_outages", "measure", "window_begin_ms"]
 
 _MS_PER_S: Final = 1_000
 
@@ -36,7 +48,9 @@ class Measures:
     Attributes:
         unavailable_partition_s: unavailable seconds, summed over partitions.
         unavailable_peak: highest number of partitions that were unavailable at the same time.
+        moved_cold: cold moves.
         moved_twice: partitions that moved more than once.
+        warmups: warm-ups that began.
         converge_ms: time from the end of the last event until convergence; None if a partition has
             no owner at the end.
         lag_peak: highest lag of all partitions together, in records.
@@ -48,7 +62,9 @@ class Measures:
     unavailable_partition_s: float
     unavailable_peak: int
     moved: int
+    moved_cold: int
     moved_twice: int
+    warmups: int
     rounds: int
     converge_ms: int | None
     lag_peak: int
@@ -71,19 +87,22 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
     end_ms = scenario.end_ms
     lives = lifetimes(scenario)
     ownership = read_ownership(telemetry, until_ms=end_ms)
-    started_ms = _all_owned_ms(find_outages(ownership, lives, 0, end_ms), end_ms)
-    begin_ms = max(first_event_ms(scenario) or 0, started_ms if started_ms < end_ms else 0)
+    begin_ms = _window_begin_ms(scenario, ownership, lives)
     outages = find_outages(ownership, lives, begin_ms, end_ms)
     lengths = outages.end_ms - outages.start_ms
     worst = int(lengths.argmax()) if lengths.size else None
-    moves = _moves_by_resource(ownership, begin_ms)
+    moved = _moved(ownership, begin_ms)
+    moves = np.bincount(ownership.resource[moved], minlength=len(ownership.resources))
+    warm_spans = read_warm_spans(telemetry, until_ms=end_ms)
     sampled = lag.times_ms >= begin_ms
     totals = lag.lags.sum(axis=1, dtype=np.int64)
     return Measures(
         unavailable_partition_s=int(lengths.sum()) / _MS_PER_S,
         unavailable_peak=_most_at_once(outages),
         moved=int(moves.sum()),
+        moved_cold=int(moves.sum()) - _warm_moves(ownership, moved, warm_spans),
         moved_twice=int(np.count_nonzero(moves > 1)),
+        warmups=sum(one.is_restore and one.begin_ms >= begin_ms for one in warm_spans),
         rounds=sum(
             isinstance(envelope.record, RoundDecided) and envelope.at_ms >= begin_ms
             for envelope in telemetry
@@ -94,6 +113,18 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
         worst_outage_ms=0 if worst is None else int(lengths[worst]),
         worst_resource=None if worst is None else _resource(lives, int(outages.resource[worst])),
     )
+
+
+def window_begin_ms(scenario: Scenario, telemetry: Sequence[Envelope]) -> int:
+    """Return the begin of the window of a run."""
+    ownership = read_ownership(telemetry, until_ms=scenario.end_ms)
+    return _window_begin_ms(scenario, ownership, lifetimes(scenario))
+
+
+def _window_begin_ms(scenario: Scenario, ownership: Ownership, lives: Lifetimes) -> int:
+    end_ms = scenario.end_ms
+    started_ms = _all_owned_ms(find_outages(ownership, lives, 0, end_ms), end_ms)
+    return max(first_event_ms(scenario) or 0, started_ms if started_ms < end_ms else 0)
 
 
 def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: int) -> Outages:
@@ -134,15 +165,32 @@ def _all_owned_ms(outages: Outages, end_ms: int) -> int:
     return int(np.append(reached, end_ms)[np.argmax(np.append(starts > reached, True))])
 
 
-def _moves_by_resource(ownership: Ownership, begin_ms: int) -> Int64Array:
-    """Return the number of moves of each resource: int64 (R,)."""
+def _moved(ownership: Ownership, begin_ms: int) -> Int64Array:
+    """Return the intervals that begin with a move: int64, their numbers."""
     after, before = ownership.resource[1:], ownership.resource[:-1]
     moved: BoolArray = (
         (after == before)
         & (ownership.owner[1:] != ownership.owner[:-1])
         & (ownership.start_ms[1:] >= begin_ms)
     )
-    return np.bincount(after[moved], minlength=len(ownership.resources)).astype(np.int64)
+    return np.flatnonzero(moved) + 1
+
+
+def _warm_moves(ownership: Ownership, moved: Int64Array, spans: Sequence[WarmSpan]) -> int:
+    """Return the number of moves whose new owner was warm until it got the resource."""
+    ends_ms: dict[tuple[Resource, str], list[int]] = {}
+    for span in spans:
+        if span.end is WarmEnd.MOVED and span.warm_ms is not None:
+            ends_ms.setdefault((span.resource, span.client), []).append(span.end_ms)
+    if not ends_ms:
+        return 0
+    resources = tuple(ownership.resources)
+    warm = 0
+    for place in moved.tolist():
+        pair = resources[ownership.resource[place]], ownership.clients[ownership.owner[place]]
+        earlier_ms, now_ms = ownership.start_ms[place - 1], ownership.start_ms[place]
+        warm += any(earlier_ms <= end_ms <= now_ms for end_ms in ends_ms.get(pair, ()))
+    return warm
 
 
 def _converge_ms(ownership: Ownership, outages: Outages, last_event_ms: int) -> int | None:

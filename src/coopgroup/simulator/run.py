@@ -18,7 +18,7 @@ from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.process import RunSettings
-from coopgroup.simulator.measures import Measures, measure
+from coopgroup.simulator.measures import Measures, measure, window_begin_ms
 from coopgroup.simulator.scenario import Choice, Group, Scenario
 from coopgroup.simulator.scenario.times import last_event_ms
 from coopgroup.simulator.simulation import Simulation
@@ -57,6 +57,11 @@ class Run:
     violations: tuple[Violation, ...]
     lag: LagHistory
     measures: Measures
+
+    @property
+    def begin_ms(self) -> int:
+        """Begin of the window that the measures cover; needs the telemetry."""
+        return window_begin_ms(self.scenario, self.telemetry)
 
 
 @searched_afterwards()

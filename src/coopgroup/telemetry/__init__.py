@@ -29,6 +29,7 @@ from coopgroup.telemetry.records import (
     WarmupsChanged,
     WorkFailed,
 )
+from coopgroup.telemetry.warm_spans import WarmEnd, WarmSpan, read_warm_spans
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -54,9 +55,12 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "WarmEnd",
+    "WarmSpan",
     "WarmupsChanged",
     "WorkFailed",
     "from_json",
     "read_ownership",
+    "read_warm_spans",
     "to_json",
 ]

@@ -16,6 +16,7 @@ from coopgroup.telemetry import (
     ResourcesStopped,
     RoundDecided,
     StopReason,
+    WarmupsChanged,
 )
 
 
@@ -65,6 +66,28 @@ class Story:
         ids = tuple(sorted(f"{member}-id" for member in members))
         given = {"policy": "deferred", "assignor": "sticky", **decided}
         self.write(at_ms, members[0], RoundDecided(members=ids, **given))  # type: ignore[arg-type]
+
+
+def scale_up_with_warmups(partitions: int) -> list[Envelope]:
+    """Add a second member, which warms up every second partition before it moves."""
+    story = Story()
+    everything = ResourceSet({"orders": range(partitions)})
+    moved = share(partitions, 2, 1)
+    story.start(0, "c-1")
+    story.lead(1_000, ["c-1"], granted=everything, created=everything)
+    story.work(1_050, "c-1", everything)
+    story.start(10_000, "c-2")
+    story.lead(10_100, ["c-1", "c-2"], waiting=moved)
+    story.write(10_200, "c-2", WarmupsChanged(begun=everything))
+    story.write(15_000, "c-2", WarmupsChanged(cancelled=everything - moved))
+    story.write(20_000, "c-2", WarmupsChanged(warm=moved))
+    story.lead(21_000, ["c-1", "c-2"], revoked=moved, waiting=moved, follow_up=True)
+    story.stop(21_100, "c-1", moved)
+    story.lead(21_200, ["c-1", "c-2"], granted=moved)
+    story.write(21_300, "c-2", WarmupsChanged(moved=moved))
+    story.work(21_350, "c-2", moved)
+    story.lead(40_000, ["c-1", "c-2"])
+    return story.envelopes
 
 
 def share(partitions: int, members: int, number: int) -> ResourceSet:

@@ -5,7 +5,7 @@ import numpy as np
 from coopgroup.model import ResourceSet
 from coopgroup.report.history import Facts, facts_of, history_of
 from coopgroup.telemetry import OffsetsCommitted
-from tests.unit.report.histories import Samples, Story, rolling_bounce
+from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
 
 
 def test_history_is_the_same_in_whatever_order_records_come() -> None:
@@ -52,3 +52,13 @@ def test_history_of_nothing_is_empty() -> None:
     history = history_of([])
     assert len(history.ownership.resources) == 0
     assert facts_of(history) == Facts(rounds=0, gap_seconds=0, worst_gap_ms=0)
+
+
+def test_warm_ups_are_spans_and_counted() -> None:
+    """A member that only warms up has a colour, too."""
+    records = scale_up_with_warmups(6)
+    found = facts_of(history_of(records))
+    assert (found.warmups, found.moved_warm) == (6, 3)
+    before_the_move = history_of([one for one in records if one.at_ms < 21_000])
+    assert before_the_move.ownership.clients == ("c-1", "c-2")
+    assert len(before_the_move.warm_spans) == 6

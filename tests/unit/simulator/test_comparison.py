@@ -103,7 +103,7 @@ def test_spread_is_median_and_range() -> None:
 
 def test_measures_are_all_that_are_numbers() -> None:
     assert "worst_resource" not in MEASURES
-    assert len(MEASURES) == 9
+    assert len(MEASURES) == 11
 
 
 # --- what the scenarios in simulations/ show, for one seed ----------------------------------------
@@ -196,7 +196,7 @@ def test_warm_ups_save_the_restore_of_planned_moves() -> None:
     )
     warm = measured("stateful_scale_up", "own")
     assert warm.unavailable_partition_s < 0.05 * best
-    assert (warm.moved, warm.moved_twice) == (24, 0)
+    assert (warm.moved, warm.moved_cold, warm.moved_twice, warm.warmups) == (24, 0, 0, 24)
     assert warm.worst_outage_ms < 1_000
 
 

@@ -25,6 +25,7 @@ from coopgroup.telemetry.records import (
     ResourcesStarted,
     ResourcesStopped,
     RoundDecided,
+    WarmupsChanged,
 )
 from tests.support.ownerships import Interval, ownership_of
 
@@ -71,7 +72,9 @@ def test_history_without_events_costs_nothing() -> None:
         unavailable_partition_s=0.0,
         unavailable_peak=0,
         moved=0,
+        moved_cold=0,
         moved_twice=0,
+        warmups=0,
         rounds=0,
         converge_ms=0,
         lag_peak=0,
@@ -124,6 +127,29 @@ def test_time_before_the_first_event_does_not_count() -> None:
     found = measure(SCENARIO, envelopes, samples)
     assert (found.unavailable_partition_s, found.moved, found.rounds) == (0.03, 1, 1)
     assert (found.lag_peak, found.lag_final) == (35, 3)
+
+
+def test_warm_moves_are_told_from_cold_ones() -> None:
+    """Partition 0 moves warm, and partition 1 is warm only after its move; 0 moves back cold."""
+    envelopes = [
+        *history(
+            (0, "a", "+", [0, 1]),
+            (200, "a", "-", [0, 1]),
+            (210, "b", "+", [0]),
+            (250, "b", "+", [1]),
+            (400, "b", "-", [0]),
+            (410, "a", "+", [0]),
+        ),
+        wrote(50, "b", WarmupsChanged(begun=PARTITIONS)),  # before the window
+        wrote(110, "c", WarmupsChanged(begun=PARTITIONS)),
+        wrote(
+            120, "c", WarmupsChanged(begun=ResourceSet({"t": [2]}), warm=ResourceSet({"t": [2]}))
+        ),
+        wrote(150, "b", WarmupsChanged(warm=ResourceSet({"t": [0]}))),
+        wrote(205, "b", WarmupsChanged(moved=PARTITIONS)),
+    ]
+    found = measure(SCENARIO, envelopes, NO_LAG)
+    assert (found.moved, found.moved_cold, found.warmups) == (3, 2, 2)
 
 
 def test_window_of_a_late_group_begins_when_everything_had_an_owner() -> None:

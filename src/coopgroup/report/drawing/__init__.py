@@ -19,6 +19,7 @@ from coopgroup.report.drawing.axes import Scene, time_axis
 from coopgroup.report.drawing.curves import lag_figure, unowned_figure
 from coopgroup.report.drawing.rows import rows_figure
 from coopgroup.report.drawing.strip import strip_figure
+from coopgroup.report.drawing.warm_rows import warm_figure
 from coopgroup.report.history import History
 from coopgroup.report.history.lag_lines import LagLines
 from coopgroup.report.history.timeline import Timeline, timeline_of
@@ -28,6 +29,7 @@ from coopgroup.report.palette import Paint
 __all__ = ["Drawing", "draw_history", "draw_small", "embedded", "time_axis"]
 
 _SMALL_BARS_MAX = 5_000
+_SMALL_WARM_PIXELS = 170
 
 
 @frozen(kw_only=True)
@@ -35,6 +37,8 @@ class Drawing:
     """Figures of one history, from top to bottom.
 
     Attributes:
+        figures: those of owners; then that of warm-ups, if there are any; then that of lag, if it
+            is known.
         timelines: content of the timeline in each order of its rows.
     """
 
@@ -63,6 +67,8 @@ def draw_history(history: History, paint: Sequence[Paint], lag: LagLines | None)
         rows_figure(scene, timelines),
         unowned_figure(scene),
     ]
+    if history.warm_spans:
+        figures.append(warm_figure(scene, timelines))
     if lag is not None:
         figures.append(lag_figure(scene, lag))
     return Drawing(figures=tuple(figures), timelines=timelines)
@@ -76,8 +82,10 @@ def draw_small(
     timeline = timeline_of(
         history.ownership, history.known_ms, by_owner=True, bars_max=_SMALL_BARS_MAX
     )
-    figures = (
+    figures = [
         rows_figure(scene, (timeline,), height=240),
         unowned_figure(scene, counts_max=gaps_max),
-    )
-    return Drawing(figures=figures, timelines=(timeline,))
+    ]
+    if history.warm_spans:
+        figures.append(warm_figure(scene, (timeline,), height=_SMALL_WARM_PIXELS))
+    return Drawing(figures=tuple(figures), timelines=(timeline,))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from bokeh.models import (
     BasicTicker,
     CDSView,
@@ -23,7 +24,7 @@ from coopgroup.report.history.timeline import NOBODY, Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
 
-__all__ = ["ORDERS", "rows_figure"]
+__all__ = ["ORDERS", "formatter_of", "labels_of", "names_of", "rows_figure"]
 
 Columns: TypeAlias = dict[str, Any]
 
@@ -76,12 +77,12 @@ def rows_figure(
         if count <= _ROWS_LABELLED_MAX and height is None
         else BasicTicker(min_interval=1, desired_num_ticks=12 if height is None else 5)
     )
-    labels = _labels(scene.history.ownership.resources)
+    labels = labels_of(scene.history.ownership.resources)
     formatters = []
     for order, timeline in zip(ORDERS, timelines, strict=False):
         for layer in _LAYERS:
             _add_layer(plot, scene, timeline, order, layer, visible=order == ORDERS[0])
-        formatters.append(_formatter([labels[number] for number in timeline.order.tolist()]))
+        formatters.append(formatter_of([labels[number] for number in timeline.order.tolist()]))
     plot.yaxis.formatter = formatters[0]
     plot.tags = formatters  # the page's script finds the formatter of the other order here
     if pixels > count * _PARTED_ROW_PIXELS:
@@ -157,7 +158,11 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
             "nobody" if without else clients[owner]
             for owner, without in zip(owners, nobody.tolist(), strict=True)
         ],
-        "rows": _names(scene.history.ownership.resources, timeline, bars),
+        "rows": names_of(
+            scene.history.ownership.resources,
+            timeline.order,
+            zip(bars.first_row.tolist(), bars.last_row.tolist(), strict=True),
+        ),
     }
 
 
@@ -173,23 +178,26 @@ def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
     }
 
 
-def _names(resources: ResourceSet, timeline: Timeline, bars: Bars) -> list[str]:
+def names_of(
+    resources: ResourceSet, order: npt.NDArray[np.int64], rows: Iterable[tuple[int, int]]
+) -> list[str]:
+    """Return the text for the resources of each pair of first and last row."""
     singles = [f"{name} {index}" for name, index in resources]
     picked = np.zeros(len(resources), dtype=np.bool_)
     named = []
-    for first, last in zip(bars.first_row.tolist(), bars.last_row.tolist(), strict=True):
-        rows = timeline.order[first : last + 1]
-        if rows.size == 1:
-            named.append(singles[rows[0]])
+    for first, last in rows:
+        numbers = order[first : last + 1]
+        if numbers.size == 1:
+            named.append(singles[numbers[0]])
             continue
         picked[:] = False
-        picked[rows] = True
+        picked[numbers] = True
         several = resources.take(picked)
         named.append(f"{listed(several, _NAMED_RANGES_MAX)} ({counted(len(several), 'partition')})")
     return named
 
 
-def _labels(resources: ResourceSet) -> list[str]:
+def labels_of(resources: ResourceSet) -> list[str]:
     """Return a label for each resource; long names lose their start, as ends differ more."""
     labels = [f"{name} {index}" for name, index in resources]
     return [
@@ -198,5 +206,6 @@ def _labels(resources: ResourceSet) -> list[str]:
     ]
 
 
-def _formatter(labels: list[str]) -> CustomJSTickFormatter:
+def formatter_of(labels: list[str]) -> CustomJSTickFormatter:
+    """Return a formatter of rows: the label of each."""
     return CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")

@@ -13,7 +13,7 @@ from coopgroup.report.history.rounds import RoundRow, client_names, round_rows
 from coopgroup.report.history.timeline import Doubles, Spans, doubles_of, gaps_of
 from coopgroup.report.history.timeline_events import TimelineEvent, known_ms, timeline_events
 from coopgroup.report.runs import LagSamples
-from coopgroup.telemetry import Envelope
+from coopgroup.telemetry import Envelope, WarmEnd, WarmSpan, read_warm_spans
 from coopgroup.telemetry.ownership import Ownership, read_ownership
 
 __all__ = ["Facts", "History", "facts_of", "history_of"]
@@ -27,6 +27,7 @@ class History:
 
     Attributes:
         known_ms: int64, shape (R,): first mention of each resource.
+        warm_spans: warm-ups and standbys.
     """
 
     ownership: Ownership
@@ -35,6 +36,7 @@ class History:
     doubles: Doubles
     rounds: tuple[RoundRow, ...]
     timeline_events: tuple[TimelineEvent, ...]
+    warm_spans: tuple[WarmSpan, ...] = ()
     lag: LagSamples | None = None
 
 
@@ -45,11 +47,15 @@ class Facts:
     Attributes:
         gap_seconds: partition-seconds without an owner, counted from the first mention of each
             resource.
+        warmups: warm-ups that restored a state beside its owner.
+        moved_warm: resources that were assigned to a client that was warm for them.
     """
 
     rounds: int
     gap_seconds: float
     worst_gap_ms: int
+    warmups: int = 0
+    moved_warm: int = 0
 
 
 def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> History:
@@ -59,7 +65,8 @@ def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> 
     if lag is not None:
         ends_ms += lag.times_ms[-1:].tolist()
     until_ms = max(ends_ms, default=0)
-    ownership = _of_workers(read_ownership(ordered, until_ms=until_ms))
+    warm_spans = read_warm_spans(ordered, until_ms=until_ms)
+    ownership = _of_clients_at_work(read_ownership(ordered, until_ms=until_ms), warm_spans)
     known = known_ms(ordered, ownership.resources, ownership.until_ms)
     rounds = round_rows(ordered, client_names(ordered))
     return History(
@@ -69,17 +76,20 @@ def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> 
         doubles=doubles_of(ownership),
         rounds=rounds,
         timeline_events=timeline_events(ordered, rounds),
+        warm_spans=warm_spans,
         lag=lag,
     )
 
 
-def _of_workers(ownership: Ownership) -> Ownership:
-    """Drop clients that never worked: they need no colour."""
-    workers, owner = np.unique(ownership.owner, return_inverse=True)
+def _of_clients_at_work(ownership: Ownership, warm_spans: Iterable[WarmSpan]) -> Ownership:
+    """Drop clients that neither worked nor warmed up: they need no colour."""
+    numbers = {name: number for number, name in enumerate(ownership.clients)}
+    warming = sorted({numbers[span.client] for span in warm_spans})
+    shown = np.union1d(ownership.owner, np.array(warming, dtype=np.int32))
     return evolve(
         ownership,
-        clients=tuple(ownership.clients[number] for number in workers.tolist()),
-        owner=owner.astype(np.int32),
+        clients=tuple(ownership.clients[number] for number in shown.tolist()),
+        owner=np.searchsorted(shown, ownership.owner).astype(np.int32),
     )
 
 
@@ -90,4 +100,8 @@ def facts_of(history: History) -> Facts:
         rounds=sum(not row.refused for row in history.rounds),
         gap_seconds=float(lengths_ms.sum()) / 1000,
         worst_gap_ms=int(lengths_ms.max(initial=0)),
+        warmups=sum(span.is_restore for span in history.warm_spans),
+        moved_warm=sum(
+            span.end is WarmEnd.MOVED and span.warm_ms is not None for span in history.warm_spans
+        ),
     )

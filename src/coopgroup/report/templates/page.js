@@ -5,23 +5,26 @@ const page = {
   model: (name) => Bokeh.documents.map((one) => one.get_model_by_name(name)).find(Boolean),
 
   order(chosen) {
-    const rows = page.model("ownership");
-    for (const bars of rows.renderers) {
-      if (bars.tags.length) bars.visible = bars.tags.includes(chosen);
+    for (const rows of ["ownership", "warmups"].map(page.model).filter(Boolean)) {
+      for (const bars of rows.renderers) {
+        if (bars.tags.length) bars.visible = bars.tags.includes(chosen);
+      }
+      rows.left[0].formatter = rows.tags[["by_owner", "by_name"].indexOf(chosen)];
     }
-    rows.left[0].formatter = rows.tags[["by_owner", "by_name"].indexOf(chosen)];
     page.press("[data-order]", (button) => button.dataset.order === chosen);
   },
 
   alone(owner) {
     page.shown = page.shown === owner ? null : owner;
     for (const order of ["by_owner", "by_name"]) {
-      const source = page.model(`${order}_owned`);
-      if (!source) continue;
-      const owners = source.data.owner;
-      source.data.alpha = Float32Array.from(owners, (one) =>
-        page.shown === null || one === page.shown ? 1 : 0.13);
-      source.change.emit();
+      for (const layer of ["owned", "restoring", "warm"]) {
+        const source = page.model(`${order}_${layer}`);
+        if (!source) continue;
+        const {owner: owners, base} = source.data;
+        source.data.alpha = Float32Array.from(owners, (one, place) =>
+          (base ? base[place] : 1) * (page.shown === null || one === page.shown ? 1 : 0.13));
+        source.change.emit();
+      }
     }
     page.press("[data-owner]", (button) => Number(button.dataset.owner) === page.shown);
   },

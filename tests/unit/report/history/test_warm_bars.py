@@ -1,0 +1,75 @@
+"""Bars of warm-ups and standbys."""
+
+import numpy as np
+from attrs import evolve
+
+from coopgroup.model.resource_set import Resource
+from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
+from coopgroup.telemetry import WarmEnd, WarmSpan
+from tests.support.ownerships import ownership_of
+
+OWNERSHIP = ownership_of(
+    [(number, 0, 0, 1_000) for number in range(4)], until_ms=1_000, resources=4
+)
+BY_NAME = np.arange(4, dtype=np.int64)
+
+
+def span(
+    index: int, client: str, begin_ms: int, end_ms: int, warm_ms: int | None = None
+) -> WarmSpan:
+    return WarmSpan(
+        resource=Resource("t", index),
+        client=client,
+        begin_ms=begin_ms,
+        warm_ms=warm_ms,
+        end_ms=end_ms,
+        end=WarmEnd.MOVED,
+    )
+
+
+def rows(bars: tuple[WarmBar, ...]) -> list[tuple[int, int, int, int]]:
+    return sorted((one.first_row, one.last_row, one.lane, one.owner) for one in bars)
+
+
+def test_neighbours_that_went_alike_become_one_bar() -> None:
+    spans = [span(number, "c-1", 10, 50, 40) for number in (0, 1, 3)]
+    bars = warm_bars(spans, OWNERSHIP, BY_NAME)
+    assert rows(bars) == [(0, 1, 0, 1), (3, 3, 0, 1)]
+    assert {(one.begin_ms, one.warm_ms, one.end_ms) for one in bars} == {(10, 40, 50)}
+    by_owner = np.array([2, 0, 3, 1])
+    assert rows(warm_bars(spans, OWNERSHIP, by_owner)) == [(1, 3, 0, 1)]
+
+
+def test_other_times_or_another_end_is_another_bar() -> None:
+    same = span(0, "c-1", 10, 50, 40)
+    others = [
+        evolve(same, resource=Resource("t", 1), warm_ms=None),
+        evolve(same, resource=Resource("t", 2), end=WarmEnd.CANCELLED),
+    ]
+    assert len(warm_bars([same, *others], OWNERSHIP, BY_NAME)) == 3
+
+
+def test_two_that_prepare_one_partition_have_a_lane_each_and_rows_stay_apart() -> None:
+    """A bar over two rows would cover the second lane of the first row."""
+    spans = [
+        span(0, "c-1", 10, 50),
+        span(0, "c-2", 20, 60),
+        span(1, "c-1", 10, 50),
+        span(0, "c-2", 70, 80),  # the first lane is free again
+    ]
+    assert list(lanes_of(spans).values()) == [0, 0, 1, 0]
+    found = rows(warm_bars(spans, OWNERSHIP, BY_NAME))
+    assert found == [(0, 0, 0, 1), (0, 0, 0, 2), (0, 0, 1, 2), (1, 1, 0, 1)]
+
+
+def test_times_are_rounded_if_there_are_too_many_bars_and_no_bar_vanishes() -> None:
+    spans = [span(number, "c-1", 10 + number, 11 + number) for number in range(4)]
+    assert len(warm_bars(spans, OWNERSHIP, BY_NAME)) == 4
+    long = evolve(OWNERSHIP, until_ms=1_000_000)
+    bars = warm_bars(spans, long, BY_NAME, bars_max=1)
+    assert rows(bars) == [(0, 3, 0, 1)]
+    assert all(one.end_ms > one.begin_ms for one in bars)
+
+
+def test_resources_and_clients_without_a_place_are_left_out() -> None:
+    assert warm_bars([span(9, "c-1", 1, 2), span(0, "x", 1, 2)], OWNERSHIP, BY_NAME) == ()
