@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Message, TopicPartition
@@ -125,7 +125,8 @@ def by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[Consu
     # Records of a partition arrive in long runs, so this is far cheaper than a key for each record.
     for topic, of_topic in groupby(messages, Message.topic):
         for number, run in groupby(of_topic, Message.partition):
-            records: Any = map(record_of, zip(run))
+            # Without Python code for each record, as in `record_of`, and faster for many.
+            records: Any = map(tuple.__new__, repeat(ConsumerRecord), zip(run))
             grouped.setdefault((topic or "", -1 if number is None else number), []).extend(records)
     return {TopicPartition(*key): records for key, records in grouped.items()}
 

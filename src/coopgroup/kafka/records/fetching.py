@@ -41,8 +41,8 @@ __all__ = ["Fetching"]
 _AHEAD_MAX: Final = 500
 _AHEAD_FIRST: Final = 32
 _AHEAD_BYTES_MAX: Final = 4_000_000
-# Up to this number of records, computing positions is cheaper than asking librdkafka for all.
-_FEW: Final = 8
+# Asking librdkafka for one position costs as much as computing it from this number of records.
+_FEW: Final = 4
 # How long an offset is expected at any moment. After that, the coordinator seems to be away.
 _SOON_S: Final = 1.0
 
@@ -369,7 +369,7 @@ class Fetching:
         if self.fetched is not fetched:  # changed by a callback or a signal handler
             return [one for one in messages if partition_of(one) in self.fetched]
         if self._known is before:
-            is_few = self.published is not None or len(messages) <= _FEW
+            is_few = len(messages) <= _FEW * len(before)
             self._known = self._moved_on(before, messages) if is_few else None
         return messages
 
