@@ -22,12 +22,26 @@ from typing import Any, Final
 import numpy as np
 from attrs import asdict, frozen
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Trial, TrialLog, Window
 from coopgroup.testing.trial.scenarios import measure_steps
 from tests.benchmarks.results import RESULTS, merge_results, write_between
-from tests.benchmarks.stateful_members import Launcher, Members, OurProcesses, StreamsHosts
+from tests.benchmarks.stateful_members import (
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    Launcher,
+    Members,
+    OurProcesses,
+    StreamsHosts,
+)
 
 __all__ = ["run", "tables"]
 
@@ -55,16 +69,28 @@ NAMES: Final = (
 BROKER_PROPERTIES: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "3000",
+    # Groups of KIP-1071 get their time-outs from the broker, whose lowest values are longer.
+    "group.streams.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.min.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+    "group.streams.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
 }
 BEST: Final = {
     "max.warmup.replicas": PARTITIONS,
     "probing.rebalance.interval.ms": 60_000,
     "acceptable.recovery.lag": 100,
 }
+CLASSIC: Final = {
+    "session.timeout.ms": SESSION_TIMEOUT_MS,
+    "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+}
+BROKER_DECIDES: Final = {"group.protocol": "streams"}
 STREAMS: Final[dict[str, dict[str, Any]]] = {
-    "streams-default": {},
-    "streams-best": BEST,
-    "streams-best-standby": {**BEST, "num.standby.replicas": 1},
+    "streams-default": CLASSIC,
+    "streams-best": {**CLASSIC, **BEST},
+    "streams-best-standby": {**CLASSIC, **BEST, "num.standby.replicas": 1},
+    "streams-kip1071": BROKER_DECIDES,
+    "streams-kip1071-standby": BROKER_DECIDES,
 }
 OURS: Final = {"coopgroup": 0, "coopgroup-standby": 1}
 
@@ -166,6 +192,8 @@ def _play(cluster: KafkaCluster, kind: str, scenarios: Sequence[str]) -> dict[st
     topic = f"input-{kind}"
     cluster.create_topic(topic, PARTITIONS)
     config = cluster.client_config()
+    if kind == "streams-kip1071-standby":
+        _set_standby(config, kind)
     with Trial(client_config=config, topics=[topic], partitions_per_topic=PARTITIONS) as trial:
         launcher = _launcher(kind, config["bootstrap.servers"], topic, trial.folder)
         members = Members(launcher=launcher, folder=trial.folder, partitions=PARTITIONS)
@@ -196,6 +224,17 @@ def _play(cluster: KafkaCluster, kind: str, scenarios: Sequence[str]) -> dict[st
         print(f"  {name}: {facts[name]}", flush=True)
     print(f"  wrong counts: {wrong}", flush=True)
     return {"facts": facts, "wrong_counts": wrong}
+
+
+def _set_standby(config: dict[str, str], group_id: str) -> None:
+    """Give a group of KIP-1071 one standby for each partition: a setting of the broker's."""
+    entry = ConfigEntry(
+        "streams.num.standby.replicas", "1", incremental_operation=AlterConfigOpType.SET
+    )
+    group = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=[entry])
+    admin = AdminClient({**config})
+    for altered in admin.incremental_alter_configs([group]).values():
+        altered.result()
 
 
 def _launcher(kind: str, bootstrap: str, topic: str, folder: Path) -> Launcher:

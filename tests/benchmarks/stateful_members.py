@@ -21,7 +21,14 @@ from coopgroup.testing.trial.recording import RowReader, Rows
 from coopgroup.testing.trial.watch import GroupWatch
 from tests.benchmarks.jars import classpath_of
 
-__all__ = ["Members", "OurProcesses", "StreamsHosts"]
+__all__ = [
+    "HEARTBEAT_INTERVAL_MS",
+    "SESSION_TIMEOUT_MS",
+    "Launcher",
+    "Members",
+    "OurProcesses",
+    "StreamsHosts",
+]
 
 SESSION_TIMEOUT_MS: Final = 6_000
 HEARTBEAT_INTERVAL_MS: Final = 1_000
@@ -216,11 +223,6 @@ class StreamsHosts:
     def _launch(self, name: str) -> None:
         java = shutil.which("java")
         assert java is not None
-        settings = {
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
-            **self.settings,
-        }
         with (self.folder / f"jvm-{name}.stderr").open("ab") as complaints:
             self._hosts[name] = subprocess.Popen(
                 [
@@ -228,7 +230,7 @@ class StreamsHosts:
                     str(JAVA / "StreamsCounts.java"),
                     *(self.bootstrap, self.topic, self.group_id, str(self.folder / "state")),
                     str(self.record_us),
-                    *(f"{key}={value}" for key, value in settings.items()),
+                    *(f"{key}={value}" for key, value in self.settings.items()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
