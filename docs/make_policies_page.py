@@ -1,4 +1,4 @@
-"""Writes the tables and pictures of the page about policies, from the simulator.
+"""Writes the tables and pictures of the page about policies, and one for the README.
 
 Run as `python docs/make_policies_page.py`; it takes a minute or two. The tables say what `coopgroup
 compare` says of the same files.
@@ -89,7 +89,10 @@ USE_CASES: Final = (
     UseCase(name="stateful_rolling_bounce", before_ms=5_000, after_ms=60_000, is_stateful=True),
     UseCase(name="stateful_loss_with_standby", before_ms=5_000, after_ms=80_000, is_stateful=True),
 )
-
+README_CASE: Final = USE_CASES[1]
+README_PICTURE: Final = DOCS / "images" / "rolling_restart.svg"
+README_POLICIES: Final = ("eager", "simple", "deferred")
+README_ROW: Final = 2
 
 # --- tables -------------------------------------------------------------------------------------
 
@@ -153,30 +156,36 @@ COLOURS: Final = (
 )
 
 
-def picture(runs: Mapping[str, Run], use_case: UseCase) -> str:
-    """The runs of one scenario under each policy, one panel below the other, as SVG."""
+def picture(runs: Mapping[str, Run], use_case: UseCase, *, row: int = ROW) -> str:
+    """The runs of one scenario under each policy, one panel below the other, as SVG.
+
+    Args:
+        runs: a run for each panel, by the name of its policy.
+        use_case: the scenario, and which part of it is drawn.
+        row: height of a partition in pixels.
+    """
     first = next(iter(runs.values()))
     begin_ms = (first_event_ms(first.scenario) or 0) - use_case.before_ms
     end_ms = min(last_event_ms(first.scenario) + use_case.after_ms, first.scenario.end_ms)
     scale = (WIDTH - LEFT - RIGHT) / (end_ms - begin_ms)
     clients = _clients(runs)
-    rows = sum(topic.partitions for topic in first.scenario.topics)
-    height = TOP + len(runs) * (rows * ROW + PANEL_GAP) + AXIS
+    panel = row * sum(topic.partitions for topic in first.scenario.topics)
+    height = TOP + len(runs) * (panel + PANEL_GAP) + AXIS
     size = f'viewBox="0 0 {WIDTH} {height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     for place, (policy, run) in enumerate(runs.items()):
-        top = TOP + place * (rows * ROW + PANEL_GAP)
-        parts.append(f'<text x="4" y="{top + rows * ROW // 2 + 4}">{policy}</text>')
+        top = TOP + place * (panel + PANEL_GAP)
+        parts.append(f'<text x="4" y="{top + panel // 2 + 4}">{policy}</text>')
         parts.append(
-            f'<rect x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" height="{rows * ROW}" '
+            f'<rect x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" height="{panel}" '
             f'fill="{NOBODY}"/>'
         )
-        parts += _panel(run, clients, (begin_ms, end_ms), scale, top)
+        parts += _panel(run, clients, (begin_ms, end_ms), scale, (top, row))
         parts += _process_marks(run, (begin_ms, end_ms), scale, top)
-    bottom = TOP + len(runs) * (rows * ROW + PANEL_GAP) - PANEL_GAP
+    bottom = TOP + len(runs) * (panel + PANEL_GAP) - PANEL_GAP
     parts += _axis(begin_ms, end_ms, scale, bottom)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -188,10 +197,15 @@ def _clients(runs: Mapping[str, Run]) -> list[str]:
 
 
 def _panel(
-    run: Run, clients: Sequence[str], window: tuple[int, int], scale: float, top: int
+    run: Run,
+    clients: Sequence[str],
+    window: tuple[int, int],
+    scale: float,
+    top_and_row: tuple[int, int],
 ) -> list[str]:
     """One path for each process: everything that it works on."""
     begin_ms, end_ms = window
+    top, height = top_and_row
     owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
     row_of = _rows(owned, begin_ms)
     strokes: dict[str, list[str]] = {name: [] for name in clients}
@@ -204,8 +218,8 @@ def _panel(
     ):
         if end > start:
             x, width = LEFT + (start - begin_ms) * scale, (end - start) * scale
-            y = top + int(row_of[resource]) * ROW
-            strokes[owned.clients[owner]].append(f"M{x:.1f} {y}h{width:.1f}v{ROW}h{-width:.1f}z")
+            y = top + int(row_of[resource]) * height
+            strokes[owned.clients[owner]].append(f"M{x:.1f} {y}h{width:.1f}v{height}h{-width:.1f}z")
     return [
         f'<path fill="{COLOURS[number % len(COLOURS)]}" d="{"".join(strokes[name])}"/>'
         for number, name in enumerate(clients)
@@ -323,6 +337,9 @@ def main() -> None:
             firsts = {policy: of_policy[0] for policy, of_policy in runs.items()}
             drawn = picture(firsts, use_case)
             (DOCS / "images" / f"policies-{use_case.name}.svg").write_text(drawn)
+            if use_case is README_CASE:
+                few = {policy: firsts[policy] for policy in README_POLICIES}
+                README_PICTURE.write_text(picture(few, use_case, row=README_ROW))
         page = with_section(page, RESTORE_TIMES, restore_times(pool.map))
     PAGE.write_text(page)
 

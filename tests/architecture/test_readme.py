@@ -1,6 +1,7 @@
 """The README's examples work, and its links lead to existing files."""
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from confluent_kafka import Message, Producer
 import coopgroup
 from coopgroup.testing.trial.brokers import Stage, open_stage
 from coopgroup.testing.trial.scenarios import SCENARIOS
+from docs.make_policies_page import README_PICTURE, README_POLICIES
 from tests.architecture.readme import (
     Table,
     readme_examples,
@@ -100,14 +102,30 @@ def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
 
 
 def test_proof_repeats_figures_of_the_headline_tables() -> None:
-    pauses, _, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
-    proof = tables_between(ROOT / "README.md", "Rolling restart", "## Try it")[0]
-    kinds = ["coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]
+    pauses, unavailable, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
+    proof = tables_between(ROOT / "README.md", "on a real broker", "## Try it")[0]
+    kinds = ["coopgroup-simple", "coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]
     title = SCENARIOS["rolling"].title
-    measured = [_figures_of(table, title, kinds) for table in (pauses, counts)]
+    measured = [_figures_of(table, title, kinds) for table in (pauses, unavailable, counts)]
     shown = [[cell.removesuffix(" ms") for cell in row[1:]] for row in proof[1:]]
-    moves, commits = zip(*(cell.split(" / ")[:2] for cell in measured[1]), strict=True)
-    assert shown == [measured[0], list(moves), list(commits)]
+    moves, commits = zip(*(cell.split(" / ")[:2] for cell in measured[2]), strict=True)
+    assert shown == [measured[0], list(moves), list(commits), measured[1]]
+
+
+def test_throughput_is_that_of_its_page() -> None:
+    """The README must not keep a ratio of an earlier measurement."""
+    (table,) = tables_between(headline.PAGE, "## Throughput", "## How we measure")
+    readme = (ROOT / "README.md").read_text()
+    for method, ours, theirs, ratio in table[1:]:
+        assert round(int(ours.replace(",", "")) / int(theirs.replace(",", "")), 2) == float(ratio)
+        assert re.search(rf"{ratio} times[^,;]* with {method}", readme)
+
+
+def test_picture_has_a_panel_for_each_of_its_policies() -> None:
+    """If this fails: python docs/make_policies_page.py."""
+    texts = re.findall("<text[^>]*>([^<]*)</text>", README_PICTURE.read_text())
+    assert tuple(texts[: len(README_POLICIES)]) == README_POLICIES
+    assert f"]({README_PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
 
 
 def _figures_of(table: Table, title: str, kinds: list[str]) -> list[str]:
