@@ -208,7 +208,13 @@ def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
     sticky = simulation.run_settings.assignor.name in {"sticky", "cooperative-sticky"}
     if not sticky or any(p.topics != alive[0].topics for p in alive):
         return []
-    counts = {process.name: len(process.application.working) for process in alive}
+    warmup = warmup_of(simulation.run_settings.policy)
+    together = () if warmup is None else warmup.co_partition
+    label = {topic: topics[0] for topics in together for topic in topics}
+    counts = {
+        process.name: len({(label.get(name, name), i) for name, i in process.application.working})
+        for process in alive
+    }
     if not counts or max(counts.values()) - min(counts.values()) <= 1:
         return []
     return [Violation(checker="rest", at_ms=end_ms, message=f"uneven at the end: {counts}")]

@@ -4,30 +4,34 @@
     played = play(run)          # of the module `play`, as any other run
 
 The acts are those of a plain run. The options of warm-ups and their mishaps are drawn apart, so
-that plain runs stay as they are. Members become warm late, never become warm, fail, and lie. They
-die and change the leader as in any other run.
+that plain runs stay as they are. In some runs the topics belong together. Members become warm late,
+never become warm, fail, and lie. They die and change the leader as in any other run.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from coopgroup.simulator.scenario import Choice
-from tests.swarm.runs import SwarmRun, draw
+from tests.swarm.runs import TOPICS, ActKind, SwarmRun, draw
+
+if TYPE_CHECKING:
+    from tests.swarm.runs import Act
 
 __all__ = ["draw_warm"]
 
 _APART: Final = 1_000_000  # acts that no plain run of a soak has
+_TOGETHER: Final = 0.3  # share of the runs whose topics belong together
 
 
 def draw_warm(seed: int) -> SwarmRun:
     """Draw a run whose policy has the option `warmup`."""
     chance = random.Random(f"swarm/{seed}/warm")
     run = draw(seed + _APART)
-    option = {
+    option: dict[str, Any] = {
         "max_concurrent": chance.choice((1, 2, 8)),
         "per_member": chance.choice((1, 2)),
         "timeout_ms": chance.choice((300, 1_000, 4_000)),
@@ -43,9 +47,31 @@ def draw_warm(seed: int) -> SwarmRun:
         keeps_state=chance.random() < 0.5,
     )
     mishaps: dict[str, Any] = {name: shares[name] for name in kept}
+    acts, together = _together(run.acts, seed)
+    if together:
+        option["co_partition"] = together
     return attrs.evolve(
         run,
         seed=seed,
+        acts=acts,
         policy=Choice(name=run.policy.name, options={**run.policy.options, "warmup": option}),
         faults=attrs.evolve(faults, **mishaps),
     )
+
+
+def _together(acts: tuple[Act, ...], seed: int) -> tuple[tuple[Act, ...], list[list[str]]]:
+    """Draw whether the topics of a run belong together; most processes then subscribe to both.
+
+    The separate random generator keeps all other draws of a run unchanged.
+    """
+    chance = random.Random(f"swarm/{seed}/warm/together")
+    if chance.random() > _TOGETHER:
+        return acts, []
+    share = chance.choice((0.7, 1.0, 1.0))
+    subscribed = {ActKind.START, ActKind.SUBSCRIBE}
+    return tuple(
+        attrs.evolve(act, topics=TOPICS)
+        if act.kind in subscribed and chance.random() < share
+        else act
+        for act in acts
+    ), [list(TOPICS)]

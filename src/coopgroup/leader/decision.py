@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from coopgroup.leader.bundled import BundledRound
+from coopgroup.leader.record import round_record
 from coopgroup.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
-from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.state import NO_CLAIMS, Claims, PolicyState
@@ -25,7 +26,7 @@ from coopgroup.policies.stopping import with_holders_rights
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.policies.warming.rounds import Warming, with_kept_warmups
-from coopgroup.telemetry import RoundDecided, RoundRefused
+from coopgroup.telemetry import RoundRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,28 +97,45 @@ def decide_round(
         return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
 
     try:
-        staged, warm = _stage(group, lags, assignor, policy, context)
-        with _asking(f"policy {policy.name}"):
-            problems = violations(
-                group,
-                staged.plan,
-                stops_the_world=isinstance(policy, EagerPolicy),
-                warmup=warmup_of(policy),
+        bundled = BundledRound.of(group, context, lags, policy)
+        if bundled is None:
+            plan, state, problems = _decided(group, lags, assignor, policy, context)
+        else:
+            plan, state, problems = _decided(
+                bundled.group, bundled.lags, assignor, policy, bundled.context
             )
-            if problems:
-                return refused(problems)
-            state = _memory_of(group, context, staged)
-            if warm is not None:
-                state = warm.remembered(state)
+            if not problems:
+                plan, state = bundled.opened(plan, state)
+                problems = violations(group, plan)
     except _UnusableAnswerError as error:
         return refused((str(error),))
+    if problems:
+        return refused(problems)
     return RoundDecision(
         group=group,
-        plan=staged.plan,
+        plan=plan,
         state=state,
-        records=(_led(group, staged.plan, assignor, policy, context),),
+        records=(round_record(group, plan, assignor, policy, context),),
         refused=False,
     )
+
+
+def _decided(
+    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
+) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
+    """Return the plan, the memory, and the safety rules that the plan violates."""
+    staged, warm = _stage(group, lags, assignor, policy, context)
+    with _asking(f"policy {policy.name}"):
+        problems = violations(
+            group,
+            staged.plan,
+            stops_the_world=isinstance(policy, EagerPolicy),
+            warmup=warmup_of(policy),
+        )
+        if problems:  # such a plan may have any form, and nothing can be remembered of it
+            return staged.plan, PolicyState(generation=context.generation, members=()), problems
+        state = _memory_of(group, context, staged)
+        return staged.plan, state if warm is None else warm.remembered(state), ()
 
 
 def refused_round(
@@ -151,7 +169,7 @@ def refused_round(
         state=_state_after_refusal(group, context, plan.assigned),
         records=(
             RoundRefused(violations=problems),
-            _led(group, plan, assignor, policy, context),
+            round_record(group, plan, assignor, policy, context),
         ),
         refused=True,
     )
@@ -306,32 +324,3 @@ def _renumbered(claims: Claims, before: tuple[str, ...], after: tuple[str, ...])
     claimant = numbers[claims.claimant]
     known = claimant != NOBODY
     return attrs.evolve(claims, resource=claims.resource[known], claimant=claimant[known])
-
-
-def _led(
-    group: GroupSnapshot,
-    plan: RoundPlan,
-    assignor: Assignor,
-    policy: Policy,
-    context: RoundContext,
-) -> RoundDecided:
-    stopped = revoked_claims(group, plan.assigned)
-    kept = np.zeros(len(group.resources), dtype=np.bool_)
-    kept[group.claim_resources[~stopped]] = True
-    revoked = np.zeros(len(group.resources), dtype=np.bool_)
-    revoked[group.claim_resources[stopped]] = True
-    take = group.resources.take
-    return RoundDecided(
-        policy=policy.name,
-        assignor=assignor.name,
-        members=group.member_ids,
-        granted=take((plan.assigned != NOBODY) & ~kept),
-        revoked=take(revoked),
-        lost=take(plan.lost),
-        created=take(plan.created),
-        waiting=take(plan.waiting),
-        contested=take(group.contested),
-        follow_up=plan.follow_up,
-        scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
-        protocol=context.protocol,
-    )

@@ -28,6 +28,8 @@ from coopgroup.model.replacing import replaced
 from coopgroup.policies.balance import BalanceRule, count_looks, is_at_rest, lag_loads
 from coopgroup.policies.safety import check_target
 from coopgroup.policies.waiting.lag_moves import lag_moves
+from coopgroup.policies.warming.bundles import bundles_of
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.session.own_rounds import own_round_stands
 from coopgroup.session.state import LagWatch
 from coopgroup.telemetry import BalanceRequested
@@ -108,11 +110,13 @@ def watch_of(
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
         return None
     group, assigned = decision.group, decision.plan.assigned
+    warmup = warmup_of(policy)
     return LagWatch(
         rule=rule,
         group=group.view(owner=_read_only(assigned.copy()), assignable=group.assignable),
         asked=context.balance,
         moved=not np.array_equal(group.owner, assigned),
+        co_partition=() if warmup is None else warmup.co_partition,
     )
 
 
@@ -163,9 +167,21 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
         group = attrs.evolve(group, arrivals_per_s=_read_only(arrivals))
     # A short peak between two checks would be gone by the time of the round.
     lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
-    moves = _worthwhile_moves(group, rule, _read_only(lasting), assignor) if overloaded else None
+    moves = _moves_of(watch, group, lasting, assignor) if overloaded else None
     request = None if moves is None else _request(group, loads, overloaded, moves)
     return LagsChecked(number=duty.number, looks=looks, lags=figures, request=request)
+
+
+def _moves_of(
+    watch: LagWatch, group: GroupSnapshot, lags: Int64Array, assignor: Assignor
+) -> BoolArray | None:
+    """Return the resources that would move now; those that belong together move together."""
+    bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None
+    if bundles is None:
+        return _worthwhile_moves(group, watch.rule, _read_only(lags), assignor)
+    summed = bundles.sum_of(lags).astype(np.int64)
+    moves = _worthwhile_moves(bundles.group, watch.rule, _read_only(summed), assignor)
+    return None if moves is None else moves[bundles.bundle_of]
 
 
 def _worthwhile_moves(

@@ -484,7 +484,7 @@ def test_option_can_be_given_as_an_object(name: str) -> None:
     ("value", "message"),
     [
         (5, "warmup: got 5, expected an object with options, or null"),
-        ({"timeout": 5}, "option of warmup: got 'timeout', expected one of max_concurrent, on_"),
+        ({"timeout": 5}, "option of warmup: got 'timeout', expected one of co_partition, max_"),
         ({"standbys": -1}, "standbys of warmup: got -1, expected an integer from 0 to "),
         ({"timeout_ms": 0}, "timeout_ms of warmup: got 0, expected an integer from 1 to "),
         ({"per_member": True}, "per_member of warmup: got True, expected an integer from 1 to "),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,6 +18,7 @@ __all__ = ["Warmup", "read_warmup", "warmup_of"]
 
 _OPTION_MAX: Final = 2**31 - 1
 _WAYS: Final = ("move", "cancel")
+_TOPICS_MIN: Final = 2
 
 
 def _count(_: Warmup, attribute: Attribute[int], value: int) -> None:
@@ -30,6 +32,33 @@ def _count(_: Warmup, attribute: Attribute[int], value: int) -> None:
 def _way(_: Warmup, attribute: Attribute[str], value: str) -> None:
     if value not in _WAYS:
         raise ConfigurationError(f"{attribute.name} of warmup", value, f"one of {', '.join(_WAYS)}")
+
+
+def _topics_of(value: object) -> tuple[str, ...] | None:
+    """Return the topics of one bundle; None if the value is no list of two topics or more."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return None
+    topics = tuple(value)
+    if len(topics) < _TOPICS_MIN or not all(isinstance(one, str) and one for one in topics):
+        return None
+    return topics
+
+
+def _read_bundles(value: object) -> tuple[tuple[str, ...], ...]:
+    """Return the co-partitioned topics, which files give as lists of lists."""
+    rows = None
+    if not isinstance(value, str | bytes) and isinstance(value, Iterable):
+        rows = [_topics_of(one) for one in value]
+    bundles = tuple(one for one in rows or () if one is not None)
+    topics = list(chain.from_iterable(bundles))
+    if rows is None or len(bundles) != len(rows):
+        expected = 'lists of two topics or more, for example [("orders", "payments")]'
+        raise ConfigurationError("co_partition of warmup", value, expected)
+    for topic in sorted(set(topics)):
+        if topics.count(topic) > 1:
+            expected = f"each topic once; {topic!r} occurs {topics.count(topic)} times"
+            raise ConfigurationError("co_partition of warmup", value, expected)
+    return bundles
 
 
 @frozen(kw_only=True)
@@ -50,9 +79,15 @@ class Warmup:
             warm-ups. "cancel" leaves the resource with its owner, which works, and tries another
             resource if the balance is the same; the group can stay uneven until its members change.
             A standby that times out is always cancelled.
+        co_partition: topics whose partitions belong together, for example
+            `[("orders", "payments")]`. Partition i of each listed topic is one bundle: a bundle has
+            one owner, and it warms up and moves as a whole. Balance, ration and limits count
+            bundles. This applies to all members, also to those without warm-ups. See module
+            `bundles` for topics that differ.
 
     Raises:
-        ConfigurationError: a count is not an integer in range, or `on_timeout` is another word.
+        ConfigurationError: a count is not an integer in range, `on_timeout` is another word, or
+            `co_partition` is no list of lists of two topics or more, each topic once.
     """
 
     max_concurrent: int = field(default=8, validator=_count)
@@ -60,6 +95,7 @@ class Warmup:
     timeout_ms: int = field(default=600_000, validator=_count)
     standbys: int = field(default=0, validator=_count)
     on_timeout: str = field(default="move", validator=_way)
+    co_partition: tuple[tuple[str, ...], ...] = field(default=(), converter=_read_bundles)
 
 
 def read_warmup(value: object) -> Warmup | None:

@@ -13,6 +13,7 @@ from attrs import frozen
 from coopgroup.model import ResourceSet
 from coopgroup.policies.warming.option import Warmup
 from coopgroup.simulator.checkers.balance import check_balance
+from coopgroup.simulator.checkers.bundles import check_bundles, in_bundles
 from coopgroup.simulator.checkers.commits import check_commits
 from coopgroup.simulator.checkers.heard_delays import check_heard_delays
 from coopgroup.simulator.checkers.holdings import check_pairs, check_single_owner
@@ -28,6 +29,7 @@ __all__ = [
     "Expectations",
     "Waits",
     "check_balance",
+    "check_bundles",
     "check_commits",
     "check_delays",
     "check_heard_delays",
@@ -106,6 +108,11 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected.calm_from_ms,
             expected.end_ms,
         )
+    together = () if expected.warmup is None else expected.warmup.co_partition
+    if together:
+        if expected.with_planned_moves:
+            found += check_bundles(telemetry, together)
+        telemetry = in_bundles(telemetry, together)
     if expected.delay_ms is not None and expected.with_losses:
         waits = Waits(
             delay_ms=expected.delay_ms,

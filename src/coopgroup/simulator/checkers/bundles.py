@@ -1,0 +1,87 @@
+"""Check resources that belong together: they have one owner (`Warmup.co_partition`).
+
+`in_bundles` prepares records for checkers that count moves or warm-ups: in its records all parts of
+a bundle are one resource.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from coopgroup.model import ResourceSet
+from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    ProcessStarted,
+    RoundDecided,
+    RoundRefused,
+)
+
+__all__ = ["check_bundles", "in_bundles"]
+
+
+def check_bundles(
+    telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
+) -> Iterator[Violation]:
+    """Yield bundles whose parts a round assigns to several members.
+
+    A list of topics counts if no process subscribes to a part of the list. A refused round moves
+    nothing, so it leaves a bundle as it is.
+
+    Args:
+        telemetry: records of a run without changed subscriptions.
+        co_partition: topics whose partitions belong together.
+    """
+    started = {one.record.topics for one in telemetry if isinstance(one.record, ProcessStarted)}
+    label = {
+        topic: topics[0]
+        for topics in co_partition
+        if all(len({topic in one for topic in topics}) == 1 for one in started)
+        for topic in topics
+    }
+    decided = Counter(one.generation for one in telemetry if isinstance(one.record, RoundDecided))
+    refused = {one.generation for one in telemetry if isinstance(one.record, RoundRefused)}
+    owners: dict[tuple[int, str, int], str] = {}
+    for one in telemetry:
+        if not isinstance(one.record, AssignmentReceived) or not label:
+            continue
+        if decided[one.generation] != 1 or one.generation in refused:
+            continue
+        for name, index in one.record.gained | one.record.kept:
+            if name in label:
+                key = (one.generation, label[name], int(index))
+                other = owners.setdefault(key, one.member)
+                if other != one.member:
+                    message = f"{name}-{index} goes to {one.member}, its bundle to {other}"
+                    yield Violation(checker="bundles", at_ms=one.at_ms, message=message)
+
+
+def in_bundles(
+    telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
+) -> Sequence[Envelope]:
+    """Return the records with all parts of a bundle as one resource, a part of its first topic."""
+    label = {topic: topics[0] for topics in co_partition for topic in topics}
+    return [attrs.evolve(one, record=_labelled(one.record, label)) for one in telemetry]
+
+
+def _labelled(record: Any, label: Mapping[str, str]) -> Any:  # noqa: ANN401 - of any kind
+    changes = {
+        field.name: _of_bundles(value, label)
+        for field in attrs.fields(type(record))
+        if isinstance(value := getattr(record, field.name), ResourceSet) and value
+    }
+    return attrs.evolve(record, **changes) if changes else record
+
+
+def _of_bundles(resources: ResourceSet, label: Mapping[str, str]) -> ResourceSet:
+    if label.keys().isdisjoint(resources.names):
+        return resources
+    return ResourceSet.from_pairs(
+        [Resource(label.get(name, name), index) for name, index in resources]
+    )

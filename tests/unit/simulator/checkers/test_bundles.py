@@ -1,0 +1,98 @@
+"""The checker of resources that belong together."""
+
+import attrs
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.simulator.checkers.bundles import check_bundles, in_bundles
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    ProcessStarted,
+    Record,
+    RoundDecided,
+    RoundRefused,
+)
+
+TOGETHER = [["T", "U"]]
+BOTH = ("T", "U")
+
+
+def envelope(member: str, record: Record, generation: int = 1) -> Envelope:
+    return Envelope(
+        at_ms=5,
+        group="g",
+        client=member,
+        member=member,
+        generation=generation,
+        record=record,
+    )
+
+
+def led(members: tuple[str, ...] = ("m", "n")) -> RoundDecided:
+    return RoundDecided(
+        policy="simple",
+        assignor="sticky",
+        members=members,
+        granted=EMPTY,
+        revoked=ResourceSet({"T": [0], "U": [0, 1]}),
+        lost=EMPTY,
+        created=EMPTY,
+        waiting=EMPTY,
+        contested=EMPTY,
+        follow_up=False,
+        scheduled_rebalance_timeout_ms=0,
+        protocol="",
+    )
+
+
+def started(topics: tuple[str, ...]) -> ProcessStarted:
+    return ProcessStarted(topics=topics, instance_id="")
+
+
+def received(**parts: int) -> AssignmentReceived:
+    owned = ResourceSet({name: [index] for name, index in parts.items()})
+    return AssignmentReceived(leader=False, gained=owned)
+
+
+def rows(second: AssignmentReceived) -> list[Envelope]:
+    return [
+        envelope("m", started(BOTH)),
+        envelope("m", led()),
+        envelope("m", received(T=0)),
+        envelope("n", second),
+    ]
+
+
+def test_bundle_of_two_members_is_found() -> None:
+    (violation,) = check_bundles(rows(received(U=0)), TOGETHER)
+    assert violation.message == "U-0 goes to n, its bundle to m"
+
+
+def test_other_partitions_and_topics_are_no_bundle() -> None:
+    assert not [*check_bundles(rows(received(U=1)), TOGETHER)]
+    assert not [*check_bundles(rows(received(V=0)), TOGETHER)]
+
+
+def test_rounds_of_different_generations_are_not_compared() -> None:
+    found = rows(received(U=0))
+    found[-1] = attrs.evolve(found[-1], generation=2)
+    assert not [*check_bundles([*found, envelope("m", led(), 2)], TOGETHER)]
+
+
+def test_refused_and_doubled_rounds_do_not_count() -> None:
+    found = rows(received(U=0))
+    assert not [*check_bundles([*found, envelope("m", led())], TOGETHER)]
+    refused = envelope("m", RoundRefused(violations=("x",)))
+    assert not [*check_bundles([*found, refused], TOGETHER)]
+
+
+def test_topics_do_not_belong_together_if_a_process_subscribes_to_one() -> None:
+    found = [*rows(received(U=0)), envelope("o", started(("U",)))]
+    assert not [*check_bundles(found, TOGETHER)]
+
+
+def test_parts_of_a_bundle_become_one_resource() -> None:
+    (one,) = in_bundles([envelope("m", led())], TOGETHER)
+    assert isinstance(one.record, RoundDecided)
+    assert one.record.revoked == ResourceSet({"T": [0, 1]})
+    assert one.record.granted == EMPTY
