@@ -55,7 +55,18 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     ]
     assert brokers.ends(["gone"], moments, NOW_MS) == []
     with pytest.raises(PipelineError, match="there is no topic gone: it went"):
-        brokers.require_topic("gone", "it went")
+        brokers.source("gone", "it went")
+
+
+def test_a_source_has_the_ids_of_its_cluster_and_of_one_life(kafka_cluster: KafkaCluster) -> None:
+    brokers = Brokers(config=dict(kafka_cluster.client_config()))
+    kafka_cluster.create_topic("lives", 1)
+    first = brokers.source("lives", "it went")
+    assert first.cluster == brokers.cluster() != ""
+    assert first.topic_id
+    assert brokers.source("lives", "it went") == first
+    other = brokers.source("__consumer_offsets", "no group has ever committed")
+    assert (other.cluster, other.topic_id != first.topic_id) == (first.cluster, True)
 
 
 def test_moments_repeat_and_are_not_too_many() -> None:

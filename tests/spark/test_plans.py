@@ -9,9 +9,9 @@ import pytest
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
 from coopgroup.pipeline.lag import interests_of, lag_of, loads_of
-from coopgroup.pipeline.outages import outages_of
-from coopgroup.pipeline.processes import completed_rounds, holders_of, members_of, states_of
-from coopgroup.pipeline.rebalances import numbered_rounds, owner_changes, rebalances_of
+from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
+from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
+from coopgroup.pipeline.rebalances import numbered_steps, owner_changes, rebalances_of
 from coopgroup.pipeline.skew import skew_of
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from coopgroup.pipeline.telemetry_episodes import (
@@ -64,17 +64,19 @@ def plans(spark: SparkSession) -> dict[str, str]:
     present = cut(found["present"])
     found["holders"] = holders_of(table("assignments"), present)
     holders = cut(found["holders"])
-    found["numbered"] = numbered_rounds(completed_rounds(states))
+    found["numbered"] = numbered_steps(steps_of(states))
     numbered = cut(found["numbered"])
     found["changes"] = owner_changes(holders, numbered)
     changes = cut(found["changes"])
-    found["outages"] = outages_of(changes, commits)
+    found["gaps"] = commit_gaps(commits)
+    patience = cut(patience_of(present))
+    found["outages"] = outages_of(changes, cut(found["gaps"]), table("lag"), patience)
     found["rebalances"] = rebalances_of(numbered, present, changes, cut(found["outages"]))
     found["departures"] = departures_of(present, states, holders, commits)
     found["arrivals"] = arrivals_of(present)
     departures, arrivals = cut(found["departures"]), cut(found["arrivals"])
     found["absences"] = absences_of(departures, arrivals, states, commits, cut)
-    found["skew"] = skew_of(table("lag"), cut(completed_rounds(states)), holders)
+    found["skew"] = skew_of(table("lag"), states, holders)
     found["led"] = led_rebalances(table("rounds"))
     led, seen = cut(found["led"]), table("events")
     found["known"] = known_members(present)

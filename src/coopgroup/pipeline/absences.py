@@ -3,10 +3,18 @@
 Theory of operation. A member departs with the first state of the group that lacks it, and arrives
 with the first state that has it (for states see `processes`). A return is an arrival that is
 paired with a departure: first by static id, then, for the rest, by client id and host, by client
-id, by host. Within each of these, the oldest open absence is paired with the next arrival. This is
-a queue, and two running sums describe it. An arrival is a return if more members of that name have
-departed than arrived since the queue was last empty. The n-th return ends the n-th absence. So no
-row is compared with all others.
+id, by host. Departures and arrivals are paired within one life of the group.
+
+Only a static id proves that the same process returned. Another name is weak, because many
+processes may share it. So an arrival with a weak name ends only an absence of at most
+`RETURN_MS_MAX`. Without this limit, one member that leaves permanently would shift all later
+returns of its name.
+
+Within each name, `_pairs` needs no comparison of all rows with all others. First, each arrival is
+matched with the newest open absence, like closing with opening brackets: running sums give the
+depth, and the partner is the row before at the same depth. An arrival without an open absence, and
+a match that is too long, are no return. What remains is balanced. So the n-th return then ends the
+n-th absence, because members that stop together return in the same order more often than not.
 """
 
 from __future__ import annotations
@@ -21,13 +29,17 @@ from coopgroup.pipeline.asof import with_last
 from coopgroup.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
     from coopgroup.pipeline.tables import Keep
 
-__all__ = ["absences_of", "arrivals_of", "departures_of"]
+__all__ = ["RETURN_MS_MAX", "absences_of", "arrivals_of", "departures_of"]
+
+RETURN_MS_MAX: Final = 3_600_000
+"""Longest absence that ends with the return of a name which is no static id: one hour."""
 
 _MEMBER: Final = ("group", "member_id")
+_NAME: Final = ("group", "life", "name")
 _PARTITION: Final = ("group", "topic", "partition")
 _KINDS: Final = {
     "static_id": ("instance_id",),
@@ -35,6 +47,7 @@ _KINDS: Final = {
     "client": ("client_id",),
     "host": ("client_host",),
 }
+_STATIC: Final = "static_id"
 _GOING: Final = 1
 _COMING: Final = -1
 
@@ -42,7 +55,7 @@ _COMING: Final = -1
 def departures_of(
     present: DataFrame, states: DataFrame, holders: DataFrame, commits: DataFrame
 ) -> DataFrame:
-    """Return the members whose last state is not the group's last, with bounds of their departure.
+    """Return the members whose last state is not the last of their life, with bounds of departure.
 
     Args:
         present: from `processes.members_of`.
@@ -53,7 +66,7 @@ def departures_of(
     rejoin_ms = present.groupBy("group", "state").agg(
         sql.max("rebalance_timeout_ms").alias("rejoin_ms")
     )
-    last = present.groupBy(*_MEMBER).agg(
+    last = present.groupBy("group", "life", "member_id").agg(
         sql.max("state").alias("state"),
         *(
             sql.max_by(name, "state").alias(name)
@@ -64,12 +77,12 @@ def departures_of(
         ),
     )
     after = states.select(
-        "group",
+        *("group", "life"),
         (sql.col("state") - 1).alias("state"),
         sql.col("generation").alias("next_generation"),
         sql.col("at_ms").alias("gone_latest_ms"),
     )
-    gone = last.join(after, ["group", "state"]).join(rejoin_ms, ["group", "state"])
+    gone = last.join(after, ["group", "life", "state"]).join(rejoin_ms, ["group", "state"])
     return _with_last_work(gone, holders, commits)
 
 
@@ -91,7 +104,7 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
     rows = gone.join(signs, one, "left")
     alive_ms = _known_alive_ms()
     return rows.select(
-        *(*_MEMBER, "instance_id", "client_id", "client_host", "generation"),
+        *(*_MEMBER, "life", "instance_id", "client_id", "client_host", "generation"),
         "session_timeout_ms",
         sql.coalesce("partitions", sql.lit(0)).alias("partitions"),
         sql.greatest(sql.coalesce("said_ms", "at_ms"), alive_ms).alias("gone_earliest_ms"),
@@ -121,7 +134,7 @@ def arrivals_of(present: DataFrame) -> DataFrame:
     Args:
         present: from `processes.members_of`.
     """
-    first = present.groupBy(*_MEMBER).agg(
+    first = present.groupBy("group", "life", "member_id").agg(
         sql.min("state").alias("state"),
         *(
             sql.min_by(name, "state").alias(name)
@@ -129,7 +142,7 @@ def arrivals_of(present: DataFrame) -> DataFrame:
         ),
     )
     came = first.where(sql.col("state") > 1)
-    return came.select(*_MEMBER, "instance_id", "client_id", "client_host", "at_ms")
+    return came.select(*_MEMBER, "life", "instance_id", "client_id", "client_host", "at_ms")
 
 
 def absences_of(
@@ -151,23 +164,32 @@ def absences_of(
     open_ones, comings = departures, arrivals
     paired = []
     for kind, keys in _KINDS.items():
-        pairs = _pairs(open_ones, comings, keys, is_static=kind == "static_id")
+        pairs = _pairs(open_ones, comings, keys, is_static=kind == _STATIC)
         pairs = keep(pairs.withColumn("returned_as", sql.lit(kind)))
         paired.append(pairs)
         open_ones = open_ones.join(pairs.select(*_MEMBER), list(_MEMBER), "left_anti")
         came = pairs.select("group", sql.col("returned_member_id").alias("member_id"))
         comings = comings.join(came, list(_MEMBER), "left_anti")
     returns = reduce(lambda one, other: one.unionByName(other), paired)
-    # A group without rebalances still commits. Its commits show that no member has returned.
-    seen = states.select("group", "at_ms").unionByName(
-        commits.select("group", sql.col("written_ms").alias("at_ms"))
-    )
-    until = seen.groupBy("group").agg(sql.max("at_ms").alias("observed_until_ms"))
-    rows = departures.join(returns, list(_MEMBER), "left").join(until, "group")
+    rows = departures.join(returns, list(_MEMBER), "left")
+    rows = rows.join(_ends_of_lives(states, commits), ["group", "life"])
     return (
         rows.withColumn("returned_as", sql.coalesce("returned_as", sql.lit("never")))
         .withColumn("absent_ms", sql.col("returned_ms") - sql.col("gone_ms"))
         .select(*TABLES["absences"].schema.names)
+    )
+
+
+def _ends_of_lives(states: DataFrame, commits: DataFrame) -> DataFrame:
+    """Return how far each life was observed: (group, life, observed_until_ms)."""
+    # A group without rebalances still commits. Its commits show that no member has returned.
+    committed = commits.groupBy("group").agg(sql.max("written_ms").alias("committed_ms"))
+    lives = states.groupBy("group", "life").agg(
+        sql.max("at_ms").alias("state_ms"), sql.max("ended_ms").alias("ended_ms")
+    )
+    until_ms = sql.coalesce("ended_ms", sql.greatest("state_ms", "committed_ms"))
+    return lives.join(committed, "group", "left").select(
+        "group", "life", until_ms.alias("observed_until_ms")
     )
 
 
@@ -177,29 +199,60 @@ def _pairs(
     """Pair the n-th return of a name with its n-th absence: (group, member_id, returned_*)."""
     fits = sql.col("instance_id").isNotNull() if is_static else sql.col("instance_id").isNull()
     name = sql.concat_ws("\0", *keys).alias("name")
-    columns = ("group", name, "member_id")
+    columns = ("group", "life", name, "member_id")
     went = departures.where(fits).select(
         *columns, sql.col("gone_latest_ms").alias("at_ms"), sql.lit(_GOING).alias("step")
     )
     came = arrivals.where(fits).select(*columns, "at_ms", sql.lit(_COMING).alias("step"))
-    # Within a round the old member departs before the new one arrives.
-    window = Window.partitionBy("group", "name").orderBy("at_ms", sql.desc("step"), "member_id")
-    window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    summed = went.unionByName(came).withColumn("sum", sql.sum("step").over(window))
-    # The sum minus its minimum so far (0 at the begin) is the length of the queue. An arrival that
-    # sets a new minimum found the queue empty.
-    low = sql.least(sql.min("sum").over(window), sql.lit(0))
-    floor = summed.withColumn("low", low)
-    before = Window.partitionBy("group", "name").orderBy("at_ms", sql.desc("step"), "member_id")
-    floor = floor.withColumn("low_before", sql.coalesce(sql.lag("low").over(before), sql.lit(0)))
-    is_return = (sql.col("step") == _COMING) & (sql.col("low") == sql.col("low_before"))
-    kept = floor.where((sql.col("step") == _GOING) | is_return)
-    order = Window.partitionBy("group", "name", "step").orderBy("at_ms", "member_id")
-    ranked = kept.withColumn("rank", sql.row_number().over(order))
-    absent = ranked.where(sql.col("step") == _GOING).select("group", "name", "rank", "member_id")
+    returned = _in_time(_with_open(went.unionByName(came)), is_static=is_static)
+    order = Window.partitionBy(*_NAME, "step").orderBy("at_ms", "member_id")
+    ranked = returned.withColumn("rank", sql.row_number().over(order))
+    absent = ranked.where(sql.col("step") == _GOING).select(*_NAME, "rank", "member_id")
     back = ranked.where(sql.col("step") == _COMING).select(
-        *("group", "name", "rank"),
+        *(*_NAME, "rank"),
         sql.col("member_id").alias("returned_member_id"),
         sql.col("at_ms").alias("returned_ms"),
     )
-    return absent.join(back, ["group", "name", "rank"]).drop("name", "rank")
+    return absent.join(back, [*_NAME, "rank"]).drop("life", "name", "rank")
+
+
+def _in_order() -> WindowSpec:
+    """Return the steps of a name. Within a round the old member departs before the new arrives."""
+    return Window.partitionBy(*_NAME).orderBy("at_ms", sql.desc("step"), "member_id")
+
+
+def _with_open(steps: DataFrame) -> DataFrame:
+    """Leave out arrivals without an open absence of their name."""
+    so_far = _in_order().rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    summed = steps.withColumn("sum", sql.sum("step").over(so_far))
+    # The sum minus its minimum so far (0 at the begin) is the number of open absences. An arrival
+    # that sets a new minimum found none.
+    low = sql.least(sql.min("sum").over(so_far), sql.lit(0))
+    floor = summed.withColumn("low", low)
+    low_before = sql.coalesce(sql.lag("low").over(_in_order()), sql.lit(0))
+    floor = floor.withColumn("low_before", low_before)
+    is_return = (sql.col("step") == _COMING) & (sql.col("low") == sql.col("low_before"))
+    return floor.where((sql.col("step") == _GOING) | is_return).select(*steps.columns)
+
+
+def _in_time(steps: DataFrame, *, is_static: bool) -> DataFrame:
+    """Leave out departures without a return in time, and arrivals that end none.
+
+    Args:
+        steps: from `_with_open`: no arrival without an open absence.
+        is_static: whether the name is a static id, which has no limit.
+    """
+    so_far = _in_order().rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    depth = sql.sum("step").over(so_far) + sql.when(sql.col("step") == _COMING, 1).otherwise(0)
+    # At one depth, departures and their returns alternate.
+    one_depth = Window.partitionBy(*_NAME, "depth").orderBy("at_ms", sql.desc("step"), "member_id")
+    matched = steps.withColumn("depth", depth).select(
+        *steps.columns,
+        sql.lag("at_ms").over(one_depth).alias("before_ms"),
+        sql.lead("at_ms").over(one_depth).alias("after_ms"),
+    )
+    length_ms = sql.when(
+        sql.col("step") == _GOING, sql.col("after_ms") - sql.col("at_ms")
+    ).otherwise(sql.col("at_ms") - sql.col("before_ms"))
+    is_short = length_ms.isNotNull() if is_static else length_ms <= RETURN_MS_MAX
+    return matched.where(is_short).select(*steps.columns)

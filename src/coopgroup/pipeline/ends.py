@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import functions as sql
 
@@ -20,8 +20,11 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.sources import Source
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata
+
     from coopgroup.pipeline.tables import Tables
 
 __all__ = ["ENDS_JOB", "Brokers", "grid_ms", "slices", "step_ms", "write_ends"]
@@ -33,6 +36,7 @@ _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
 _KEY: Final = ("topic", "partition", "at_ms")
 _Row = tuple[str, int, int, int, int]
 
@@ -54,19 +58,11 @@ class Brokers:
             ConfigurationError: the configuration is refused.
             PipelineError: the brokers do not answer.
         """
-        refusals: list[str] = []
-        admin = self._admin(refusals)
-        try:
-            topics = admin.list_topics(timeout=_ANSWER_S).topics
-        except KafkaException as error:
-            admin.poll(0)  # reports errors that occurred meanwhile
-            address = self.config.get("bootstrap.servers", "")
-            reason = (refusals or [error.args[0].str()])[-1]
-            raise PipelineError(f"no broker answers at {address}: {reason}") from None
+        topics = self._metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
-    def require_topic(self, topic: str, why: str) -> None:
-        """Check that a topic exists.
+    def source(self, topic: str, why: str) -> Source:
+        """Return the ids of a topic and of its cluster.
 
         Args:
             topic: its name.
@@ -75,8 +71,38 @@ class Brokers:
         Raises:
             PipelineError: the topic does not exist, or the brokers do not answer.
         """
-        if topic not in self.partitions():
+        found = self._metadata()
+        if topic not in found.topics:
             raise PipelineError(f"there is no topic {topic}: {why}")
+        asked = self._admin([]).describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
+        try:
+            topic_id = str(asked[topic].result().topic_id or "")
+        except KafkaException:  # such as a user without that right: compare the cluster only
+            topic_id = ""
+        return Source(
+            cluster=found.cluster_id or "",
+            topic=topic,
+            topic_id="" if topic_id == _NO_TOPIC_ID else topic_id,
+        )
+
+    def cluster(self) -> str:
+        """Return the id of the cluster; "" if the brokers do not report it.
+
+        Raises:
+            PipelineError: the brokers do not answer.
+        """
+        return self._metadata().cluster_id or ""
+
+    def _metadata(self) -> ClusterMetadata:
+        refusals: list[str] = []
+        admin = self._admin(refusals)
+        try:
+            return admin.list_topics(timeout=_ANSWER_S)
+        except KafkaException as error:
+            admin.poll(0)  # reports errors that occurred meanwhile
+            address = self.config.get("bootstrap.servers", "")
+            reason = (refusals or [error.args[0].str()])[-1]
+            raise PipelineError(f"no broker answers at {address}: {reason}") from None
 
     def ends(self, topics: Iterable[str], moments_ms: Sequence[int], now_ms: int) -> list[_Row]:
         """Return the begin and end of partitions at some moments, and now.
@@ -179,6 +205,11 @@ def write_ends(tables: Tables, rows: Sequence[_Row]) -> None:
         tables: tables to write to.
         rows: from `Brokers.ends`.
     """
+    if not rows:
+        return
     frame = tables.spark.createDataFrame(list(rows), TABLES["ends"].schema)
-    known = tables.read("ends").select(*_KEY)
-    tables.append(ENDS_JOB, {"ends": frame.join(sql.broadcast(known), list(_KEY), "left_anti")})
+    # Only the same moments can repeat; all ends of a long history do not fit into memory.
+    times_ms = [row[2] for row in rows]
+    repeated = sql.col("at_ms").between(min(times_ms), max(times_ms))
+    known = tables.read("ends").where(repeated).select(*_KEY)
+    tables.append(ENDS_JOB, {"ends": frame.join(known, list(_KEY), "left_anti")})

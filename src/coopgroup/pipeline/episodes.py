@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.outages import outages_of
-from coopgroup.pipeline.processes import completed_rounds, holders_of, members_of, states_of
+from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
+from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.rebalances import (
     SETTLE_MS,
-    numbered_rounds,
+    numbered_steps,
     owner_changes,
     rebalances_of,
 )
@@ -88,10 +88,10 @@ def _of_states(
 ) -> dict[str, DataFrame]:
     """Return the episodes as `history_episodes` does, from states and their members."""
     holders = keep(holders_of(assignments, present))
-    rounds = keep(completed_rounds(states))
-    numbered = keep(numbered_rounds(rounds, settle_ms))
+    numbered = keep(numbered_steps(steps_of(states), settle_ms))
     changes = keep(owner_changes(holders, numbered))
-    outages = keep(outages_of(changes, commits))
+    gaps = keep(commit_gaps(commits))
+    outages = keep(outages_of(changes, gaps, lag, patience_of(present)))
     return {
         "rebalances": rebalances_of(numbered, present, changes, outages),
         "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),
@@ -102,7 +102,7 @@ def _of_states(
             commits,
             keep,
         ),
-        "skew": skew_of(lag, rounds, holders),
+        "skew": skew_of(lag, states, holders),
     }
 
 

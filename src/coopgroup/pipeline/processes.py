@@ -1,18 +1,18 @@
-"""History of groups, prepared for episodes: rounds, states and their members.
+"""History of groups, prepared for episodes: lives, states and their members.
 
 Terms of this module:
 
 - A *state* is a record of a group from the group coordinator. It writes one for each round, and
   one for each static member that returns within a round. Records of one group are in one partition
   of the topic, so their offsets give their order.
-- A *round* is a generation with its last members. It is complete when the group coordinator first
-  writes it. The same generation may be written again (a static member returned).
+- A *round* is a generation. It is complete when the group coordinator first writes it. A later
+  state of the same generation is a *restart*: a static member returned within its session.
+- A *life* of a group ends when the group is removed. The group coordinator writes that as a
+  tombstone, which compaction may remove later. A generation below the previous one also begins a
+  life. Nothing is compared across lives.
 - A *process* is the identity behind a return. It is the static id if there is one. Else it is
   client id and host, if no generation of the group ever had two members of that name. Else it is
   the member id. This is an estimate: a client without a stable name is new each time.
-
-If a group was removed and created again, its generations restart. Everything before the last
-removal is left out.
 """
 
 from __future__ import annotations
@@ -25,73 +25,86 @@ from pyspark.sql import functions as sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["completed_rounds", "holders_of", "members_of", "states_of"]
+__all__ = ["holders_of", "members_of", "states_of", "steps_of"]
 
+_LIFE: Final = ("group", "life")
 _GENERATION: Final = ("group", "generation")
 _CLIENT: Final = ("group", "client_id", "client_host")
 _SOURCE: Final = ("source_partition", "source_offset")
 
 
 def states_of(generations: DataFrame) -> DataFrame:
-    """Return one row per state: (group, generation, at_ms, member_count, SOURCE, state).
-
-    `state` counts from 1 within the group. For the first state of a generation, `at_ms` is the end
-    of the round. For later ones it is the time of the record.
+    """Return one row per state, of every life.
 
     Args:
         generations: the table.
+
+    Returns:
+        (group, life, generation, at_ms, member_count, SOURCE, state, is_restart, ended_ms).
+        `state` counts from 1 within the group, over all lives. `at_ms` is the end of the round, or
+        the time of the record for a restart. `ended_ms` is the end of the life, null for the
+        present one.
     """
-    whole = Window.partitionBy("group")
-    removed = sql.max(sql.when(sql.col("is_tombstone"), sql.col("source_offset"))).over(whole)
-    alive = generations.dropDuplicates([*_SOURCE]).withColumn("removed", removed)
-    alive = alive.where(
-        ~sql.col("is_tombstone") & (sql.col("source_offset") > sql.coalesce("removed", sql.lit(-1)))
-    )
     order = Window.partitionBy("group").orderBy("source_offset")
-    again = sql.lag("generation").over(order) == sql.col("generation")
-    return alive.select(
-        *_GENERATION,
-        sql.when(again, sql.col("written_ms")).otherwise(sql.col("at_ms")).alias("at_ms"),
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    marked = generations.dropDuplicates([*_SOURCE]).withColumn(
+        "known", sql.last("generation", ignorenulls=True).over(before)
+    )
+    goes_back = sql.coalesce(sql.col("generation") < sql.col("known"), sql.lit(0).cast("boolean"))
+    marked = marked.withColumn("is_end", sql.col("is_tombstone") | goes_back)
+    life = sql.sum(sql.col("is_end").cast("int")).over(order)
+    # In reverse order, the end of a life is the last one before its states: Spark is fast with
+    # windows over preceding rows only.
+    after = Window.partitionBy("group").orderBy(sql.desc("source_offset"))
+    after = after.rowsBetween(Window.unboundedPreceding, -1)
+    ended_ms = sql.last(sql.when(sql.col("is_end"), sql.col("written_ms")), ignorenulls=True)
+    lives = marked.withColumns({"life": life, "ended_ms": ended_ms.over(after)})
+    alive = lives.where(~sql.col("is_tombstone"))
+    in_life = Window.partitionBy(*_LIFE).orderBy("source_offset")
+    again = sql.lag("generation").over(in_life) == sql.col("generation")
+    is_restart = sql.coalesce(again, sql.lit(0).cast("boolean"))
+    return alive.withColumn("is_restart", is_restart).select(
+        *("group", "life", "generation"),
+        sql.when(sql.col("is_restart"), sql.col("written_ms"))
+        .otherwise(sql.col("at_ms"))
+        .alias("at_ms"),
         *("member_count", *_SOURCE),
         sql.row_number().over(order).alias("state"),
+        *("is_restart", "ended_ms"),
     )
 
 
-def completed_rounds(states: DataFrame) -> DataFrame:
-    """Return one row per generation: (group, generation, at_ms, member_count, SOURCE, previous_*).
+def steps_of(states: DataFrame) -> DataFrame:
+    """Return the states that change something, with the step before: the columns and `previous_*`.
 
-    `at_ms` is the end of the round; the other columns come from its last state.
-    `previous_generation` and `previous_ms` are those of the previous round, null for the first
-    known one. Of several consecutive empty rounds (a new group begins with one) only the first
-    counts, which emptied the group.
+    `previous_state`, `previous_generation` and `previous_ms` are null for the first known state of
+    a life. Of several consecutive empty states (a new group begins with one) only the first counts,
+    which emptied the group.
 
     Args:
         states: from `states_of`.
     """
-    rounds = states.groupBy(*_GENERATION).agg(
-        sql.min_by("at_ms", "state").alias("at_ms"),
-        *(sql.max_by(name, "state").alias(name) for name in ("member_count", *_SOURCE)),
-    )
-    window = Window.partitionBy("group").orderBy("generation")
+    window = Window.partitionBy(*_LIFE).orderBy("state")
     before = sql.coalesce(sql.lag("member_count").over(window), sql.lit(0))
-    rounds = rounds.withColumn("before", before)
-    rounds = rounds.where((sql.col("member_count") > 0) | (sql.col("before") > 0))
-    return rounds.select(
-        *(*_GENERATION, "at_ms", "member_count", *_SOURCE),
+    kept = states.withColumn("before", before)
+    kept = kept.where((sql.col("member_count") > 0) | (sql.col("before") > 0)).drop("before")
+    return kept.select(
+        *states.columns,
+        sql.lag("state").over(window).alias("previous_state"),
         sql.lag("generation").over(window).alias("previous_generation"),
         sql.lag("at_ms").over(window).alias("previous_ms"),
     )
 
 
 def members_of(members: DataFrame, states: DataFrame) -> DataFrame:
-    """Return the members in each state, with `process`, and `at_ms` and `state` of the state.
+    """Return the members in each state, with `process`, and `life`, `at_ms`, `state` of the state.
 
     Args:
         members: the table.
         states: from `states_of`.
     """
     key = ["group", "generation", *_SOURCE]
-    place = states.select(*key, "at_ms", "state")
+    place = states.select(*key, "life", "at_ms", "state")
     present = members.dropDuplicates([*_SOURCE, "member_id"]).drop("at_ms").join(place, key)
     at_once = present.groupBy(*_CLIENT, "state").agg(sql.count(sql.lit(1)).alias("count"))
     unique = at_once.groupBy(*_CLIENT).agg((sql.max("count") == 1).alias("is_unique"))
@@ -114,11 +127,12 @@ def holders_of(assignments: DataFrame, present: DataFrame) -> DataFrame:
         present: from `members_of`.
 
     Returns:
-        (group, generation, state, at_ms, topic, partition, member_id, process, SOURCE).
+        (group, life, generation, state, at_ms, topic, partition, member_id, process).
     """
     key = [*_GENERATION, *_SOURCE, "member_id"]
     held = assignments.dropDuplicates([*key, "topic", "partition"]).drop("at_ms")
-    rows = held.join(present.select(*key, "at_ms", "state", "process"), key)
+    rows = held.join(present.select(*key, "life", "at_ms", "state", "process"), key)
     return rows.select(
-        *(*_GENERATION, "state", "at_ms", "topic", "partition", "member_id", "process", *_SOURCE)
+        *("group", "life", "generation", "state", "at_ms"),
+        *("topic", "partition", "member_id", "process"),
     )

@@ -3,6 +3,10 @@
 The history has the end of each round but not its begin, so time separates the rebalances. A round
 that is complete within `settle_ms` of the previous one belongs to the same rebalance. The begin of
 a rebalance is an estimate within bounds; docs/pipeline.md has the definitions.
+
+A static member that returns within its session causes no round. But its partitions stood still,
+and its return replaces a member id. So restarts have rows of their own, with the trigger `restart`,
+unless they follow a state within `settle_ms`.
 """
 
 from __future__ import annotations
@@ -17,60 +21,72 @@ from coopgroup.pipeline.schemas import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["HISTORY", "SETTLE_MS", "numbered_rounds", "owner_changes", "rebalances_of"]
+__all__ = ["HISTORY", "SETTLE_MS", "numbered_steps", "owner_changes", "rebalances_of"]
 
 HISTORY: Final = "history"
 SETTLE_MS: Final = 5_000
 _MS_PER_S: Final = 1_000
-_ROUND: Final = ("group", "generation")
-_REBALANCE: Final = ("group", "first_generation")
-_PARTITION: Final = ("group", "topic", "partition")
-_SOURCE: Final = ("source_partition", "source_offset")
+_STATE: Final = ("group", "state")
+_REBALANCE: Final = ("group", "first_state")
+_PARTITION: Final = ("group", "life", "topic", "partition")
 
 
-def numbered_rounds(rounds: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
-    """Add `first_generation`, the first generation of the rebalance of each round.
+def numbered_steps(steps: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
+    """Add `first_state` and `first_generation`, those of the rebalance of each step.
 
     Args:
-        rounds: from `processes.completed_rounds`.
+        steps: from `processes.steps_of`.
         settle_ms: longest pause between two rounds of one rebalance.
     """
-    pause_ms = sql.col("at_ms") - sql.col("previous_ms")
-    starts = sql.col("previous_ms").isNull() | (pause_ms > settle_ms)
-    window = Window.partitionBy("group").orderBy("generation")
-    first = sql.last(sql.when(starts, sql.col("generation")), ignorenulls=True).over(window)
-    return rounds.withColumn("first_generation", first)
+    window = Window.partitionBy("group", "life").orderBy("state")
+    round_ms = sql.when(~sql.col("is_restart"), sql.col("at_ms"))
+    last_round_ms = sql.last(round_ms, ignorenulls=True).over(
+        window.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    # A round does not belong to the restart before it: the restart is not the reason.
+    since_ms = sql.when(sql.col("is_restart"), sql.col("previous_ms")).otherwise(last_round_ms)
+    pause_ms = sql.col("at_ms") - since_ms
+    starts = since_ms.isNull() | (pause_ms > settle_ms)
+    first = sql.last(sql.when(starts, sql.struct("state", "generation")), ignorenulls=True).over(
+        window
+    )
+    return steps.withColumn("first", first).select(
+        *steps.columns,
+        sql.col("first.state").alias("first_state"),
+        sql.col("first.generation").alias("first_generation"),
+    )
 
 
 def owner_changes(holders: DataFrame, numbered: DataFrame) -> DataFrame:
-    """Add the change of ownership to each partition in the last state of a round.
+    """Add the change of ownership to each partition in each state.
 
     Args:
         holders: from `processes.holders_of`.
-        numbered: from `numbered_rounds`.
+        numbered: from `numbered_steps`.
 
     Returns:
-        The columns of `holders`, with `first_generation`; `is_move`, whether the last owner was
-        another process; `is_resumed`, whether the owner in the previous round was another member,
+        The columns of `holders`, with `first_state` and `first_generation`; `lost_ms`, when the
+        last owner lost the partition, null without one; `is_move`, whether the last owner was
+        another process; `is_resumed`, whether the owner in the previous state was another member,
         or the partition had no owner then but had one earlier.
     """
-    window = Window.partitionBy(*_PARTITION).orderBy("generation")
+    window = Window.partitionBy(*_PARTITION).orderBy("state")
     before = sql.lag("process").over(window)
     member = sql.lag("member_id").over(window)
-    generation = sql.lag("generation").over(window)
-    key = [*_ROUND, *_SOURCE]
-    place = numbered.select(*key, "previous_generation", "first_generation")
-    last = holders.join(place, key)
-    return last.select(
+    state = sql.lag("state").over(window)
+    steps = Window.partitionBy("group", "life").orderBy("state")
+    place = numbered.select(
+        *(*_STATE, "previous_state", "first_state", "first_generation"),
+        sql.lead("at_ms").over(steps).alias("next_ms"),
+    )
+    return holders.join(place, list(_STATE)).select(
         *holders.columns,
-        "first_generation",
+        *("first_state", "first_generation"),
+        sql.lag("next_ms").over(window).alias("lost_ms"),
         (before.isNotNull() & (before != sql.col("process"))).alias("is_move"),
         (
             member.isNotNull()
-            & (
-                (member != sql.col("member_id"))
-                | (generation < sql.coalesce("previous_generation", generation))
-            )
+            & ((member != sql.col("member_id")) | (state < sql.coalesce("previous_state", state)))
         ).alias("is_resumed"),
     )
 
@@ -81,48 +97,57 @@ def rebalances_of(
     """Return the table, one row for each rebalance.
 
     Args:
-        numbered: from `numbered_rounds`.
+        numbered: from `numbered_steps`.
         present: from `processes.members_of`.
         changes: from `owner_changes`.
         outages: from `outages.outages_of`, with `is_observed`.
     """
-    spans = _spans(numbered)
-    key = [*_ROUND, *_SOURCE]
-    sets = _member_sets(present.join(numbered.select(*key), key))
-    rows = spans
-    for name, generation in (
-        ("before", "previous_generation"),
-        ("first", "first_generation"),
-        ("after", "last_generation"),
+    rows = _spans(numbered)
+    sets = _member_sets(present)
+    for name, state in (
+        ("before", "previous_state"),
+        ("first", "first_state"),
+        ("after", "last_state"),
     ):
         chosen = sets.select(
             sql.col("group"),
-            sql.col("generation").alias(generation),
-            *(sql.col(one).alias(f"{one}_{name}") for one in ("ids", "topics", "rejoin_ms")),
+            sql.col("state").alias(state),
+            *(sql.col(one).alias(f"{one}_{name}") for one in _OF_SETS),
         )
-        rows = rows.join(chosen, ["group", generation], "left")
+        rows = rows.join(chosen, ["group", state], "left")
+    # A state may be written again without any change.
+    changed = ~sql.col("ids_before").eqNullSafe(sql.col("ids_first"))
+    rows = rows.where(~sql.col("is_restart") | changed)
     rows = rows.join(_moves(changes), list(_REBALANCE), "left")
-    held = changes.groupBy(*_ROUND).agg(sql.count(sql.lit(1)).cast("int").alias("partitions"))
-    held = held.withColumnRenamed("generation", "last_generation")
-    rows = rows.join(held, ["group", "last_generation"], "left")
+    held = changes.groupBy(*_STATE).agg(sql.count(sql.lit(1)).cast("int").alias("partitions"))
+    rows = rows.join(held.withColumnRenamed("state", "last_state"), ["group", "last_state"], "left")
     rows = rows.join(_unavailable(outages), list(_REBALANCE), "left")
     return _described(rows).select(*TABLES["rebalances"].schema.names)
 
 
 def _spans(numbered: DataFrame) -> DataFrame:
-    """Return the first and last round of each rebalance, and the round before it."""
-    return numbered.groupBy(*_REBALANCE).agg(
+    """Return the first and last step of each rebalance, and the step before it."""
+    return numbered.groupBy(*_REBALANCE, "first_generation").agg(
+        sql.max("state").alias("last_state"),
         sql.max("generation").alias("last_generation"),
         sql.min("at_ms").alias("begin_ms"),
         sql.max("at_ms").alias("end_ms"),
-        sql.min_by("previous_generation", "generation").alias("previous_generation"),
-        sql.min_by("previous_ms", "generation").alias("previous_ms"),
+        *(
+            sql.min_by(name, "state").alias(name)
+            for name in ("is_restart", "previous_state", "previous_generation", "previous_ms")
+        ),
     )
 
 
+_OF_SETS: Final = ("ids", "names", "topics", "rejoin_ms")
+
+
 def _member_sets(present: DataFrame) -> DataFrame:
-    return present.groupBy(*_ROUND).agg(
+    # A static member has a new member id after each restart, and is the same member.
+    name = sql.coalesce(sql.concat(sql.lit("static:"), "instance_id"), "member_id")
+    return present.groupBy(*_STATE).agg(
         sql.array_sort(sql.collect_set("member_id")).alias("ids"),
+        sql.array_sort(sql.collect_set(name)).alias("names"),
         sql.array_sort(sql.array_distinct(sql.flatten(sql.collect_list("topics")))).alias("topics"),
         sql.max("rebalance_timeout_ms").alias("rejoin_ms"),
     )
@@ -151,7 +176,7 @@ def _unavailable(outages: DataFrame) -> DataFrame:
 def _described(rows: DataFrame) -> DataFrame:
     nobody = sql.array().cast("array<string>")
     before, first, after = (
-        sql.coalesce(f"ids_{one}", nobody) for one in ("before", "first", "after")
+        sql.coalesce(f"names_{one}", nobody) for one in ("before", "first", "after")
     )
     is_unknown = sql.coalesce("unseen", sql.lit(0)) > 0
     nothing_seen = is_unknown & (sql.coalesce("seen", sql.lit(0)) == 0)
@@ -160,14 +185,15 @@ def _described(rows: DataFrame) -> DataFrame:
         sql.coalesce("previous_ms", "begin_ms"),
         sql.col("begin_ms") - sql.coalesce("rejoin_ms_before", "rejoin_ms_first", sql.lit(0)),
     )
+    missing = sql.col("first_generation") - sql.col("previous_generation") - 1
     return rows.select(
         *("group", "first_generation", "last_generation", "begin_ms", "end_ms"),
         sql.lit(HISTORY).alias("source"),
         _trigger(before, first).alias("trigger"),
-        (
-            sql.col("last_generation")
-            - sql.coalesce("previous_generation", sql.col("first_generation") - 1)
-        ).alias("rounds"),
+        sql.when(sql.col("is_restart"), sql.lit(0))
+        .otherwise(sql.col("last_generation") - sql.col("first_generation") + 1)
+        .alias("rounds"),
+        sql.greatest(sql.coalesce(missing, sql.lit(0)), sql.lit(0)).alias("missing"),
         earliest.alias("begin_earliest_ms"),
         (sql.col("end_ms") - sql.col("begin_ms")).alias("duration_ms"),
         sql.size(before).alias("members_before"),
@@ -189,7 +215,8 @@ def _trigger(before: Column, first: Column) -> Column:
     joined = sql.size(sql.array_except(first, before)) > 0
     left = sql.size(sql.array_except(before, first)) > 0
     return (
-        sql.when(sql.size(first) == 0, "emptied")
+        sql.when(sql.col("is_restart"), "restart")
+        .when(sql.size(first) == 0, "emptied")
         .when(sql.size(before) == 0, "created")
         .when(joined & left, "exchange")
         .when(joined, "join")

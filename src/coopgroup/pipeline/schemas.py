@@ -269,9 +269,10 @@ REBALANCES: Final = Table(
         source=_STRING,  # "history" or "telemetry"
         first_generation=_INT,
         last_generation=_INT,
-        # One of: created, join, leave, exchange (both), subscription, rejoin, emptied.
+        # One of: created, join, leave, exchange (both), subscription, rejoin, emptied, restart.
         trigger=_STRING,
-        rounds=_INT,  # number of generations
+        rounds=_INT,  # number of generations; 0 for a restart
+        missing=_INT,  # generations right before without a record: incomplete, or compacted away
         begin_earliest_ms=_LONG,  # lower bound of the begin
         begin_ms=_LONG,  # best estimate: docs/pipeline.md
         end_ms=_LONG,  # end of the last round
@@ -287,7 +288,7 @@ REBALANCES: Final = Table(
         unavailable_error_s=_DOUBLE,  # maximum error of the sum
         unobserved=_INT,  # moved partitions without a visible gap
     ),
-    key=("group", "source", "first_generation", "begin_ms"),
+    key=("group", "source", "first_generation", "begin_ms", "trigger"),
     is_snapshot=True,
     time="end_ms",
 )

@@ -17,29 +17,27 @@ __all__ = ["skew_of"]
 _MOMENT: Final = ("group", "at_ms", "generation")
 
 
-def skew_of(lag: DataFrame, rounds: DataFrame, holders: DataFrame) -> DataFrame:
+def skew_of(lag: DataFrame, states: DataFrame, holders: DataFrame) -> DataFrame:
     """Return the table: a row for each time with a known lag of a group with members.
 
     A member without partitions counts with a lag of 0. A partition without an owner does not count.
 
     Args:
         lag: the table.
-        rounds: from `processes.completed_rounds`.
+        states: from `processes.states_of`.
         holders: from `processes.holders_of`.
     """
     times = lag.select("group", "at_ms").distinct()
-    facts = rounds.select("group", "at_ms", "generation", "member_count")
+    facts = states.select("group", "at_ms", "state", "generation", "member_count")
     at = with_last(
-        times, facts, keys=["group"], columns=["generation", "member_count"], order=["generation"]
+        times,
+        facts,
+        keys=["group"],
+        columns=["state", "generation", "member_count"],
+        order=["state"],
     ).where(sql.col("member_count") > 0)
-    last = holders.join(
-        rounds.select("group", "generation", "source_partition", "source_offset"),
-        ["group", "generation", "source_partition", "source_offset"],
-    )
-    held = last.select("group", "generation", "topic", "partition", "member_id")
-    rows = lag.join(at, ["group", "at_ms"]).join(
-        held, ["group", "generation", "topic", "partition"]
-    )
+    held = holders.select("group", "state", "topic", "partition", "member_id")
+    rows = lag.join(at, ["group", "at_ms"]).join(held, ["group", "state", "topic", "partition"])
     by_member = rows.groupBy(*_MOMENT, "member_count", "member_id").agg(sql.sum("lag").alias("lag"))
     mean = sql.col("lag_total") / sql.col("members")
     return (

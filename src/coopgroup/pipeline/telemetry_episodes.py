@@ -187,6 +187,7 @@ def _described(rows: DataFrame) -> DataFrame:
     return rows.select(
         *("group", "first_generation", "last_generation", "rounds"),
         sql.lit(TELEMETRY).alias("source"),
+        sql.lit(None).cast("int").alias("missing"),
         sql.when(sql.size(before) == 0, "created")
         .when(joined & left, "exchange")
         .when(joined, "join")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
 
 __all__ = ["episodes", "history", "lag", "telemetry"]
@@ -76,10 +77,11 @@ def history(
     require_spark()
     where = place_of(**place)
     brokers, options = _brokers(bootstrap_server, config, kafka_option)
-    brokers.require_topic(topic, "no group has ever committed")
+    source = brokers.source(topic, "no group has ever committed")
     with where.locked("history"):
         tables = where.tables(with_kafka=True)
         with one_line():
+            _claim(tables, "history", source)
             _finish(_start_history(tables, options, topic, every_s))
             _tell(tables, (*_HISTORY, "rejected"))
     _require_some(tables, topic)
@@ -130,15 +132,18 @@ def lag(
     if every_s is None:
         where.require_folder()
     brokers, options = _brokers(bootstrap_server, config, kafka_option)
-    brokers.partitions()
+    cluster = brokers.cluster()
     since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
     with where.locked(*(("lag",) if every_s is None else ("lag", "history"))):
         tables = where.tables(with_kafka=every_s is not None)
         with one_line():
             if every_s is None:
                 tables.require("commits", "coopgroup pipeline history")
+                _check_cluster(tables, cluster)
                 _compute_lag(tables, brokers, reset, since_ms, every)
             else:
+                source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
+                _claim(tables, "history", source)
                 with interruption() as interrupted:
                     query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
                     while query.isActive and not interrupted.is_set():
@@ -180,17 +185,18 @@ def telemetry(
     from coopgroup.pipeline import telemetry as job  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.history import kafka_records  # noqa: PLC0415 - likewise
 
-    options = None
+    options = source = None
     if topic is not None:
         brokers, options = _brokers(bootstrap_server, config, kafka_option)
-        brokers.require_topic(topic, "nobody writes telemetry to it")
+        source = brokers.source(topic, "no member writes telemetry to it")
     with where.locked("telemetry"):
         tables = where.tables(with_kafka=topic is not None)
         with one_line():
-            if topic is None or options is None:
+            if topic is None or options is None or source is None:
                 lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
                 job.write_telemetry(lines, tables)
             else:
+                _claim(tables, "telemetry", source)
                 raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
                 _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
             _tell(tables, (*_OF_TELEMETRY, "rejected"))
@@ -234,6 +240,18 @@ def _brokers(
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
     options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
     return Brokers(config=settings), options
+
+
+def _claim(tables: Tables, job: str, source: Source) -> None:
+    from coopgroup.pipeline.sources import claim_source  # noqa: PLC0415 - an extra
+
+    claim_source(tables, job, source)
+
+
+def _check_cluster(tables: Tables, cluster: str) -> None:
+    from coopgroup.pipeline.sources import check_cluster  # noqa: PLC0415 - an extra
+
+    check_cluster(tables, "history", cluster)
 
 
 def _start_history(

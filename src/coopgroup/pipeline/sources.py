@@ -1,0 +1,115 @@
+"""`claim_source`: tables belong to one cluster, and to one life of a topic.
+
+Spark's checkpoint has offsets of a topic, and offsets mean nothing in another cluster or after the
+topic was created again. Spark would then find no new records, and report no error. So the folder
+keeps the ids of the cluster and of the topic from the first run of a job, and later runs compare
+them.
+
+    FOLDER/v1/sources/history/part-....parquet
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import astuple, frozen
+from pyspark.errors import AnalysisException
+
+from coopgroup.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["Source", "check_cluster", "claim_source"]
+
+_COLUMNS: Final = "cluster string, topic string, topic_id string"
+
+
+@frozen(kw_only=True)
+class Source:
+    """The topic that a job reads.
+
+    Attributes:
+        cluster: id of the cluster; "" if the brokers do not report it.
+        topic: name of the topic.
+        topic_id: id of the topic; "" if the brokers do not report it (before Kafka 2.8).
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str
+
+
+def claim_source(tables: Tables, job: str, source: Source) -> None:
+    """Remember the source of a job's first run, and refuse another one later.
+
+    Args:
+        tables: tables that the job writes to.
+        job: name of the job.
+        source: the topic to read.
+
+    Raises:
+        PipelineError: the tables are from another cluster, from another topic, or from the same
+            topic before it was created again.
+    """
+    known = _known(tables, job)
+    if known is None:
+        rows = tables.spark.createDataFrame([astuple(source)], _COLUMNS)
+        rows.coalesce(1).write.mode("overwrite").parquet(_folder(tables, job))
+        return
+    _check_cluster(tables, known, source.cluster)
+    if known.topic != source.topic:
+        raise PipelineError(
+            f"{tables.folder} has the {job} of topic {known.topic}, not of {source.topic}; name "
+            "another folder with --tables"
+        )
+    if _differ(known.topic_id, source.topic_id):
+        raise PipelineError(
+            f"{tables.folder} has the {job} of an earlier topic {source.topic} (id "
+            f"{known.topic_id}, now {source.topic_id}): the topic was created again; name another "
+            "folder with --tables"
+        )
+
+
+def check_cluster(tables: Tables, job: str, cluster: str) -> None:
+    """Refuse a cluster that is not the one of a job's tables.
+
+    Args:
+        tables: tables that the job has written.
+        job: name of the job.
+        cluster: id of the cluster.
+
+    Raises:
+        PipelineError: the tables are from another cluster.
+    """
+    known = _known(tables, job)
+    if known is not None:
+        _check_cluster(tables, known, cluster)
+
+
+def _check_cluster(tables: Tables, known: Source, cluster: str) -> None:
+    if _differ(known.cluster, cluster):
+        raise PipelineError(
+            f"{tables.folder} has the history of cluster {known.cluster}, and these brokers are "
+            f"cluster {cluster}; name another folder with --tables"
+        )
+
+
+def _differ(known: str, found: str) -> bool:
+    """Return whether two ids differ; an unknown id differs from none."""
+    return bool(known and found and known != found)
+
+
+def _known(tables: Tables, job: str) -> Source | None:
+    try:
+        rows = tables.spark.read.schema(_COLUMNS).parquet(_folder(tables, job)).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+    # A job that was killed while it wrote leaves an empty folder.
+    return Source(**rows[0].asDict()) if rows else None
+
+
+def _folder(tables: Tables, job: str) -> str:
+    return f"{tables.root}/sources/{job}"
