@@ -19,6 +19,7 @@ __all__ = ["BENCHMARKS", "main"]
 
 BENCHMARKS: Final = (
     "resource_set",
+    "start",
     "codec",
     "commits",
     "simulator",

@@ -28,14 +28,12 @@ from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
 from coopgroup.aio.subscribing import RebalanceListener, read_subscription
 from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import check_plugins
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.policies.base import Policy
-from coopgroup.policies.simple import SimplePolicy
 
 __all__ = ["AsyncCooperativeConsumer"]
 
@@ -85,9 +83,9 @@ class AsyncCooperativeConsumer:
         }
         given, self._kept = keep_callbacks(merged)
         self._settings = read_settings(given)
-        self._assignor = StickyAssignor() if assignor is None else assignor
-        self._policy = SimplePolicy() if policy is None else policy
-        check_plugins(self._assignor, self._policy)
+        check_plugins(assignor, policy)
+        self._assignor = assignor
+        self._policy = policy
         self._topics: tuple[str, ...] = ()
         self._given = GivenCallbacks(weakref.ref(self))
         self._polling: Polling | None = None

@@ -30,8 +30,8 @@ class Opening:
 
     port: LoopPort
     settings: ConsumerSettings
-    assignor: Assignor
-    policy: Policy
+    assignor: Assignor | None
+    policy: Policy | None
     errors: deque[BaseException]
     given: weakref.ref[GivenCallbacks]
     on_end: Callable[[BaseException | None], None]

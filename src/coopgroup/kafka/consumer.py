@@ -22,7 +22,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import ClusterMetadata
 
 from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
@@ -36,7 +35,6 @@ from coopgroup.kafka.records.offsets import given_offsets
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.member.events import WarmedUp
 from coopgroup.policies.base import Policy
-from coopgroup.policies.simple import SimplePolicy
 
 __all__ = ["CooperativeConsumer"]
 
@@ -75,12 +73,7 @@ class CooperativeConsumer:
     ) -> None:
         given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))
         self._settings = read_settings(given)
-        parts = ConsumerParts.build(
-            self,
-            self._settings,
-            StickyAssignor() if assignor is None else assignor,
-            SimplePolicy() if policy is None else policy,
-        )
+        parts = ConsumerParts.build(self, self._settings, assignor, policy)
         self._parts = parts
         self._driver = parts.driver
         self._fetching = parts.fetching

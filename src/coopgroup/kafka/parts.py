@@ -32,9 +32,7 @@ from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import Woken
-from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
-from coopgroup.policies.eager import EagerPolicy
 
 __all__ = ["ConsumerParts", "check_plugins", "open_sink_and_slot"]
 
@@ -68,7 +66,11 @@ class ConsumerParts:
 
     @classmethod
     def build(
-        cls, consumer: object, settings: ConsumerSettings, assignor: Assignor, policy: Policy
+        cls,
+        consumer: object,
+        settings: ConsumerSettings,
+        assignor: Assignor | None,
+        policy: Policy | None,
     ) -> ConsumerParts:
         """Make all parts; no thread of the group runs before `start`.
 
@@ -94,8 +96,8 @@ class ConsumerParts:
         sink: TelemetrySink,
         slot: IdentitySlot | None,
         client: Any,  # noqa: ANN401  (librdkafka's consumer, or a test's)
-        assignor: Assignor,
-        policy: Policy,
+        assignor: Assignor | None,
+        policy: Policy | None,
     ) -> ConsumerParts:
         lookup = ClusterLookup(
             settings.admin,
@@ -193,18 +195,27 @@ class ConsumerParts:
 def check_plugins(assignor: object, policy: object) -> None:
     """Refuse plugins that cannot lead a round, before their errors cost the group its rounds.
 
+    None stands for the default assignor or policy, which load only when a member leads.
+
     Raises:
         ConfigurationError: not an assignor, not a policy, a policy for the simulator only, or a
             policy that balances lags with an assignor that ignores lags.
     """
-    _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
+    if assignor is not None:
+        _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
+    if policy is None:
+        return
     _check_plugin("policy", policy, Policy, _A_POLICY)
+    from coopgroup.policies.balance import BalanceRule  # noqa: PLC0415 - slow to import
+    from coopgroup.policies.eager import EagerPolicy  # noqa: PLC0415 - slow to import
+
     if isinstance(policy, EagerPolicy):
         raise ConfigurationError("policy", policy, _NOT_EAGER)
     balance = getattr(policy, "balance", None)
     if isinstance(balance, BalanceRule) and not getattr(assignor, "needs_lags", False):
+        given = "the default, StickyAssignor()," if assignor is None else assignor
         raise ConfigurationError(
-            "lag_check_interval_ms", balance.interval_ms, _READS_LAGS.format(assignor)
+            "lag_check_interval_ms", balance.interval_ms, _READS_LAGS.format(given)
         )
 
 

@@ -25,11 +25,6 @@ from coopgroup.member.effects import Report
 from coopgroup.member.events import RejoinRequested, Woken
 from coopgroup.model import NOBODY
 from coopgroup.model.replacing import replaced
-from coopgroup.policies.balance import BalanceRule, count_looks, is_at_rest, lag_loads
-from coopgroup.policies.safety import check_target
-from coopgroup.policies.waiting.lag_moves import lag_moves
-from coopgroup.policies.warming.bundles import bundles_of
-from coopgroup.policies.warming.option import warmup_of
 from coopgroup.session.own_rounds import own_round_stands
 from coopgroup.session.state import LagWatch
 from coopgroup.telemetry import BalanceRequested
@@ -42,6 +37,7 @@ if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int64Array
+    from coopgroup.policies.balance import BalanceRule
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.session.state import Session
 
@@ -106,6 +102,9 @@ def watch_of(
         assignor: assignor of the round.
         policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
     """
+    from coopgroup.policies.balance import BalanceRule  # noqa: PLC0415 - only for a leader
+    from coopgroup.policies.warming.option import warmup_of  # noqa: PLC0415 - only for a leader
+
     rule = getattr(policy, "balance", None)
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
         return None
@@ -154,6 +153,8 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
         lags: the result of the look-up; None if it failed, and the check counts for nothing.
         assignor: decides where.
     """
+    from coopgroup.policies.balance import count_looks, lag_loads  # noqa: PLC0415 - for a leader
+
     watch = duty.watch
     if lags is None:
         return LagsChecked(number=duty.number, looks=watch.looks, lags=watch.lags)
@@ -176,6 +177,8 @@ def _moves_of(
     watch: LagWatch, group: GroupSnapshot, lags: Int64Array, assignor: Assignor
 ) -> BoolArray | None:
     """Return the resources that would move now; those that belong together move together."""
+    from coopgroup.policies.warming.bundles import bundles_of  # noqa: PLC0415 - for a leader
+
     bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None
     if bundles is None:
         return _worthwhile_moves(group, watch.rule, _read_only(lags), assignor)
@@ -191,6 +194,9 @@ def _worthwhile_moves(
 
     Errors of a user's assignor are ignored here: the next round will report them.
     """
+    from coopgroup.policies.safety import check_target  # noqa: PLC0415 - only for a leader
+    from coopgroup.policies.waiting.lag_moves import lag_moves  # noqa: PLC0415 - only for a leader
+
     try:
         target = assignor.assign(group, lags)
         check_target(group, target)
@@ -235,6 +241,8 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
     watch, state = session.watch, session.policy_state
     if watch is None or state is None or due_ms is None or now_ms < due_ms:
         return session, ()
+    from coopgroup.policies.balance import is_at_rest  # noqa: PLC0415 - only for a leader
+
     at_rest = is_at_rest(state, now_ms)
     watch = attrs.evolve(
         watch,

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, cast
 import attrs
 from attrs import frozen
 
-from coopgroup.leader import (
-    NO_LAGS,
-    Lags,
-    RoundDecision,
-    RoundRequest,
-    TopicMetadata,
-    fallback_round,
-    lead,
-    lead_kafka_round,
-)
 from coopgroup.model import ResourceSet
 from coopgroup.protocol import kafka_protocol
 from coopgroup.session.balancing import watch_of
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
+    from coopgroup.leader import Lags, RoundDecision, RoundRequest, TopicMetadata
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.protocol import KafkaProtocol
@@ -135,6 +126,8 @@ def lead_round(
         policy: decides when.
         failure: why there is no metadata, or no request, for the record.
     """
+    from coopgroup.leader import NO_LAGS, lead  # noqa: PLC0415 - only a leader needs it
+
     context = attrs.evolve(duty.context, lags=lags)
     foreign = kafka_protocol(context.protocol)
     if foreign is not None:
@@ -163,6 +156,8 @@ def lead_round(
 def _led_as_kafka(
     duty: DecideRound, protocol: KafkaProtocol, metadata: TopicMetadata | None, failure: str
 ) -> RoundDecision:
+    from coopgroup.leader import lead_kafka_round  # noqa: PLC0415 - only a leader needs it
+
     try:
         return lead_kafka_round(
             duty.members, protocol, metadata, context=duty.context, failure=failure
@@ -192,6 +187,8 @@ def _refused(
     reason: str,
 ) -> RoundDecision:
     """Return the round that moves nothing, from the usable part of the input."""
+    from coopgroup.leader import RoundRequest, TopicMetadata, fallback_round  # noqa: PLC0415
+
     nobody = RoundRequest(claims=(), topics=())
     nothing = TopicMetadata(resources=ResourceSet())
     forgetful = attrs.evolve(duty.context, state=None)

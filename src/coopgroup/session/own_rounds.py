@@ -20,7 +20,6 @@ from coopgroup.member.transitions import SETTLED
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.model.replacing import replaced
-from coopgroup.policies.warming.option import warmup_of
 from coopgroup.protocol.assignment_trailer import resources_digest
 
 if TYPE_CHECKING:
@@ -93,6 +92,8 @@ class LookOver:
         if not self.has_trailers:
             return False
         warms_up = any(claims.warm is not None for claims in request.claims)
+        from coopgroup.policies.warming.option import warmup_of  # noqa: PLC0415 - for a leader
+
         if warms_up and warmup_of(policy) is not None:
             return True
         return resources_digest(found) != self.shared_digest

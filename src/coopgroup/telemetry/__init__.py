@@ -3,33 +3,38 @@
 Logs, reports, the simulator and the Spark pipeline read these records and nothing else.
 """
 
-from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
-from coopgroup.telemetry.ownership import Ownership, read_ownership
-from coopgroup.telemetry.records import (
-    AssignmentReceived,
-    BalanceRequested,
-    CommitFailed,
-    EndCause,
-    FaultInjected,
-    MembershipLost,
-    OffsetsCommitted,
-    ProcessEnded,
-    ProcessPaused,
-    ProcessResumed,
-    ProcessStarted,
-    Record,
-    RequestRefused,
-    ResourcesStarted,
-    ResourcesStopped,
-    RoundDecided,
-    RoundRefused,
-    StateChanged,
-    StopReason,
-    SubscriptionUnreadable,
-    WarmupsChanged,
-    WorkFailed,
-)
-from coopgroup.telemetry.warm_spans import WarmEnd, WarmSpan, read_warm_spans
+from typing import TYPE_CHECKING
+
+from coopgroup.late_names import late_names
+
+if TYPE_CHECKING:
+    from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
+    from coopgroup.telemetry.ownership import Ownership, read_ownership
+    from coopgroup.telemetry.records import (
+        AssignmentReceived,
+        BalanceRequested,
+        CommitFailed,
+        EndCause,
+        FaultInjected,
+        MembershipLost,
+        OffsetsCommitted,
+        ProcessEnded,
+        ProcessPaused,
+        ProcessResumed,
+        ProcessStarted,
+        Record,
+        RequestRefused,
+        ResourcesStarted,
+        ResourcesStopped,
+        RoundDecided,
+        RoundRefused,
+        StateChanged,
+        StopReason,
+        SubscriptionUnreadable,
+        WarmupsChanged,
+        WorkFailed,
+    )
+    from coopgroup.telemetry.warm_spans import WarmEnd, WarmSpan, read_warm_spans
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -64,3 +69,37 @@ __all__ = [
     "read_warm_spans",
     "to_json",
 ]
+
+if not TYPE_CHECKING:  # type checkers see only the imports above
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "coopgroup.telemetry.codec": ("Envelope", "SCHEMA_VERSION", "from_json", "to_json"),
+            "coopgroup.telemetry.ownership": ("Ownership", "read_ownership"),
+            "coopgroup.telemetry.records": (
+                "AssignmentReceived",
+                "BalanceRequested",
+                "CommitFailed",
+                "EndCause",
+                "FaultInjected",
+                "MembershipLost",
+                "OffsetsCommitted",
+                "ProcessEnded",
+                "ProcessPaused",
+                "ProcessResumed",
+                "ProcessStarted",
+                "Record",
+                "RequestRefused",
+                "ResourcesStarted",
+                "ResourcesStopped",
+                "RoundDecided",
+                "RoundRefused",
+                "StateChanged",
+                "StopReason",
+                "SubscriptionUnreadable",
+                "WarmupsChanged",
+                "WorkFailed",
+            ),
+            "coopgroup.telemetry.warm_spans": ("WarmEnd", "WarmSpan", "read_warm_spans"),
+        },
+    )

@@ -136,8 +136,8 @@ class GroupDriver:
     """
 
     settings: ConsumerSettings
-    assignor: Assignor
-    policy: Policy
+    assignor: Assignor | None
+    policy: Policy | None
     lookup: RoundLookup
     sink: TelemetrySink
     slot: IdentitySlot | None = None
@@ -236,6 +236,7 @@ class GroupDriver:
         if self._bell is not None:
             self._bell.start()
         self._thread.start()
+        self.leader.load_soon()
 
     def post(self, event: SessionEvent) -> None:
         """Post an event to the session, from any thread; after `stop` this has no effect.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -42,6 +43,8 @@ from coopgroup.session import (
 __all__ = ["RoundLeader"]
 
 _STOP_TIMEOUT_S: Final = 2.0
+# A member that returns has its assignment by then. The import would delay its first record.
+_LOAD_AFTER_S: Final = 0.25
 
 
 @define(eq=False)
@@ -61,14 +64,16 @@ class _Round:
 class RoundLeader:
     """Decides rounds for the driver.
 
+    The assignor and the policy may be None for the defaults, which load when the member leads.
+
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
             that hangs must not accumulate threads.
     """
 
-    assignor: Assignor
-    policy: Policy
+    _assignor: Assignor | None
+    _policy: Policy | None
     lookup: RoundLookup
     timeout_ms: int
     post: Callable[[RoundDecided | RejoinRequested], None]
@@ -81,6 +86,37 @@ class RoundLeader:
     _stopped: bool = field(default=False, init=False)
     # guards `_threads`, `_stopped` and `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @property
+    def assignor(self) -> Assignor:
+        """The assignor."""
+        if self._assignor is None:
+            from coopgroup.assignors.sticky.assignor import StickyAssignor  # noqa: PLC0415 - slow
+
+            self._assignor = StickyAssignor()
+        return self._assignor
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        if self._policy is None:
+            from coopgroup.policies.simple import SimplePolicy  # noqa: PLC0415 - slow to import
+
+            self._policy = SimplePolicy()
+        return self._policy
+
+    def load_soon(self) -> None:
+        """Import, in the background, what only a leader needs: the first round then starts faster.
+
+        A round that comes earlier imports it by itself.
+        """
+        with suppress(RuntimeError):  # no thread is available
+            self._launch(threading.Timer(_LOAD_AFTER_S, self._load))
+
+    def _load(self) -> None:
+        from coopgroup.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
+
+        _ = lead, lead_kafka_round, self.assignor, self.policy
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""

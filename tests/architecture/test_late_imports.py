@@ -1,0 +1,87 @@
+"""What a consumer does not import before it leads, and packages whose names are imported late."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import SOURCE, python_files
+from tests.support.programs import output_of
+
+# Modules that only a leader, a command line or a rare option needs.
+LATE = (
+    "bokeh",
+    "cattrs",
+    "click",
+    "coopgroup.assignors.sticky.assignor",
+    "coopgroup.kafka.membership.bell",
+    "coopgroup.leader.answer",
+    "coopgroup.leader.decision",
+    "coopgroup.policies.simple",
+    "coopgroup.reading",
+    "coopgroup.telemetry.ownership",
+    "kafka.admin",
+    "kafka.consumer.group",
+    "kafka.producer",
+    "kafka.protocol.admin.topics",
+    "rich",
+)
+
+
+def _late_packages() -> list[Path]:
+    inits = (path for path in python_files("src") if path.name == "__init__.py")
+    return [path for path in inits if "late_names(" in path.read_text()]
+
+
+def _typed_names(tree: ast.Module) -> set[tuple[str, str]]:
+    """Return (module, name) of the imports that type checkers see."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    return {
+        (node.module or "", alias.name)
+        for node in blocks[0].body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def _late_names(tree: ast.Module) -> set[tuple[str, str]]:
+    """Return (module, name) of the names that a program gets on first use."""
+    [call] = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "late_names"
+    ]
+    homes = ast.literal_eval(call.args[1])
+    return {(home, name) for home, names in homes.items() for name in names}
+
+
+@pytest.mark.parametrize("path", _late_packages(), ids=lambda path: path.parent.name)
+def test_late_names_are_those_that_type_checkers_see(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert _late_names(tree) == _typed_names(tree)
+
+
+@pytest.mark.parametrize("path", _late_packages(), ids=lambda path: path.parent.name)
+def test_late_names_are_the_public_names(path: Path) -> None:
+    package = ".".join(path.parent.relative_to(SOURCE.parent).parts)
+    module = importlib.import_module(package)
+    late = {name for _, name in _late_names(ast.parse(path.read_text()))}
+    assert set(module.__all__) - {"__version__"} == late
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_consumer_that_does_not_lead_imports_only_what_it_needs() -> None:
+    program = (
+        "import sys\n"
+        "from coopgroup import CooperativeConsumer\n"
+        "consumer = CooperativeConsumer(\n"
+        "    {'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g', 'log_level': 0}\n"
+        ")\n"
+        "loaded = sorted(sys.modules)\n"
+        "consumer.close()\n"
+        "print('\\n'.join(loaded))\n"
+    )
+    loaded = set(output_of(program).split())
+    assert "coopgroup.kafka.consumer" in loaded
+    assert sorted(loaded.intersection(LATE)) == []
