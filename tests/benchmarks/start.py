@@ -54,9 +54,7 @@ def _start(program: str) -> tuple[float, ...]:
     """Return the CPU time and the wall-clock time of a process, in ms."""
     began = time.perf_counter()
     with Path(os.devnull).open("wb") as nowhere:
-        process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-c", program], stdout=nowhere, stderr=nowhere
-        )
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=nowhere, stderr=nowhere)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, program
