@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
 from coopgroup.pipeline.replay_scenario import played_absences, scenario_of
 from coopgroup.simulator.run import simulate
-from coopgroup.simulator.scenario.times import first_event_ms
-from coopgroup.telemetry import read_ownership
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from coopgroup.pipeline.advice_history import Episode
     from coopgroup.pipeline.replay_scenario import ReplayedGroup
-    from coopgroup.simulator.run import Run
     from coopgroup.simulator.scenario import Choice
 
 __all__ = ["FIGURES", "ROWS", "Replayed", "play_cells", "replay"]
@@ -67,11 +63,10 @@ def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int)
     """
     run = simulate(scenario_of(group, episode, policy), seed=seed)
     _, factor = played_absences(group, episode)
-    back_s = _returns(run) * (group.cost.move_ms - group.cost.return_ms) / 1_000
     measures = run.measures
     each = group.partition_factor
     return Replayed(
-        unavailable_s=max(0.0, measures.unavailable_partition_s - back_s) * factor * each,
+        unavailable_s=measures.unavailable_partition_s * factor * each,
         moved=measures.moved * factor * each,
         unavailable_peak=measures.unavailable_peak * each,
         lag_peak=measures.lag_peak * each,
@@ -115,16 +110,3 @@ def _row(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -
     except Exception as error:  # noqa: BLE001 - one episode must not cost the others
         return {"error": " ".join(f"{policy}: {type(error).__name__}: {error}".split())}
     return {name: getattr(found, name) for name in FIGURES} | {"error": None}
-
-
-def _returns(run: Run) -> int:
-    """Return how often a partition returned to its previous process, within the run's window."""
-    ownership = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
-    begin_ms = first_event_ms(run.scenario) or 0
-    same = (
-        (ownership.resource[1:] == ownership.resource[:-1])
-        & (ownership.owner[1:] == ownership.owner[:-1])
-        & (ownership.start_ms[1:] >= begin_ms)
-        & (ownership.start_ms[1:] > ownership.end_ms[:-1])
-    )
-    return int(np.count_nonzero(same))

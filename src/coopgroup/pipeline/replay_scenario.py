@@ -2,8 +2,8 @@
 
 The played group is like the real one: as many members up to `MEMBERS_MAX`, as many partitions per
 member, equal load. If an episode has more absences than that group has members, every n-th absence
-is played and counts n times. The simulator's `restore_ms` is the cost of a move. A return costs
-less, and a scenario cannot express this, so `replay_play` subtracts the difference afterwards.
+is played and counts n times. The simulator's `restore_ms` is the cost of a move, and `return_ms`
+that of a return.
 """
 
 from __future__ import annotations
@@ -152,9 +152,18 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
                 capacity_per_s=group.capacity_per_s,
             ),
         ),
-        costs=(Cost(restore_ms=Span(group.cost.move_ms, group.cost.move_ms)),),
+        costs=(
+            Cost(
+                restore_ms=_exactly(group.cost.move_ms),
+                return_ms=_exactly(min(group.cost.return_ms, group.cost.move_ms)),
+            ),
+        ),
         events=tuple(events),
     )
+
+
+def _exactly(time_ms: int) -> Span:
+    return Span(time_ms, time_ms)
 
 
 def _begin_ms(group: ReplayedGroup) -> int:

@@ -54,6 +54,11 @@ class Host(Protocol):
     """What an application needs of its process."""
 
     @property
+    def name(self) -> str:
+        """Name of the process; it keeps the name when it is restarted."""
+        ...
+
+    @property
     def world(self) -> World:
         """Time and random numbers."""
         ...
@@ -252,7 +257,7 @@ class Application:
         for due_ms, some in self.state.take_restoring(cold).items():
             cold -= some
             self._after(due_ms - self.process.world.now_ms, self._begin_work, some)
-        for restore_ms, some in self.costs.to_restore(cold):
+        for restore_ms, some in self.costs.to_restore(cold, self.process.name):
             self._after(restore_ms, self._begin_work, some)
 
     def _warm_up(self, resources: ResourceSet) -> None:
@@ -265,7 +270,8 @@ class Application:
         else:
             resources = self._without_mishaps(resources, mishaps)
         now_ms = self.process.world.now_ms
-        for restore_ms, some in self.costs.to_restore(resources - self.state.ready):
+        cold = resources - self.state.ready
+        for restore_ms, some in self.costs.to_restore(cold, self.process.name):
             self.state.begin(some, now_ms + restore_ms)
             self.process.later(restore_ms, self._warmed_up, some, now_ms + restore_ms)
         ready = resources & self.state.ready
@@ -302,6 +308,7 @@ class Application:
         if not resources:
             return
         self.state.complete(resources)
+        self.costs.note_work(resources, self.process.name)
         self.load.begin(self.load.numbers(resources))
         self.working |= resources
         self._feed()

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from attrs import Attribute, field, frozen
+from attrs.validators import optional
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
@@ -206,6 +207,8 @@ class Cost:
         stop_ms: from the revocation to the end of work.
         commit_ms: to flush and commit, after the stop.
         restore_ms: from the assignment to the first handled record, or the time of a warm-up.
+        return_ms: as `restore_ms`, if no other process has worked on the resource since this one
+            did, for example after a restart; None for `restore_ms`.
         warm_restore_ms: from the assignment to the first handled record, if the state is local.
     """
 
@@ -213,6 +216,7 @@ class Cost:
     stop_ms: Span = field(default=Span(0, 0), validator=_span)
     commit_ms: Span = field(default=Span(0, 0), validator=_span)
     restore_ms: Span = field(default=Span(0, 0), validator=_span)
+    return_ms: Span | None = field(default=None, validator=optional(_span))
     warm_restore_ms: Span = field(default=Span(0, 0), validator=_span)
 
 

@@ -157,6 +157,10 @@ def _check_costs(scenario: Scenario) -> None:
     has_default = False
     for place, cost in enumerate(scenario.costs):
         path = ("costs", place, "resources")
+        back = cost.return_ms
+        if back is not None and back.high > cost.restore_ms.high:
+            at_most = f"at most {cost.restore_ms.high}, the highest restore_ms"
+            _refuse(("costs", place, "return_ms"), [back.low, back.high], at_most)
         if cost.resources is None:
             if has_default:
                 _refuse(path, NOTHING, "a value, as only one cost may be without")

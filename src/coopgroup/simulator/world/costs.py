@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from coopgroup.model import ResourceSet
+from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.world.drawing import between
 
@@ -29,11 +30,20 @@ class Costs:
     slow_ms: Span = field(factory=lambda: Span(0, 0))
     _named: tuple[Cost, ...] = field(init=False)
     _other: Cost = field(init=False)
+    # Who worked on each resource last; only filled if a cost distinguishes returns.
+    _last_worker: dict[Resource, str] = field(factory=dict)
+    _tells_returns: bool = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._named = tuple(cost for cost in self.costs if cost.resources is not None)
         others = (cost for cost in self.costs if cost.resources is None)
         self._other = next(others, Cost())
+        self._tells_returns = any(cost.return_ms is not None for cost in self.costs)
+
+    def note_work(self, resources: ResourceSet, process: str) -> None:
+        """Note that a process works on resources: it pays less if it returns to them."""
+        if self._tells_returns:
+            self._last_worker.update(dict.fromkeys(resources, process))
 
     def to_stop(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
         """Group resources by the time from revocation to commit, ascending."""
@@ -45,20 +55,31 @@ class Costs:
         return _joined(groups)
 
     def to_restore(
-        self, resources: ResourceSet, *, is_warm: bool = False
+        self, resources: ResourceSet, process: str = "", *, is_warm: bool = False
     ) -> list[tuple[int, ResourceSet]]:
         """Group resources by the time from assignment to the first record, ascending.
 
         Args:
             resources: the resources.
+            process: name of the process that restores them.
             is_warm: whether their state is local already.
         """
         groups: dict[int, list[ResourceSet]] = {}
         for cost, part in self._by_cost(resources):
-            span = cost.warm_restore_ms if is_warm else cost.restore_ms
-            for restore_ms, some in self._draw(span, part):
-                groups.setdefault(restore_ms, []).append(some)
+            back = self._returned(part, process) if cost.return_ms is not None else ResourceSet()
+            for span, some in (
+                (cost.return_ms or cost.restore_ms, back),
+                (cost.restore_ms, part - back),
+            ):
+                for restore_ms, few in self._draw(cost.warm_restore_ms if is_warm else span, some):
+                    if few:
+                        groups.setdefault(restore_ms, []).append(few)
         return _joined(groups)
+
+    def _returned(self, resources: ResourceSet, process: str) -> ResourceSet:
+        return ResourceSet.from_pairs(
+            one for one in resources if self._last_worker.get(one) == process
+        )
 
     def _by_cost(self, resources: ResourceSet) -> Iterator[tuple[Cost, ResourceSet]]:
         rest = resources
