@@ -12,6 +12,8 @@ The best time-out is the cheapest one when absences are spread a little around t
 
 A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
 So it is advised if it costs almost nothing and the worst moment becomes clearly better.
+
+Warm-ups come last, with the best setting without them (`advice_warmups`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from attrs import evolve, frozen
 from coopgroup.pipeline.advice_bootstrap import Estimate, estimate, resample_counts
 from coopgroup.pipeline.advice_cost import LADDER_MS, estimated_s, worth_trying
 from coopgroup.pipeline.advice_history import span_words
+from coopgroup.pipeline.advice_warmups import warmed_up, warmup_in, with_warmups
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES
 from coopgroup.policies import DeferredPolicy
@@ -157,6 +160,7 @@ def advise(
     timeouts_ms: Sequence[int] = LADDER_MS,
     tried: int = _TRIED,
     with_rations: bool = True,
+    tries_warmups: bool = False,
 ) -> Advice:
     """Find the setting that would have cost a group least.
 
@@ -167,6 +171,7 @@ def advise(
         timeouts_ms: candidate time-outs, ascending, including 0.
         tried: number of time-outs that the simulator plays, without 0 and today's.
         with_rations: whether to try rations, too.
+        tries_warmups: whether to try warm-ups, too, if a move costs anything.
 
     Raises:
         PipelineError: the history has no episode, or no episode could be played.
@@ -184,10 +189,15 @@ def advise(
     chosen = [deferred(one) for one in worth_trying(estimates, timeouts_ms, tried)]
     played = _play(play, shapes, list(dict.fromkeys([history.today, *chosen])))
     _require_played(history, played)
+    best = _cheapest(played, times, _spread_s(history, cost, played.policies))
+    moved = (times @ _figure(played, "moved"))[best]
+    if tries_warmups and moved > 0:
+        warm = with_warmups(played.policies[best], cost, history.members)
+        if warm:
+            played = played.joined(_play(play, shapes, warm))
     if with_rations:
-        best = _cheapest(played, times, _spread_s(history, cost, played.policies))
         rations = _rations(played.policies[best], history)
-        if rations and (times @ _figure(played, "moved"))[best] > 0:
+        if rations and moved > 0:
             played = played.joined(_play(play, shapes, rations))
     return _judged(history, cost, played, times)
 
@@ -333,7 +343,9 @@ def _judged(
     today = played.policies.index(history.today)
     best = _best(options, _spread_s(history, cost, played.policies) / days)
     saved = resampled[:, today] - resampled[:, best]
-    near = resampled[:, best] <= _NEAR_BEST * resampled.min(axis=1) + 1e-9
+    # Warm-ups that save too little to be advised must not make the advice look uncertain.
+    cold = [place for place, one in enumerate(played.policies) if warmup_in(one) is None]
+    near = resampled[:, best] <= _NEAR_BEST * resampled[:, [*cold, best]].min(axis=1) + 1e-9
     known = played.figures[..., FIGURES.index("violations")]
     return Advice(
         history=history,
@@ -350,9 +362,16 @@ def _judged(
 
 
 def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
-    """Return the cheapest setting. Among equals the simplest one or a calmer ration wins."""
+    """Return the cheapest setting. Among equals the simplest one or a calmer ration wins.
+
+    Warm-ups win only if they save much.
+    """
     costs = (np.array([one.unavailable_s.mean for one in options]) + spread_s).tolist()
-    good = [place for place, cost in enumerate(costs) if cost <= min(costs) * (1 + _SAME) + 1e-9]
+    policies = [one.policy for one in options]
+    cold = [place for place, policy in enumerate(policies) if warmup_in(policy) is None]
+    lowest = min((costs[place] for place in cold), default=min(costs))
+    limit = lowest * (1 + _SAME) + 1e-9
+    good = [place for place in cold if costs[place] <= limit] or list(range(len(options)))
     plain = [place for place in good if options[place].policy.name != "incremental"] or good
     chosen = min(
         plain,
@@ -368,9 +387,10 @@ def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
         if options[place].policy.name == "incremental"
         and options[place].unavailable_peak <= _CALMER * options[chosen].unavailable_peak
     ]
-    return min(
+    best = min(
         calmer, key=lambda place: (options[place].unavailable_peak, costs[place]), default=chosen
     )
+    return warmed_up(policies, costs, best)
 
 
 def _evidence(history: GroupHistory) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.advice import waits_ms
 from coopgroup.pipeline.advice_history import span_words
+from coopgroup.pipeline.advice_warmups import warmup_in
 from coopgroup.pipeline.advice_words import (
     away_ms,
     headline,
@@ -117,7 +118,11 @@ def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:
 
 def _charts(advice: Advice) -> list[Chart]:
     plain = sorted(
-        (one for one in advice.options if one.policy.name in {"simple", "deferred"}),
+        (
+            one
+            for one in advice.options
+            if one.policy.name in {"simple", "deferred"} and warmup_in(one.policy) is None
+        ),
         key=lambda one: waits_ms(one.policy),
     )
     ticks = tuple(dict.fromkeys(seconds(waits_ms(one.policy)) for one in plain))

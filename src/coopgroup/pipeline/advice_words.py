@@ -11,6 +11,7 @@ from coopgroup.pipeline.advice import ENOUGH, waits_ms
 from coopgroup.pipeline.advice_bootstrap import CONFIDENCE, Estimate
 from coopgroup.pipeline.advice_cost import break_even_ms
 from coopgroup.pipeline.advice_history import span_words
+from coopgroup.pipeline.advice_warmups import warmup_code, warmup_in, warmup_words
 from coopgroup.report.wording import counted, seconds
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def headline(advice: Advice) -> str:
 def setting_words(policy: Choice) -> str:
     """Return the name of a setting within a sentence."""
     if policy.name == "simple":
-        return "the simple policy, which does not wait for a lost member"
+        return f"the simple policy{warmup_words(policy)}, which does not wait for a lost member"
     if policy.name == "eager":
         return "eager rebalancing, which stops everything"
-    words = f"the {policy.name} policy"
+    words = f"the {policy.name} policy{warmup_words(policy)}"
     waits = waits_ms(policy)
     if waits:
         words += f", which waits {seconds(waits)} for a lost member"
@@ -73,9 +74,7 @@ def setting_words(policy: Choice) -> str:
 def reasons(advice: Advice) -> tuple[str, ...]:
     """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
     sentences = [*_absence_words(advice.history), _price_words(advice), _choice_words(advice)]
-    ration = _ration_words(advice)
-    if ration:
-        sentences.append(ration)
+    sentences += [one for one in (_ration_words(advice), _warmup_reason(advice)) if one]
     sentences.append(_sure_words(advice))
     return tuple(sentences)
 
@@ -112,9 +111,17 @@ def snippet(advice: Advice) -> str:
     """Return Python code to paste: the consumer with the advised policy."""
     policy = advice.advised.policy
     name = _CLASSES.get(policy.name, "SimplePolicy")
-    pairs = ", ".join(f"{key}={value:_}" for key, value in sorted(policy.options.items()))
+    warmup = warmup_in(policy)
+    named = {key: value for key, value in sorted(policy.options.items()) if key != "warmup"}
+    pairs = ", ".join(
+        [
+            *(f"{key}={value:_}" for key, value in named.items()),
+            *([] if warmup is None else [f"warmup={warmup_code(warmup)}"]),
+        ]
+    )
+    more = "" if warmup is None else "from coopgroup.policies import Warmup\n"
     return (
-        f"from coopgroup import CooperativeConsumer, {name}\n\n"
+        f"from coopgroup import CooperativeConsumer, {name}\n{more}\n"
         "consumer = CooperativeConsumer(\n"
         f'    {{"bootstrap.servers": "...", "group.id": {_quoted(advice.history.group)}}},\n'
         f"    policy={name}({pairs}),\n"
@@ -256,6 +263,20 @@ def _ration_words(advice: Advice) -> str:
         f"The ration keeps at most {chosen.unavailable_peak:,.0f} partitions out of service at "
         f"once, against {plain.unavailable_peak:,.0f} without, and costs no more."
     )
+
+
+def _warmup_reason(advice: Advice) -> str:
+    """Return what warm-ups save, and their price; "" if they are not advised."""
+    warmup = warmup_in(advice.advised.policy)
+    if warmup is None:
+        return ""
+    words = (
+        f"With warm-ups a new owner restores its {seconds(advice.cost.move_ms)} of state while the "
+        "old owner works on. Your application needs the callback on_warmup for this"
+    )
+    if not warmup.standbys:
+        return f"{words}, and members restore beside their work."
+    return f"{words}. The standby holds each state a second time, permanently."
 
 
 def _sure_words(advice: Advice) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.policies.registry import create_policy
+from coopgroup.policies.warming.option import warmup_of
 from coopgroup.simulator.scenario import (
     Close,
     Cost,
@@ -197,5 +198,11 @@ def _settle_ms(group: ReplayedGroup, policy: Choice) -> int:
     if ration is not None:
         rounds = -(-group.partitions // ration.moves_max)
         moves_ms = rounds * (ration.interval_ms + group.cost.move_ms)
+    warmup = warmup_of(made)
+    if warmup is not None:
+        running = min(warmup.max_concurrent, warmup.per_member * group.members)
+        restores = -(-group.partitions * (1 + warmup.standbys) // running)
+        # Each batch of warm-ups ends with a round, which members begin at most once a heartbeat.
+        moves_ms += restores * (group.cost.move_ms + 2 * _heartbeat_ms(group))
     known_ms: int = group.session_timeout_ms + waits_ms + moves_ms + 2 * group.cost.move_ms
     return known_ms + _ROUNDS_MS

@@ -11,6 +11,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.advice import ENOUGH, advise, deferred, sampled
 from coopgroup.pipeline.advice_cost import MoveCost
 from coopgroup.pipeline.advice_history import Episode
+from coopgroup.pipeline.advice_warmups import warmup_words
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES
 from coopgroup.simulator.scenario import Choice
@@ -121,6 +122,27 @@ def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
     given = advise(history([1_000] * 40), COST, play)
     assert str(given.advised.policy) == words.format(4, 1_000)
     assert given.advised.unavailable_peak == 4
+
+
+def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_more() -> None:
+    def advised(one: float, with_standby: float) -> tuple[str, float]:
+        words = 'simple:warmup={{"max_concurrent": 8, "standbys": {}, "timeout_ms": 80000}}'
+        costs = {words.format(0): one, words.format(1): with_standby, "simple": 90.0}
+        given = advise(
+            history([1_000] * 40), COST, MadeUp(costs), with_rations=False, tries_warmups=True
+        )
+        return warmup_words(given.advised.policy), given.near_best
+
+    assert advised(80.0, 70.0) == ("", 1.0)  # little, and no doubt about it
+    assert advised(40.0, 35.0) == (" with warm-ups", 1.0)
+    assert advised(80.0, 10.0) == (" with warm-ups and a standby", 1.0)
+
+
+def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> None:
+    free, still = MadeUp({}), MadeUp({}, moved=0.0)
+    advise(history([1_000] * 40), MoveCost(), free, tries_warmups=True)
+    advise(history([1_000] * 40), COST, still, tries_warmups=True)
+    assert not any("warmup" in one for one in (*free.asked, *still.asked))
 
 
 def test_rations_when_nothing_moves_are_not_tried() -> None:

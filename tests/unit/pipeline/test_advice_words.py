@@ -5,6 +5,7 @@ import json
 from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_bootstrap import Estimate
 from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_warmups import with_warmups
 from coopgroup.pipeline.advice_words import (
     advice_json,
     headline,
@@ -116,3 +117,18 @@ def test_json_has_everything_as_plain_values() -> None:
     assert found["is_clear"] is True
     assert len(found["options"]) == 4
     assert found["snippet"] == snippet(made_advice())
+
+
+def test_warm_ups_are_explained_and_can_be_pasted() -> None:
+    warm = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
+    given = made_advice(options=(option(deferred(0), 90.0), *(option(one, 9.0) for one in warm)))
+    assert "the deferred policy with warm-ups and a standby, which waits 30 s" in headline(given)
+    (reason,) = (one for one in reasons(given) if "warm-ups" in one)
+    assert "20 s of state" in reason
+    assert reason.endswith("a second time, permanently.")
+    text = snippet(given)
+    compile(text, "snippet", "exec")
+    assert "from coopgroup.policies import Warmup\n" in text
+    assert "warmup=Warmup(max_concurrent=8, timeout_ms=80_000, standbys=1)" in text
+    without = made_advice(best=1, options=given.options)
+    assert any(one.endswith("beside their work.") for one in reasons(without))

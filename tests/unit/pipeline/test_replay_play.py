@@ -6,6 +6,7 @@ from attrs import evolve
 
 from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_warmups import with_warmups
 from coopgroup.pipeline.replay_play import FIGURES, play_cells, replay
 from coopgroup.pipeline.replay_scenario import ReplayedGroup
 from coopgroup.simulator.scenario import Choice, How
@@ -47,6 +48,17 @@ def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() 
             assert found.moved == 0
             costs.append(found.unavailable_s)
         assert costs[0] == pytest.approx(costs[1], rel=0.1)
+
+
+def test_warm_ups_save_the_restore_of_the_way_back_and_standbys_of_both() -> None:
+    far = history([60_000]).episodes[0].shape
+    warm, doubled = with_warmups(Choice(name="simple"), COST, members=3)
+    costs = []
+    for policy in (Choice(name="simple"), warm, doubled):
+        found = replay(group(), far, policy, seed=1)
+        assert (found.moved, found.violations) == (4, 0)
+        costs.append(found.unavailable_s)
+    assert costs == pytest.approx([2 * 1.5 + 4 * 8, 2 * 1.5 + 2 * 8, 2 * 1.5], abs=3)
 
 
 @pytest.mark.parametrize("session_timeout_ms", [1, 600_000])

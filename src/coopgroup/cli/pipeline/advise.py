@@ -102,7 +102,7 @@ def _advise(
     cost, notes = _cost(tables, group, move_ms, return_ms)
     history = advice.with_notes(history, notes)
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
-    given = advice.advise(history, cost, play)
+    given = advice.advise(history, cost, play, tries_warmups=True)
     for reason in play.errors[:1]:
         click.echo(f"coopgroup: a replay failed: {reason}", err=True)
     return given
