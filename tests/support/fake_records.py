@@ -203,9 +203,6 @@ class FakeAsyncConsumer(FakeConsumer):
     def _is_closed(self) -> bool:
         return self.is_closed
 
-    on_revoke: Any = None
-    on_lost: Any = None
-
     async def getmany(self, *, timeout: float, max_records: int) -> dict[int, list[Any]]:  # noqa: ASYNC109
         self.check_open()
         if not self.script:

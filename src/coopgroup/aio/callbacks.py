@@ -10,8 +10,10 @@ Two calls wait on the polling thread: a revocation by `unsubscribe` or `close`, 
 off, and the loss of all partitions. A member must not rejoin before `on_lost` has ended, or
 while its application is stalled: it would get partitions, and lose them again.
 
-Rules of this file: callbacks for the same partition run one after the other. Only `on_lost` does
-not wait, because it must stop the work of the others. A callback whose loop was closed has ended.
+Rules of this file: callbacks for the same partition run one after the other. There are two
+exceptions. `on_lost` does not wait, because it must stop the work of the others. No callback waits
+for `on_warmup`, which may take hours, except a later `on_warmup`. A callback whose loop was closed
+has ended.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field
@@ -30,9 +33,10 @@ from confluent_kafka import TopicPartition
 from coopgroup.aio.hand_out import HandOut, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.model import ResourceSet
 
 __all__ = ["AsyncCallback", "GivenCallbacks", "LoopCallbacks", "ToldCallbacks"]
 
@@ -40,6 +44,7 @@ AsyncCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Awaitable[objec
 
 # How often a waiting thread looks whether the loop was closed.
 _LOOK_S: Final = 0.1
+_CANCELLED: Final = "the task of on_warmup was cancelled"
 
 
 @define(eq=False)
@@ -49,7 +54,9 @@ class _Run:
     call: Callable[[], object]
     partitions: frozenset[Partition]
     on_done: Callable[[], None]
+    on_error: Callable[[BaseException], None]
     is_urgent: bool = False
+    is_warmup: bool = False
     loop: asyncio.AbstractEventLoop | None = None
     task: asyncio.Task[None] | None = None
 
@@ -59,17 +66,15 @@ class GivenCallbacks:
     """The callbacks passed to `subscribe`, and the consumer that they get."""
 
     consumer: weakref.ref[Any]
-    on_assign: AsyncCallback | None = None
-    on_revoke: AsyncCallback | None = None
-    on_lost: AsyncCallback | None = None
+    callbacks: Callbacks = field(factory=Callbacks)
     interceptor: Interceptor | None = None
     __weakref__: Any = field(init=False, eq=False)
 
     def named(self, name: str) -> AsyncCallback | None:
         """Return a callback by its name; that of `coopgroup.processing` while it runs."""
-        own = self if self.interceptor is None else self.interceptor
-        callback: AsyncCallback | None = getattr(own, name, None)
-        return self.on_assign if name == "on_assign" else callback
+        own: Any = self.callbacks if self.interceptor is None else self.interceptor
+        callback: AsyncCallback | None = getattr(own, name, getattr(self.callbacks, name))
+        return callback
 
 
 @define(eq=False)
@@ -96,14 +101,16 @@ class LoopCallbacks:
 
     def for_listener(self) -> Callbacks:
         """Return the functions for the listener."""
-        return Callbacks(self.assign, self.revoke, self.lose)
+        given = self.given()
+        if given is None or given.callbacks.on_warmup is None:
+            return Callbacks(self.assign, self.revoke, self.lose)
+        return Callbacks(self.assign, self.revoke, self.lose, self.warm_up, self.cancel_warmups)
 
     # --- the polling thread ----------------------------------------------------------------------
 
     def assign(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_assign`, and fetch the partitions when it has ended."""
-        given = self.given()
-        if given is None or given.on_assign is None:
+        if not self._has("on_assign"):
             return
         fetching = self.listener.fetching
         held = fetching.hold(partitions)
@@ -114,8 +121,7 @@ class LoopCallbacks:
 
     def revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_revoke`, and give the partitions up when it has ended."""
-        given = self.given()
-        if given is None or given.named("on_revoke") is None:
+        if not self._has("on_revoke"):
             return
         later = self.listener.revoke_later(partitions)
         if later is None:
@@ -127,22 +133,40 @@ class LoopCallbacks:
         """Start `on_lost`; if all partitions are lost, wait until the member may rejoin."""
         lost = keys_of(partitions)
         is_everything = all(one in lost for one in self.listener.owned)
-        given = self.given()
-        if given is not None and (given.named("on_lost") or given.named("on_revoke")):
-            name = "on_lost" if given.named("on_lost") else "on_revoke"
+        if self._has("on_lost") or self._has("on_revoke"):
+            name = "on_lost" if self._has("on_lost") else "on_revoke"
             if is_everything:
                 self._run_now(name, partitions, is_urgent=True)
             else:
                 self._start(name, partitions, _nothing, is_urgent=True)
-        del given
         if is_everything:
             self._wait_until_awake()
+
+    def warm_up(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Start `on_warmup`; if it fails or is cancelled, these warm-ups have failed."""
+        resources = as_resources(partitions)
+        on_error = partial(self._fail_warmups, resources)
+        self._start("on_warmup", partitions, _nothing, on_error=on_error)
+
+    def _fail_warmups(self, resources: ResourceSet, error: BaseException) -> None:
+        # `asyncio.run` cancels what still follows a changelog after the consumer was closed.
+        if not self.is_closing and not self.is_dropped:
+            self.listener.fail_warmups(resources, error)
+
+    def cancel_warmups(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Start `on_warmup_cancelled`."""
+        if self._has("on_warmup_cancelled"):
+            self._start("on_warmup_cancelled", partitions, _nothing)
+
+    def _has(self, name: str) -> bool:
+        given = self.given()
+        return given is not None and given.named(name) is not None
 
     def end_orphans(self) -> None:
         """End the callbacks whose loop was closed; nothing else would end them."""
         for run in tuple(self._runs):
             if run.loop is None or run.loop.is_closed():
-                self._finish(run, None)
+                self._abandon(run)
 
     def _run_now(
         self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
@@ -181,6 +205,7 @@ class LoopCallbacks:
         on_done: Callable[[], None],
         *,
         is_urgent: bool = False,
+        on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         def call() -> object:
             given = self.given()
@@ -188,17 +213,29 @@ class LoopCallbacks:
             callback = None if given is None else given.named(name)
             return None if consumer is None or callback is None else callback(consumer, partitions)
 
-        run = _Run(call, keys_of(partitions), on_done, is_urgent, self.port.loop)
+        run = _Run(
+            call,
+            keys_of(partitions),
+            on_done,
+            on_error or self.hand_out.fail,
+            is_urgent=is_urgent,
+            is_warmup=name == "on_warmup",
+            loop=self.port.loop,
+        )
         self._runs[run] = None
         if not self.port.call(self._enter, run):
-            self._finish(run, None)
+            self._abandon(run)
+
+    def _abandon(self, run: _Run) -> None:
+        """End a callback that cannot end by itself; the state of a warm-up is incomplete then."""
+        self._finish(run, RuntimeError("its event loop was closed") if run.is_warmup else None)
 
     def _finish(self, run: _Run, error: BaseException | None) -> None:
         """End a callback, once; from either thread."""
         if self._runs.pop(run, run) is run:
             return
         if error is not None:
-            self.hand_out.fail(error)
+            run.on_error(error)
         run.on_done()
 
     # --- the loop --------------------------------------------------------------------------------
@@ -226,6 +263,8 @@ class LoopCallbacks:
         for other in tuple(self._runs):
             if other is run:
                 break
+            if other.is_warmup and not run.is_warmup:
+                continue
             if other.task is not None and other.partitions & run.partitions:
                 tasks.append(other.task)
         return tasks
@@ -246,7 +285,10 @@ class LoopCallbacks:
 
     def _end_task(self, run: _Run, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
-        self._finish(run, None if task.cancelled() else task.exception())
+        if not task.cancelled():
+            self._finish(run, task.exception())
+        else:
+            self._finish(run, asyncio.CancelledError(_CANCELLED) if run.is_warmup else None)
 
 
 @define(eq=False)

@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 
 from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, ToldCallbacks
+from coopgroup.aio.ending import Ending
 from coopgroup.aio.hand_out import CLOSED, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.offsets import Offsets
@@ -28,11 +29,14 @@ from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
 from coopgroup.aio.subscribing import RebalanceListener, read_subscription
 from coopgroup.assignors.base import Assignor
+from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import check_plugins
 from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.member.events import WarmedUp
+from coopgroup.model import ResourceSet
 from coopgroup.policies.base import Policy
 
 __all__ = ["AsyncCooperativeConsumer"]
@@ -87,12 +91,12 @@ class AsyncCooperativeConsumer:
         self._assignor = assignor
         self._policy = policy
         self._topics: tuple[str, ...] = ()
+        self._warm: ResourceSet | None = None
         self._given = GivenCallbacks(weakref.ref(self))
         self._polling: Polling | None = None
         self._offsets: Offsets | None = None
-        self._is_starting = self._is_closed = self._is_over = False
-        self._failure: BaseException | None = None
-        self._endings: set[asyncio.Future[None]] = set()
+        self._is_starting = self._is_closed = False
+        self._ending = Ending(self._port)
         if topics:
             self.subscribe(topics)
 
@@ -110,13 +114,6 @@ class AsyncCooperativeConsumer:
         if self._is_starting or self._is_closed:
             raise RuntimeError(CLOSED if self._is_closed else "the consumer was started before")
         self._is_starting = True
-        own = weakref.ref(self)
-
-        def end(failure: BaseException | None) -> None:
-            consumer = own()
-            if consumer is not None:
-                consumer._end(failure)  # noqa: SLF001  (of this class)
-
         opening = Opening(
             port=self._port,
             settings=self._settings,
@@ -124,10 +121,10 @@ class AsyncCooperativeConsumer:
             policy=self._policy,
             errors=self._errors,
             given=weakref.ref(self._given),
-            on_end=end,
+            on_end=self._ending.report,
         )
         try:
-            self._polling = await opening.open(own, self._was_closed)
+            self._polling = await opening.open(weakref.ref(self), self._was_closed)
         except BaseException:
             self._is_starting = False
             raise
@@ -153,22 +150,12 @@ class AsyncCooperativeConsumer:
             return
         polling.hand_out.close()
         polling.close()
-        loop = self._port.bind()
+        self._port.bind()
         if asyncio.current_task() in polling.callbacks.tasks:
             return
-        cancelled: asyncio.CancelledError | None = None
-        while not self._is_over:
-            ending: asyncio.Future[None] = loop.create_future()
-            self._endings.add(ending)
-            try:
-                if not self._is_over:  # it may have ended before it could see this future
-                    await ending
-            except asyncio.CancelledError as error:
-                cancelled = error
-            finally:
-                self._endings.discard(ending)
+        cancelled = await self._ending.wait()
         polling.join()  # its last step was to tell
-        failure, self._failure = self._failure, None
+        failure = self._ending.take_failure()
         if cancelled is not None:
             raise cancelled
         if failure is None and self._errors:
@@ -179,15 +166,6 @@ class AsyncCooperativeConsumer:
     stop = close
     """The same, under aiokafka's name."""
 
-    def _end(self, failure: BaseException | None) -> None:  # on the polling thread
-        self._failure, self._is_over = failure, True
-        self._port.call(self._tell_end)
-
-    def _tell_end(self) -> None:
-        for ending in self._endings:
-            if not ending.done():
-                ending.set_result(None)
-
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -197,7 +175,7 @@ class AsyncCooperativeConsumer:
 
     # --- subscription ----------------------------------------------------------------------------
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913  (callbacks are named arguments)
         self,
         topics: Iterable[str] = (),
         pattern: str | None = None,
@@ -206,6 +184,9 @@ class AsyncCooperativeConsumer:
         on_assign: AsyncCallback | None = None,
         on_revoke: AsyncCallback | None = None,
         on_lost: AsyncCallback | None = None,
+        on_warmup: AsyncCallback | None = None,
+        on_warmup_cancelled: AsyncCallback | None = None,
+        warm: Iterable[TopicPartition] | None = None,
     ) -> None:
         """Join the group for some topics, which replace the earlier ones.
 
@@ -223,27 +204,30 @@ class AsyncCooperativeConsumer:
                 ended, their offsets are committed.
             on_lost: called with (consumer, partitions) for partitions that are already lost.
                 Without it, `on_revoke` is called instead.
+            on_warmup: called with (consumer, partitions) to restore state of other members'
+                partitions, or to keep it after `on_revoke`. It delays no other callback. Without
+                it, there are no warm-ups.
+            on_warmup_cancelled: called with (consumer, partitions) that need no warm-up any longer.
+            warm: partitions whose state the process has already, for example on its disk.
 
         Raises:
             ConfigurationError: a name or a pattern is not valid, or there is none.
-            TypeError: the topics are not strings, or a callback cannot be called.
+            TypeError: the topics are not strings, or a callback cannot be called or is missing.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        wanted, callbacks = read_subscription(
-            topics, pattern, listener, (on_assign, on_revoke, on_lost)
-        )
-        self._topics = wanted
-        given = self._given
-        given.on_assign, given.on_revoke, given.on_lost = callbacks
+        callbacks = Callbacks(on_assign, on_revoke, on_lost, on_warmup, on_warmup_cancelled)
+        declared = callbacks.warm_set(None if warm is None else list(warm))
+        read = read_subscription(topics, pattern, listener, callbacks)
+        self._topics, self._given.callbacks = read
+        self._warm = declared
         if self._polling is not None:
             self._enter()
 
     def _enter(self) -> None:
-        polling, topics = self._started, list(self._topics)
-        polling.call(
-            lambda: polling.parts.subscription.enter(topics, polling.callbacks.for_listener())
-        )
+        polling, topics, warm = self._started, list(self._topics), self._warm
+        enter = polling.parts.subscription.enter
+        polling.call(lambda: enter(topics, polling.callbacks.for_listener(), warm))
 
     def unsubscribe(self) -> None:
         """Give up all partitions, as `close` does, and leave the group; both happen soon."""
@@ -284,6 +268,20 @@ class AsyncCooperativeConsumer:
                     break
                 await asyncio.sleep(_STEP_S)
         return not polling.parts.listener.owned
+
+    def warmed_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Report that the state of warm-ups is restored; for any thread; coopgroup's own.
+
+        Partitions whose warm-up was cancelled meanwhile are ignored.
+        """
+        self._open.polling.parts.driver.post(WarmedUp(resources=as_resources(list(partitions))))
+
+    def warmups(self) -> frozenset[TopicPartition]:
+        """Return the warm-ups that the group wants, warm or not; coopgroup's own.
+
+        In `on_revoke` they tell which partitions keep their state.
+        """
+        return frozenset(to_partitions(self._open.polling.parts.listener.warmups))
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -486,7 +484,7 @@ class AsyncCooperativeConsumer:
     @property
     def _open(self) -> Offsets:
         # While the consumer is being closed, `on_revoke` may still commit.
-        if self._offsets is None or self._is_over:
+        if self._offsets is None or self._ending.is_over:
             raise RuntimeError(CLOSED if self._is_closed else _NOT_STARTED)
         return self._offsets
 

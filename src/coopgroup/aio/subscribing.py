@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from attrs import evolve
 from confluent_kafka import TopicPartition
 
 from coopgroup.aio.callbacks import AsyncCallback
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.membership.subscription import read_topics
 
-__all__ = ["ReadCallbacks", "RebalanceListener", "read_subscription"]
-
-ReadCallbacks: TypeAlias = tuple[AsyncCallback | None, AsyncCallback | None, AsyncCallback | None]
-"""on_assign, on_revoke, on_lost."""
+__all__ = ["RebalanceListener", "read_subscription"]
 
 _METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
-_NAMES = ("on_assign", "on_revoke", "on_lost")
 
 
 class RebalanceListener(Protocol):
@@ -36,14 +34,14 @@ def read_subscription(
     topics: Iterable[str],
     pattern: str | None,
     listener: RebalanceListener | None,
-    callbacks: ReadCallbacks,
-) -> tuple[tuple[str, ...], ReadCallbacks]:
+    callbacks: Callbacks,
+) -> tuple[tuple[str, ...], Callbacks]:
     """Return the topics and the callbacks.
 
     Raises:
         ConfigurationError: a topic or the pattern is not valid; or none or both were given; or both
             a listener and callbacks.
-        TypeError: the topics are not strings, or a callback cannot be called.
+        TypeError: the topics are not strings.
     """
     if isinstance(topics, str):
         raise TypeError(f"topics is {topics!r}: it must be a list of names, such as [{topics!r}]")
@@ -60,16 +58,18 @@ def read_subscription(
     return tuple(wanted), _callbacks(listener, callbacks)
 
 
-def _callbacks(listener: RebalanceListener | None, callbacks: ReadCallbacks) -> ReadCallbacks:
-    for name, callback in zip(_NAMES, callbacks, strict=True):
-        if callback is not None and not callable(callback):
-            raise TypeError(f"{name} expects a callable")
+def _callbacks(listener: RebalanceListener | None, callbacks: Callbacks) -> Callbacks:
     if listener is None:
         return callbacks
-    if any(callbacks):
+    if callbacks.on_assign or callbacks.on_revoke or callbacks.on_lost:
         raise ConfigurationError("listener", listener, "without on_assign, on_revoke and on_lost")
     assign, revoke, lose = (getattr(listener, method, None) for method in _METHODS)
-    return _of_method(assign), _of_method(revoke), _of_method(lose)
+    return evolve(
+        callbacks,
+        on_assign=_of_method(assign),
+        on_revoke=_of_method(revoke),
+        on_lost=_of_method(lose),
+    )
 
 
 def _of_method(method: Callable[[set[TopicPartition]], Any] | None) -> AsyncCallback | None:

@@ -72,7 +72,7 @@ class Attachment:
         return cls(
             consumer,
             polling.parts,
-            callbacks=lambda: given,
+            callbacks=lambda: given.callbacks,
             hook=given,
             seek=lambda topic, number, at: consumer.seek(TopicPartition(topic, number), at),
             call_later=polling.call,

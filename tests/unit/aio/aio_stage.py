@@ -109,9 +109,12 @@ class FakeSubscription:
 
     stage: AioStage
     topics: list[str] = field(factory=list)
+    warm: ResourceSet | None = None
 
-    def enter(self, topics: list[str], callbacks: Callbacks) -> None:
-        self.topics = topics
+    def enter(
+        self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
+    ) -> None:
+        self.topics, self.warm = topics, warm
         self.stage.driver.polled_at_s = now_s()
         self.stage.listener.callbacks = callbacks
         self.stage.driver.inbox.put(GrantResources(resources=self.stage.resources))

@@ -111,7 +111,7 @@ def test_revoked_partition_is_given_up_when_its_record_has_ended() -> None:
             stored = group.consumer.stored
             revoked.extend((one.partition, stored.get(("t", one.partition))) for one in partitions)
 
-        group.consumer.on_revoke = on_revoke
+        group.consumer.callbacks.on_revoke = on_revoke
         held = group.hold(0, 1)
         task = group.start()
         await until(lambda: (0, 1) in group.began and len(group.handled) == 4)

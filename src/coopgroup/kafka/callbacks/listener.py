@@ -251,8 +251,12 @@ class GroupListener:
         try:
             self._call(self.callbacks.on_warmup, resources)
         except Exception as error:  # noqa: BLE001 -- reported; the group works without warm-ups
-            self.driver.post(WarmupFailed(resources=resources, error=one_line(error)))
-            self.driver.sink.warn("warmup_failed", resources=_said(resources), error=repr(error))
+            self.fail_warmups(resources, error)
+
+    def fail_warmups(self, resources: ResourceSet, error: BaseException) -> None:
+        """Report that `on_warmup` has failed: the member is cold for these; for any thread."""
+        self.driver.post(WarmupFailed(resources=resources, error=one_line(error)))
+        self.driver.sink.warn("warmup_failed", resources=_said(resources), error=repr(error))
 
     def _lose(self, lost: ResourceSet) -> None:
         began_s = now_s()
