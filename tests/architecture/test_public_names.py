@@ -16,6 +16,7 @@ PUBLIC = {
     "coopgroup",
     "coopgroup.aio",
     "coopgroup.assignors",
+    "coopgroup.metrics",
     "coopgroup.policies",
     "coopgroup.processing",
     "coopgroup.protocol",

@@ -138,6 +138,6 @@ def _taken(driver: GroupDriver) -> int:
 
 def _cpu_us(driver: GroupDriver) -> float:
     """Return the CPU time of the group's thread, in µs."""
-    ident = driver._thread.ident  # noqa: SLF001  (only the thread itself is measured)
+    ident = driver.thread.ident
     assert ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(ident)) * 1e6

@@ -13,11 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, Final, Self
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
 from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, ToldCallbacks
 from coopgroup.aio.ending import Ending
@@ -32,6 +28,7 @@ from coopgroup.assignors.base import Assignor
 from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
+from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import check_plugins
 from coopgroup.kafka.records.partitions import to_partitions
@@ -442,9 +439,8 @@ class AsyncCooperativeConsumer:
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that `pause` has paused, and those that are being revoked."""
-        return frozenset(
-            TopicPartition(*one) for one in self._open.polling.parts.fetching.record_buffer.paused
-        )
+        paused = self._open.polling.parts.fetching.record_buffer.paused
+        return frozenset(TopicPartition(*one) for one in paused)
 
     # --- look-ups --------------------------------------------------------------------------------
 
@@ -470,8 +466,12 @@ class AsyncCooperativeConsumer:
 
     def consumer_group_metadata(self) -> bytes:
         """Return metadata for `Producer.send_offsets_to_transaction` to fence zombies (KIP-447)."""
-        parts = self._open.polling.parts
-        return encode_group_metadata(self._settings.member, parts.driver.fence)
+        return encode_group_metadata(self._settings.member, self._open.polling.parts.driver.fence)
+
+    def health(self) -> Health:
+        """Return the state of this member, for any thread; see `coopgroup.health`."""
+        idle = Health(group_id=self._settings.member.group_id)
+        return idle if self._polling is None else self._polling.parts.probe.read()
 
     # --- checks ----------------------------------------------------------------------------------
 

@@ -27,8 +27,11 @@ from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.watching import CatalogueWatcher
 from coopgroup.groups.work import ResourceWork
+from coopgroup.groups.work_probe import GroupWork
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.health.probe import MemberProbe
+from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.driver import GroupDriver, has_left, wait_left
 from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
 from coopgroup.member import MemberState
@@ -160,6 +163,8 @@ class CooperativeGroup:
             read=self._lookup.read,
         )
         self._work.driver = self._driver
+        self._probe = MemberProbe(self._driver, GroupWork(self._work))
+        sink.watch(self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
             refresh_ms=settings.refresh_ms,
@@ -318,6 +323,10 @@ class CooperativeGroup:
     def refresh(self) -> None:
         """Read the catalogue now; call this when the application knows of a change."""
         self._watcher.look_soon()
+
+    def health(self) -> Health:
+        """Return the state of this member; see `coopgroup.health`."""
+        return self._probe.read()
 
     @property
     def leads(self) -> bool:

@@ -19,6 +19,7 @@ from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.health.value import Health
 from coopgroup.model import Resource
 
 __all__ = ["Leadership"]
@@ -140,6 +141,10 @@ class Leadership:
     def failure(self) -> str | None:
         """Return why the group permanently refused this process; None if it did not."""
         return self._group.failure
+
+    def health(self) -> Health:
+        """Return the state of this member; see `coopgroup.health`."""
+        return self._group.health()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait until this process leads.

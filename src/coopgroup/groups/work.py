@@ -155,6 +155,10 @@ class ResourceWork:
         with self._changing():
             return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
 
+    def works(self) -> tuple[Work, ...]:
+        """Return the work on all resources; for readers on other threads."""
+        return tuple(self._works.copy().values())
+
     def wait_idle(self, timeout_s: float | None) -> bool:
         """Wait until all work has ended; return whether this came in time."""
         with self._changing():

@@ -28,6 +28,7 @@ from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committed import read_committed
@@ -73,15 +74,13 @@ class CooperativeConsumer:
     ) -> None:
         given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))
         self._settings = read_settings(given)
-        parts = ConsumerParts.build(self, self._settings, assignor, policy)
-        self._parts = parts
+        self._parts = parts = ConsumerParts.build(self, self._settings, assignor, policy)
         self._driver = parts.driver
         self._fetching = parts.fetching
         self._committing = parts.committing
         self._listener = parts.listener
         self._delivery = parts.delivery
-        # These two attributes serve the hot path.
-        self._ready = parts.fetching.record_buffer.ready
+        self._ready = parts.fetching.record_buffer.ready  # for the hot path, as is the next
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
         parts.start()
@@ -454,6 +453,10 @@ class CooperativeConsumer:
         self._check_open()
         return encode_group_metadata(self._settings.member, self._driver.fence)
 
+    def health(self) -> Health:
+        """Return the state of this member, for any thread; see `coopgroup.health`; our own."""
+        return self._parts.probe.read()
+
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
@@ -464,7 +467,7 @@ class CooperativeConsumer:
         self._closing = True
         with ExitStack() as last_first:
             last_first.callback(self._parts.close)
-            last_first.callback(self._mark_closed)
+            last_first.callback(setattr, self, "_closed", True)  # noqa: FBT003
             last_first.callback(self._listener.serve_calls)
             last_first.callback(self._parts.stop)
             self._parts.subscription.leave("consumer closed", for_good=False)
@@ -480,9 +483,6 @@ class CooperativeConsumer:
         self._check_open()
         client: Consumer = self._fetching.consumer
         return client
-
-    def _mark_closed(self) -> None:
-        self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -19,6 +19,8 @@ from coopgroup.kafka.callbacks.group_errors import GroupErrors
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.user_callbacks import with_plain_errors
 from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdkafka
+from coopgroup.kafka.health.consumer_work import ConsumerWork
+from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.lookup import ClusterLookup
@@ -62,6 +64,8 @@ class ConsumerParts:
     listener: GroupListener
     delivery: Delivery
     subscription: Subscription
+    work: ConsumerWork
+    probe: MemberProbe
     when_dropped: Finalizer
 
     @classmethod
@@ -144,6 +148,9 @@ class ConsumerParts:
             sink=sink,
             refresh_ms=settings.metadata_refresh_ms,
         )
+        work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
+        probe = MemberProbe(driver, work)
+        sink.watch(probe)
         return cls(
             sink=sink,
             slot=slot,
@@ -162,6 +169,8 @@ class ConsumerParts:
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
+            work=work,
+            probe=probe,
             when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
         )
 

@@ -121,6 +121,7 @@ class Attachment:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
         self._was_automatic = self.parts.committing.store.automatic
         self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
+        self.parts.work.is_processing = True
         self.call_later(self._take_over)
 
     def _take_over(self) -> None:
@@ -145,6 +146,7 @@ class Attachment:
                 with suppress(KafkaException, RuntimeError):  # lost at this moment, or closed
                     self.seek(topic, number, offset)
         self.hook.interceptor = None
+        self.parts.work.is_processing = False
         if is_complete:
             self.call_later(self._restore)
 

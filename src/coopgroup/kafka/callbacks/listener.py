@@ -94,6 +94,11 @@ class GroupListener:
         return self._pending.resources
 
     @property
+    def stopping_since_s(self) -> float | None:
+        """Return when the longest of these stops began; None without one."""
+        return self._pending.since_s
+
+    @property
     def warmups(self) -> ResourceSet:
         """Return the warm-ups that the group wants, also those that `on_warmup` is still to get."""
         warmups = self.driver.member.next_join.warmups

@@ -66,6 +66,11 @@ class PendingRevocations:
         if resources & self.resources:
             self._set(attrs.evolve(one, resources=one.resources - resources) for one in self._stops)
 
+    @property
+    def since_s(self) -> float | None:
+        """Return when the longest stop in progress began; None without one."""
+        return min((one.began_s for one in self._stops), default=None)
+
     def still_of(self, put_off: PutOff) -> ResourceSet:
         """Return the resources of a token that are still being stopped in the same stop."""
         same = [one.resources for one in self._stops if one.number == put_off.number]

@@ -53,6 +53,11 @@ class _StandIn:
         """Log a line of librdkafka; confluent_kafka calls no other method of a logger."""
         self._callback().log(*arguments, **more)
 
+    def watch_member(self, probe: object) -> Any:  # noqa: ANN401  (a listener of telemetry)
+        """Return the telemetry listener of a member, see `TelemetrySink.watch`."""
+        watch = getattr(self._callback(), "watch_member", None)
+        return watch(probe) if callable(watch) else self
+
     def _callback(self) -> Any:  # noqa: ANN401  (of the application)
         kept = self.refers_to()
         if kept is None:

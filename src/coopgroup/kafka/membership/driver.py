@@ -152,11 +152,11 @@ class GroupDriver:
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
-    _late: LateThread = field(init=False)
+    late: LateThread = field(init=False)
     _session: Session = field(init=False)
     _events: GroupEvents = field(factory=GroupEvents, init=False)
-    _thread: threading.Thread = field(init=False)
-    _commits: PendingCommits = field(init=False)
+    thread: threading.Thread = field(init=False)
+    commits: PendingCommits = field(init=False)
     # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -175,7 +175,7 @@ class GroupDriver:
         )
         self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
         self._bell = self._new_bell()
-        self._commits = PendingCommits(
+        self.commits = PendingCommits(
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
         )
         self.leader = RoundLeader(
@@ -187,11 +187,11 @@ class GroupDriver:
             sink=self.sink,
             read=self.read,
         )
-        self._late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
+        self.late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
         self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
         if slot is not None and slot.kept is not None and slot.seen is not None:
             self.leader.seen = slot.seen
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
         )
 
@@ -235,7 +235,7 @@ class GroupDriver:
         self.transport.start()
         if self._bell is not None:
             self._bell.start()
-        self._thread.start()
+        self.thread.start()
         self.leader.load_soon()
 
     def post(self, event: SessionEvent) -> None:
@@ -248,7 +248,7 @@ class GroupDriver:
                 self._events.put(event)
                 return
         if isinstance(event, CommitRequested):
-            self._commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
         """Make the member leave; `for_good` ends the membership even if a `slot` keeps it."""
@@ -268,11 +268,11 @@ class GroupDriver:
         Returns:
             The commit's id, for `CommitRequested`, which must be posted.
         """
-        return self._commits.register(on_committed)
+        return self.commits.register(on_committed)
 
     def wait_for_commits(self, limit_s: float) -> bool:
         """Wait until all commits requested so far have ended; return whether they did in time."""
-        return self._commits.wait(limit_s)
+        return self.commits.wait(limit_s)
 
     def write(self, record: Record) -> None:
         """Write a record of the application to telemetry; for any thread."""
@@ -285,15 +285,15 @@ class GroupDriver:
             if not self._stopped:
                 self._stopped = True
                 self._events.end()
-        if self._thread.is_alive():
-            self._thread.join(_STOP_TIMEOUT_MS / 1000)
+        if self.thread.is_alive():
+            self.thread.join(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
         self.leader.stop()
         self._lag_watcher.stop()
         if self._bell is not None:
             self._bell.finish(_RING_TIMEOUT_S)
         self.transport.close(_STOP_TIMEOUT_MS)
-        self._commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- the group's thread ----------------------------------------------------------------------
 
@@ -315,10 +315,10 @@ class GroupDriver:
         event = self._events.take(pause_s)
         if event is None:
             return False
-        self._late.look(math.inf if pause_s is None else began_s + pause_s)
+        self.late.look(math.inf if pause_s is None else began_s + pause_s)
         woke_s = now_s()
         self._handle(event)
-        self._late.look(woke_s)
+        self.late.look(woke_s)
         return True
 
     def _handle(self, event: SessionEvent) -> None:
@@ -330,11 +330,11 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
-        overdue = self._commits.overdue()
+        overdue = self.commits.overdue()
         if overdue:
             # The order matters: for the member, a commit on the wire ends only with its answer.
             for commit_id in overdue:
-                self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+                self.commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
             self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
 
     def _pause_s(self) -> float | None:
@@ -351,7 +351,7 @@ class GroupDriver:
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
         pause_s = min(pause_s, self.inbox.pause_s())
-        if self._commits.are_waited_for:
+        if self.commits.are_waited_for:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
         return None if math.isinf(pause_s) else pause_s
 
@@ -362,9 +362,9 @@ class GroupDriver:
     def _take(self, event: SessionEvent) -> None:
         match event:
             case CommitRequested():
-                self._commits.take_up(event)
+                self.commits.take_up(event)
             case Answered() if not isinstance(event.answer, FindCoordinatorAnswer):
-                self._commits.hear()
+                self.commits.hear()
             case _:
                 pass
         try:
@@ -417,7 +417,7 @@ class GroupDriver:
             case KeepIdentity():
                 self._keep(effect.identity)
             case FinishCommit():
-                self._commits.finish(effect)
+                self.commits.finish(effect)
             case RingBell():
                 if self._bell is not None:
                     self._bell.ring()
@@ -478,7 +478,7 @@ class GroupDriver:
             self._told.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
             return
         self._go_on(session, effects)
-        self._commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def _lease_until_s(member: Member) -> float:

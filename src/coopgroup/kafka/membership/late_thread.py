@@ -28,10 +28,15 @@ _TOO_LATE: Final = f"the coordinator may have dropped the member, for {_CAUSE}"
 
 @define(eq=False)
 class LateThread:
-    """Measures the delays of one thread, and warns at most once a minute for each kind of delay."""
+    """Measures the delays of one thread, and warns at most once a minute for each kind of delay.
+
+    Attributes:
+        looked_at_s: when the thread ran last.
+    """
 
     session_timeout_ms: int
     warn: Callable[..., None]
+    looked_at_s: float = field(default=0.0, init=False)
     # Keyed by whether the session may have ended: end of the quiet time, and warnings left out in
     # it.
     _quiet_until_s: dict[bool, float] = field(factory=dict, init=False)
@@ -39,7 +44,7 @@ class LateThread:
 
     def look(self, due_s: float) -> None:
         """Warn if the thread runs now and was due much earlier."""
-        at_s = now_s()
+        at_s = self.looked_at_s = now_s()
         late_s = at_s - due_s
         session_s = self.session_timeout_ms / 1000
         if late_s < max(_LATE_S_MIN, session_s * _SHARE_OF_SESSION):

@@ -68,6 +68,7 @@ class RoundLeader:
 
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
+        request: the subscriptions of the last round led here; None before.
         turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
             that hangs must not accumulate threads.
     """
@@ -80,6 +81,7 @@ class RoundLeader:
     sink: TelemetrySink
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     seen: SeenTopics = field(factory=SeenTopics)
+    request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: RebalanceLags = field(factory=RebalanceLags, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
@@ -186,7 +188,7 @@ class RoundLeader:
         timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (led,))
         try:
             self._launch(timer)
-            led.request = self.read(led.duty.members)
+            led.request = self.request = self.read(led.duty.members)
             if self.turn.acquire(timeout=self.timeout_ms / 1000):  # otherwise the timer answers
                 try:
                     self._decide(led, led.request)

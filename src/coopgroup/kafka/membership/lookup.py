@@ -297,6 +297,15 @@ class ClusterLookup:
             arrivals_per_s=self._arrivals_of(resources, end_offsets),
         )
 
+    def end_offsets(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
+        """Return the log end offset of each partition, as far as brokers answer.
+
+        Raises:
+            KafkaException: the cluster did not answer in time.
+            TimeoutError: the same.
+        """
+        return self._offsets(resources, OffsetSpec.latest())
+
     def _arrivals_of(
         self, resources: ResourceSet, end_offsets: Mapping[tuple[str, int], int]
     ) -> Float64Array | None:

@@ -83,6 +83,15 @@ class TelemetrySink:
                 "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
             ) from None
 
+    def watch(self, probe: object) -> None:
+        """Let the listener read this member, if it has a method `watch_member`.
+
+        The result of that method, a listener for this member, takes its place.
+        """
+        watch = getattr(self.listener, "watch_member", None)
+        if callable(watch):
+            self.listener = watch(probe)
+
     def write(self, record: Record, *, member_id: str, generation: int) -> None:
         """Write one record, with the time of day and its member."""
         envelope = Envelope(

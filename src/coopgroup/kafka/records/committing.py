@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
@@ -38,6 +39,7 @@ class Committing:
 
     Attributes:
         interval_ms: interval of auto-commit, None if it is off.
+        meter: counts the commits.
         due_at_s: time of the next auto-commit; infinite for never.
     """
 
@@ -47,6 +49,7 @@ class Committing:
     on_commit: Callable[..., Any] | None
     interval_ms: int | None
     write: Callable[[CommitFailed], None]
+    meter: CommitMeter = field(factory=CommitMeter, init=False)
     due_at_s: float = field(default=math.inf, init=False)
 
     def start_clock(self) -> None:
@@ -108,7 +111,11 @@ class Committing:
         lookup = self.starts.lookup
         held = () if lookup.is_idle else lookup.hold((one.topic, one.partition) for one in offsets)
 
+        began_s = now_s()
+
         def remember(codes: Codes) -> None:  # on the group's thread
+            is_committed = _first_failure(codes) is None
+            self.meter.add(now_s() - began_s, is_committed=is_committed)
             try:
                 passed = {(topic, partition) for topic, partition, code in codes if not code}
                 self.store.mark_committed(

@@ -39,18 +39,18 @@ class PendingCommits:
 
     Attributes:
         timeout_ms: how long a commit waits for a silent coordinator.
+        heard_at_ms: time of the coordinator's last answer; 0 if it never answered.
     """
 
     timeout_ms: int
     warn: Callable[[BaseException], None]
+    heard_at_ms: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _callers: dict[int, OnCommitted] = field(factory=dict, init=False)
     # Offsets of the commits that the member has taken up.
     _asked: dict[int, tuple[Offset, ...]] = field(factory=dict, init=False)
     # (request time, id) of these commits, oldest first; some may have ended since.
     _ages: deque[tuple[int, int]] = field(factory=deque, init=False)
-    # Time of the coordinator's last answer.
-    _heard_at_ms: int = field(default=0, init=False)
     # Reentrant: a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
@@ -72,7 +72,7 @@ class PendingCommits:
 
     def hear(self) -> None:
         """Note that the coordinator has answered a request."""
-        self._heard_at_ms = now_ms()
+        self.heard_at_ms = now_ms()
 
     @property
     def are_waited_for(self) -> bool:
@@ -87,7 +87,7 @@ class PendingCommits:
         """
         ages, asked, now = self._ages, self._asked, now_ms()
         found = []
-        is_silent = now - self._heard_at_ms >= self.timeout_ms
+        is_silent = now - self.heard_at_ms >= self.timeout_ms
         while ages and (
             ages[0][1] not in asked or (is_silent and now - ages[0][0] >= self.timeout_ms)
         ):

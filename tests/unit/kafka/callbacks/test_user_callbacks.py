@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from coopgroup import CooperativeConsumer
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
@@ -87,3 +88,19 @@ def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
 def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
     with pytest.raises(ConfigurationError, match="error_cb: got 5"):
         CooperativeConsumer({**NOBODY, "error_cb": 5})
+
+
+def test_listener_of_telemetry_keeps_its_way_to_watch_members() -> None:
+    class Watcher:
+        def __call__(self, _: object) -> None:
+            raise AssertionError
+
+        def watch_member(self, probe: object) -> object:
+            return "listener of", probe
+
+    key = "coopgroup.telemetry.listener"
+    given, kept = keep_callbacks({key: Watcher()})
+    assert given[key].watch_member("m") == ("listener of", "m")
+    del kept
+    plain, _kept = keep_callbacks({key: print})
+    assert plain[key].watch_member("m") is plain[key]

@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -76,6 +77,30 @@ def test_listener_that_raises_is_told_of_in_the_log(
     [line] = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert "telemetry_listener_failed" in line
     assert "of the application" in line
+
+
+def test_listener_that_watches_members_gets_the_records_of_each_member_apart() -> None:
+    heard: list[tuple[object, Envelope]] = []
+
+    class Watcher:
+        def __call__(self, _: Envelope) -> None:
+            raise AssertionError("the listener of the member takes its place")
+
+        def watch_member(self, probe: object) -> Callable[[Envelope], None]:
+            return lambda envelope: heard.append((probe, envelope))
+
+    sink = TelemetrySink("g", None, Watcher())
+    sink.watch("the member")
+    sink.write(STARTED, member_id="m-1", generation=7)
+    assert [(probe, one.record) for probe, one in heard] == [("the member", STARTED)]
+
+
+def test_listener_that_watches_nothing_stays() -> None:
+    heard: list[Envelope] = []
+    sink = TelemetrySink("g", None, heard.append)
+    sink.watch("the member")
+    sink.write(STARTED, member_id="m-1", generation=7)
+    assert [one.record for one in heard] == [STARTED]
 
 
 def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(

@@ -1,0 +1,1 @@
+"""The health of one member, read from any thread without waiting."""

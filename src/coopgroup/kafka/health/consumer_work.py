@@ -1,0 +1,144 @@
+"""Reads the work of a consumer: its partitions, their positions and their log ends.
+
+Samples are taken on the application's thread (`probe` says why). A consumer whose librdkafka client
+hears nothing learns of no new record. So the log ends of quiet partitions also come from another
+client, on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from attrs import define, field
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.callbacks.listener import GroupListener
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.health.probe import WorkSample
+from coopgroup.kafka.health.progress import PartitionSample
+from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.model import ResourceSet
+
+__all__ = ["ConsumerWork"]
+
+# Minimum time between two samples, and between two look-ups of log ends.
+_SAMPLE_S: Final = 0.5
+_ENDS_S: Final = 15.0
+
+
+@define(eq=False)
+class ConsumerWork:
+    """The work of one consumer.
+
+    Attributes:
+        end_offsets: looks up log end offsets with another client; it may wait, and raise.
+        is_processing: whether `coopgroup.processing` stores the offsets of handled records.
+    """
+
+    listener: GroupListener
+    fetching: Fetching
+    committing: Committing
+    end_offsets: Callable[[ResourceSet], Mapping[tuple[str, int], int]]
+    is_processing: bool = field(default=False, init=False)
+    _at_s: float = field(default=0.0, init=False)
+    _partitions: Mapping[tuple[str, int], PartitionSample] = field(factory=dict, init=False)
+    _is_requested: bool = field(default=False, init=False)
+    _ends: Mapping[tuple[str, int], int] = field(factory=dict, init=False)
+    _ends_from_s: float = field(default=0.0, init=False)
+
+    def read(self) -> WorkSample:
+        """Return the last sample, and request the next one."""
+        now, listener = now_s(), self.listener
+        if not self._is_requested and now - self._at_s >= _SAMPLE_S:
+            self._is_requested = True
+            # The driver owns the inbox: a strong reference would keep a dropped consumer's parts.
+            own = weakref.ref(self)
+
+            def sample() -> None:
+                work = own()
+                if work is not None:
+                    work.take()
+
+            listener.driver.inbox.call_soon(sample)
+        owned, began_s = listener.owned, listener.stopping_since_s
+        return WorkSample(
+            at_s=self._at_s,
+            owned=owned,
+            revoking=listener.stopping,
+            revoking_s=0.0 if began_s is None else now - began_s,
+            partitions={key: one for key, one in self._partitions.items() if key in owned},
+        )
+
+    def take(self) -> None:
+        """Take a sample, on the application's thread."""
+        self._is_requested = False
+        with suppress(Exception):  # the consumer is being closed, or has lost the partitions
+            self._partitions, self._at_s = self._sampled(), now_s()
+
+    def _sampled(self) -> Mapping[tuple[str, int], PartitionSample]:
+        listener, fetching = self.listener, self.fetching
+        owned, paused = listener.owned, fetching.record_buffer.paused
+        if not owned:
+            return {}
+        stored = self.committing.store.stored() if self.is_processing else {}
+        looked_up = self._ends
+        return {
+            (one.topic, one.partition): PartitionSample(
+                position=one.offset if one.offset >= 0 else self._start(key),
+                end=max(self._end_of_fetch(one), looked_up.get(key, -1)),
+                waits_for_offset=key in fetching.waiting,
+                is_paused=key in paused or key in listener.stopping,
+                handled=self._handled(key, stored),
+            )
+            for one in fetching.positions(to_partitions(owned))
+            for key in ((one.topic, one.partition),)
+        }
+
+    def _end_of_fetch(self, partition: TopicPartition) -> int:
+        """Return the log end offset of the last fetch; negative before the first one."""
+        bare = TopicPartition(partition.topic, partition.partition)
+        end: int = self.fetching.consumer.get_watermark_offsets(bare, cached=True)[1]
+        return end
+
+    def _handled(self, key: tuple[str, int], stored: Mapping[tuple[str, int], int]) -> int | None:
+        """Return the next offset to handle; that of the beginning before the first is handled."""
+        if not self.is_processing:
+            return None
+        start = stored.get(key, self._start(key))
+        return None if start < 0 else start
+
+    def _start(self, key: tuple[str, int]) -> int:
+        """Return the offset where a partition began; negative if it has no number yet."""
+        start = self.fetching.start_of(key)
+        return -1 if start is None else start.offset
+
+    def look_up_ends(self, quiet: Iterable[tuple[str, int]]) -> None:
+        """Look up log ends in the background, unless the last look-up was a moment ago."""
+        now = now_s()
+        if now < self._ends_from_s:
+            return
+        self._ends_from_s = now + _ENDS_S
+        resources = ResourceSet.from_pairs(quiet)
+        # The thread must not keep this object alive: a look-up may wait for seconds.
+        own, end_offsets = weakref.ref(self), self.end_offsets
+
+        def look_up() -> None:
+            with suppress(Exception):  # without an answer, the next look-up tries again
+                found = end_offsets(resources)
+                work = own()
+                if work is not None:
+                    work._ends = found  # noqa: SLF001  (of this class)
+
+        with suppress(RuntimeError):  # no thread is available
+            threading.Thread(target=look_up, name="coopgroup-log-ends", daemon=True).start()
+
+    def commits(self) -> CommitCounts:
+        """Return the commits so far."""
+        return self.committing.meter.counts()

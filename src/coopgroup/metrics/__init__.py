@@ -1,0 +1,28 @@
+"""Metrics of members for Prometheus and OpenTelemetry, as telemetry listeners.
+
+Counters and durations come from telemetry records. Gauges, such as the rest of the lease, are read
+from the member at the moment of a scrape. Nothing here waits on a thread of a member.
+
+The extra `metrics` installs what this package needs: `pip install 'coopgroup[metrics]'`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from coopgroup.metrics.names import METRICS, Kind, Metric
+
+if TYPE_CHECKING:
+    from coopgroup.metrics.prometheus import PrometheusMetrics
+
+__all__ = ["METRICS", "Kind", "Metric", "PrometheusMetrics"]
+_HOMES = {"PrometheusMetrics": "coopgroup.metrics.prometheus"}
+
+if not TYPE_CHECKING:  # type checkers see only the imports above
+
+    def __getattr__(name: str) -> object:
+        """Import an exporter on first use: each needs its own library."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

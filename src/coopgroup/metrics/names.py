@@ -1,0 +1,122 @@
+"""All metrics: their names, kinds, labels and descriptions, as one table.
+
+Names follow the metrics of the Java client where it has one. The exporters, the dashboard, the
+alerts and the documentation read this table.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
+
+__all__ = ["COMMON_LABELS", "METRICS", "Kind", "Merge", "Metric"]
+
+COMMON_LABELS: Final = ("group", "client_id", "instance_id")
+"""Labels of every metric of a member."""
+
+_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Kind(enum.Enum):
+    """The kinds of Prometheus."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Merge(enum.Enum):
+    """How the values of several members with the same labels become one value."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+
+
+@frozen(kw_only=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: its name on Prometheus.
+        help: its meaning.
+        labels: its labels beside `COMMON_LABELS`.
+        buckets: upper bounds of a histogram, ascending.
+        is_of_leader: whether only the leader of a group reports it.
+        is_optional: whether it is reported only on request.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    merge: Merge = Merge.SUM
+    is_of_leader: bool = False
+    is_optional: bool = False
+
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+# fmt: off
+_TABLE: Final = (
+    Metric(name="coopgroup_rebalances_total", kind=_C, labels=("cause",),
+           help="Rebalance rounds that this member completed, by cause."),
+    Metric(name="coopgroup_rebalance_duration_seconds", kind=_H, buckets=_SECONDS,
+           help="Time from the join of a round to its assignment."),
+    Metric(name="coopgroup_failed_rebalances_total", kind=_C, labels=("reason",),
+           help="Rounds that were refused, or that did not complete, by reason."),
+    Metric(name="coopgroup_last_rebalance_timestamp_seconds", kind=_G, merge=Merge.MAX,
+           help="Time of the last completed round, in seconds since 1970."),
+    Metric(name="coopgroup_rebalancing_seconds", kind=_G, merge=Merge.MAX,
+           help="Duration of the rebalance in progress; 0 without one."),
+    Metric(name="coopgroup_assigned_partitions", kind=_G,
+           help="Partitions, or named resources, that the application holds."),
+    Metric(name="coopgroup_revoking_partitions", kind=_G,
+           help="Held partitions that the application still stops."),
+    Metric(name="coopgroup_waiting_partitions", kind=_G, is_of_leader=True,
+           help="Partitions whose new owner waits for the old owner."),
+    Metric(name="coopgroup_unowned_partitions", kind=_G, is_of_leader=True,
+           help="Partitions without an owner that wait for a lost owner, or were claimed twice."),
+    Metric(name="coopgroup_moves_total", kind=_C, labels=("reason",), is_of_leader=True,
+           help="Partitions that got another owner, by reason."),
+    Metric(name="coopgroup_revocation_duration_seconds", kind=_H, buckets=_SECONDS,
+           help="Duration of a revocation, with the callback and the commit."),
+    Metric(name="coopgroup_lost_partitions_total", kind=_C, labels=("reason",),
+           help="Partitions lost without a chance to commit, by reason."),
+    Metric(name="coopgroup_lease_remaining_seconds", kind=_G, merge=Merge.MIN,
+           help="How long the member may own its partitions without another heartbeat."),
+    Metric(name="coopgroup_last_poll_timestamp_seconds", kind=_G, merge=Merge.MIN,
+           help="Time when the application was last in poll, in seconds since 1970."),
+    Metric(name="coopgroup_commits_total", kind=_C, labels=("outcome",),
+           help="Commits of offsets, by outcome: committed or failed."),
+    Metric(name="coopgroup_commit_duration_seconds", kind=_H, buckets=COMMIT_BUCKETS_S,
+           help="Time from the request of a commit to its outcome."),
+    Metric(name="coopgroup_records_lag", kind=_G,
+           help="Records of the held partitions that the application did not get yet."),
+    Metric(name="coopgroup_records_lag_max", kind=_G, merge=Merge.MAX,
+           help="The same for the partition with most of them."),
+    Metric(name="coopgroup_partition_records_lag", kind=_G, labels=("topic", "partition"),
+           is_optional=True, help="The same for each partition."),
+    Metric(name="coopgroup_warmups", kind=_G,
+           help="Partitions whose state is being restored."),
+    Metric(name="coopgroup_standbys", kind=_G,
+           help="Partitions whose state is kept warm for another owner."),
+    Metric(name="coopgroup_problems", kind=_G,
+           help="Reasons why this member counts as stuck; 0 if it is healthy."),
+    Metric(name="coopgroup_members", kind=_G, is_of_leader=True, merge=Merge.MAX,
+           help="Members of the group in the last round."),
+    Metric(name="coopgroup_members_wanted", kind=_G, is_of_leader=True, merge=Merge.MAX,
+           help="Members that would drain the lag of the group within the horizon."),
+    Metric(name="coopgroup_dropped_telemetry_total", kind=_C,
+           help="Telemetry records that these metrics lack, because the exporter was too slow."),
+)
+# fmt: on
+METRICS: Final[Mapping[str, Metric]] = types.MappingProxyType({one.name: one for one in _TABLE})
+"""Each metric by its name, in the order of the documentation."""

@@ -1,0 +1,48 @@
+"""The work of named resources, as the health of the group reads it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coopgroup.groups import work_probe as work_probe_module
+from coopgroup.groups.one_resource import Wish, Work
+from coopgroup.groups.work_probe import GroupWork
+from coopgroup.kafka.health.probe import WorkSample
+from coopgroup.model import Resource
+
+
+def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:
+    monkeypatch.setattr(work_probe_module, "now_s", lambda: 100.0)
+    work: Any = SimpleNamespace(
+        works=lambda: works, failure=SimpleNamespace(message=failure) if failure else None
+    )
+    return GroupWork(work).read()
+
+
+def _work(index: int, *, runs: bool = False, wish: Wish = Wish.RUN, busy: int = 0) -> Work:
+    resource = Resource("jobs", index)
+    return Work(resource=resource, token=1, began_s=60.0, runs=runs, wish=wish, busy=busy)
+
+
+def test_running_resources_are_owned(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = _read(monkeypatch, _work(0, runs=True), _work(1, runs=True, wish=Wish.END))
+    assert sample.owned.to_dict() == {"jobs": [0]}
+    assert (sample.stuck, sample.revoking_s, sample.failure) == ((), 0.0, "")
+
+
+def test_stop_in_progress_is_a_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = _read(monkeypatch, _work(0, runs=True, wish=Wish.STOP, busy=1))
+    assert (sample.revoking.to_dict(), sample.revoking_s) == ({"jobs": [0]}, 40.0)
+
+
+def test_start_that_has_not_returned_is_told_with_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    (stuck,) = _read(monkeypatch, _work(3, busy=1)).stuck
+    assert (stuck.topic, stuck.partition, stuck.why, stuck.since_s) == ("jobs", 3, "callback", 40.0)
+
+
+def test_refusal_by_the_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _read(monkeypatch, failure="fenced").failure == "fenced"
+    assert GroupWork(SimpleNamespace()).commits() is None  # type: ignore[arg-type]

@@ -1,0 +1,141 @@
+"""Samples of a consumer are taken on its own thread, and log ends come from two clients."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.health import consumer_work as consumer_work_module
+from coopgroup.kafka.health.consumer_work import ConsumerWork
+from coopgroup.kafka.records.commit_meter import CommitMeter
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.member.events import Offset
+from coopgroup.model import EMPTY, ResourceSet
+from tests.support.waiting import wait_for
+from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
+
+OWNED = ResourceSet({"t": [0, 1]})
+
+
+class Stage:
+    """A consumer that owns two partitions, over a stand-in for librdkafka."""
+
+    def __init__(self) -> None:
+        self.client = FakeLibrdkafka(ends={("t", 0): 9, ("t", 1): 4})
+        self.fetching = Fetching(self.client, starts())
+        self.inbox = ApplicationInbox()
+        self.store = OffsetStore(self.fetching, automatic=True)
+        self.listener: Any
+        self.listener = SimpleNamespace(
+            driver=SimpleNamespace(inbox=self.inbox),
+            owned=OWNED,
+            stopping=EMPTY,
+            stopping_since_s=None,
+        )
+        committing: Any = SimpleNamespace(store=self.store, meter=CommitMeter())
+        self.looked_up = threading.Event()
+        self.work = ConsumerWork(self.listener, self.fetching, committing, self._end_offsets)
+        self.fetching.begin([TopicPartition("t", 0, 3), TopicPartition("t", 1, 4)])
+
+    def _end_offsets(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
+        self.looked_up.set()
+        return dict.fromkeys(resources, 50)
+
+    def poll(self, *, handed: int = 0) -> None:
+        """Act as the application: get records, and run waiting calls."""
+        self.client.feed(record(0, offset) for offset in range(3, 3 + handed))
+        self.fetching.fetch(10, 0.0)
+        self.fetching.record_buffer.take_all(handed)
+        while (call := self.inbox.take_call()) is not None:
+            call()
+
+
+def test_first_reading_requests_a_sample_and_waits_for_nothing() -> None:
+    stage = Stage()
+    assert (stage.work.read().partitions, stage.inbox.waiting) == ({}, True)
+    stage.poll(handed=2)
+    sample = stage.work.read().partitions
+    assert {key: (one.position, one.end) for key, one in sample.items()}["t", 0] == (5, 9)
+
+
+def test_application_that_does_not_poll_gets_one_request_only() -> None:
+    stage = Stage()
+    for _ in range(5):
+        stage.work.read()
+    assert stage.inbox.take_call() is not None
+    assert stage.inbox.take_call() is None
+
+
+def test_partition_that_is_no_longer_owned_is_left_out() -> None:
+    stage = Stage()
+    stage.work.read()
+    stage.poll()
+    stage.listener.owned = ResourceSet({"t": [1]})
+    assert set(stage.work.read().partitions) == {("t", 1)}
+
+
+def test_log_end_of_another_client_counts_if_it_is_higher() -> None:
+    """The consumer of librdkafka may hear nothing any longer."""
+    stage = Stage()
+    stage.work.look_up_ends([("t", 0)])
+    assert stage.looked_up.wait(5)
+    wait_for(lambda: stage.work._ends != {})  # noqa: SLF001  (what the thread has written)
+    stage.work.read()
+    stage.poll(handed=1)
+    ends = {key: one.end for key, one in stage.work.read().partitions.items()}
+    assert ends == {("t", 0): 50, ("t", 1): 4}
+
+
+def test_log_ends_are_looked_up_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    stage.work.look_up_ends([("t", 0)])
+    assert stage.looked_up.wait(5)
+    stage.looked_up.clear()
+    stage.work.look_up_ends([("t", 0)])
+    assert not stage.looked_up.wait(0.05)
+    later = now_s() + 16
+    monkeypatch.setattr(consumer_work_module, "now_s", lambda: later)
+    stage.work.look_up_ends([("t", 0)])
+    assert stage.looked_up.wait(5)
+
+
+def test_handled_offset_is_the_stored_one_while_processing_runs() -> None:
+    stage = Stage()
+    stage.work.read()
+    stage.poll(handed=3)
+    assert stage.work.read().partitions["t", 0].handled is None
+    stage.work.is_processing = True
+    stage.work.take()
+    before = stage.work.read().partitions["t", 0]
+    stage.store.store([Offset("t", 0, 5)])
+    stage.work.take()
+    after = stage.work.read().partitions["t", 0]
+    assert (before.position, before.handled, after.handled) == (6, 3, 5)
+    assert before.has_unhandled
+
+
+def test_closed_consumer_gives_no_sample_and_no_error() -> None:
+    stage = Stage()
+    stage.work.read()
+    stage.client.ends = None  # type: ignore[assignment]
+    stage.poll()
+    assert stage.work.read().partitions == {}
+
+
+def test_request_keeps_no_dropped_consumer_alive() -> None:
+    stage = Stage()
+    stage.work.read()
+    gone = weakref.ref(stage.work)
+    del stage.work
+    gc.collect()
+    assert gone() is None
+    stage.poll()

@@ -1,0 +1,76 @@
+"""What counts as stuck, and what does not."""
+
+import math
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.health.value import Health, HealthLimits, StuckPartition
+from coopgroup.model import ResourceSet
+
+FINE = Health(
+    group_id="g",
+    generation=3,
+    state="stable",
+    is_joined=True,
+    owned=ResourceSet({"t": [0]}),
+    lease_s=30.0,
+    since_poll_s=0.2,
+    max_poll_interval_s=100.0,
+    coordinator_silent_s=1.0,
+)
+
+
+def test_healthy_member_has_no_problem() -> None:
+    assert FINE.problems() == ()
+    assert FINE.is_ready
+
+
+def test_member_without_partitions_is_ready() -> None:
+    idle = evolve(FINE, owned=ResourceSet(), lease_s=math.inf)
+    assert (idle.problems(), idle.is_ready) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"since_poll_s": 101.0}, "poll was not called for 101.0 s (limit 100.0 s)"),
+        ({"revoking_s": 76.0}, "a revocation runs for 76.0 s (limit 75.0 s)"),
+        ({"thread_silent_s": 101.0}, "the group's thread does not react for 101.0 s"),
+        ({"rebalancing_s": 201.0}, "a rebalance runs for 201.0 s (limit 200.0 s)"),
+        ({"failure": "fenced"}, "the group refused this member: fenced"),
+        (
+            {"stuck": (StuckPartition(topic="t", partition=3, why="records wait", since_s=101.0),)},
+            "t-3 makes no progress for 101.0 s: records wait (limit 100.0 s)",
+        ),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_each_way_to_be_stuck_is_a_problem(change: dict[str, Any], words: str) -> None:
+    (problem,) = evolve(FINE, **change).problems()
+    assert problem.startswith(words)
+
+
+def test_limits_are_those_of_the_caller() -> None:
+    slow = evolve(FINE, since_poll_s=50.0, revoking_s=50.0)
+    assert len(slow.problems(HealthLimits(poll_s=40, revocation_s=49.0))) == 2
+    assert evolve(FINE, since_poll_s=1e9).problems(HealthLimits(poll_s=math.inf)) == ()
+
+
+def test_rebalance_without_a_coordinator_is_no_reason_to_restart() -> None:
+    """A restart of all members does not bring the broker back."""
+    alone = evolve(FINE, rebalancing_s=1e6, coordinator_silent_s=1e6)
+    assert alone.problems() == ()
+
+
+def test_member_that_lost_its_membership_is_not_ready() -> None:
+    assert not evolve(FINE, is_joined=False).is_ready
+    assert not evolve(FINE, failure="fenced").is_ready
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "5", math.nan])
+def test_limit_that_is_no_duration_is_refused(value: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"limits\.poll_s: got .*expected seconds above 0"):
+        HealthLimits(poll_s=value)  # type: ignore[arg-type]

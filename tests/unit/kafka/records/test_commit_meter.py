@@ -1,0 +1,21 @@
+"""Commits by outcome and duration."""
+
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, CommitMeter
+
+
+def test_commits_are_counted_by_outcome_and_duration() -> None:
+    meter = CommitMeter()
+    meter.add(0.004, is_committed=True)
+    meter.add(0.005, is_committed=True)
+    meter.add(99.0, is_committed=False)
+    counts = meter.counts()
+    assert counts.by_outcome == {"committed": 2, "failed": 1}
+    assert counts.seconds == 0.004 + 0.005 + 99.0
+    assert counts.buckets == (2, *(0,) * (len(COMMIT_BUCKETS_S) - 1), 1)
+
+
+def test_counts_are_those_of_their_moment() -> None:
+    meter = CommitMeter()
+    before = meter.counts()
+    meter.add(1.0, is_committed=True)
+    assert before.by_outcome["committed"] == 0

@@ -1,0 +1,193 @@
+"""Counters and durations follow from telemetry records."""
+
+import attrs
+import pytest
+
+from coopgroup.member.effects import STALLED
+from coopgroup.member.error_actions import RequestKind
+from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
+from coopgroup.metrics.names import METRICS
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    BalanceRequested,
+    Envelope,
+    MembershipLost,
+    Record,
+    RequestRefused,
+    ResourcesStopped,
+    RoundDecided,
+    RoundRefused,
+    StateChanged,
+    StopReason,
+)
+from tests.unit.metrics.members import ROUND
+
+A, B, C = (ResourceSet({"t": [index]}) for index in range(3))
+
+
+def _told(*records: tuple[int, Record], events: MemberEvents | None = None) -> list[Change]:
+    events = MemberEvents() if events is None else events
+    return [
+        change
+        for at_ms, record in records
+        for change in events.changes(
+            Envelope(at_ms=at_ms, group="g", member="m", generation=1, record=record)
+        )
+    ]
+
+
+def _state(before: str, after: str, cause: str) -> StateChanged:
+    return StateChanged(before=before, after=after, cause=cause)
+
+
+def test_round_is_counted_with_its_cause_and_duration() -> None:
+    events = MemberEvents()
+    changes = _told(
+        (1_000, _state("stable", "joining", "a round has begun")),
+        (1_200, _state("joining", "syncing", "joined")),
+        (1_500, AssignmentReceived(leader=False)),
+        events=events,
+    )
+    assert changes == [
+        Change("coopgroup_rebalances_total", 1, ("other_member",)),
+        Change("coopgroup_rebalance_duration_seconds", 0.5),
+    ]
+    assert events.last_rebalance_s == 1.5
+
+
+def test_second_round_of_a_rebalance_is_a_follow_up() -> None:
+    changes = _told(
+        (1_000, _state("unsubscribed", "joining", "subscription changed")),
+        (1_100, AssignmentReceived(leader=True, follow_up=True)),
+        (1_100, _state("syncing", "joining", "assigned")),
+        (1_400, AssignmentReceived(leader=True)),
+    )
+    assert [(one.name, one.labels) for one in changes if one.labels] == [
+        ("coopgroup_rebalances_total", ("subscribed",)),
+        ("coopgroup_rebalances_total", ("follow_up",)),
+    ]
+    assert [one.value for one in changes if not one.labels] == [0.1, pytest.approx(0.3)]
+
+
+def test_time_outside_of_the_group_is_no_rebalance() -> None:
+    changes = _told(
+        (0, _state("stable", "joining", "a round has begun")),
+        (10, _state("joining", "losing", "JoinGroup answered UNKNOWN_MEMBER_ID")),
+        (90_000, _state("losing", "joining", "loss handled")),
+        (90_100, AssignmentReceived(leader=True)),
+    )
+    assert changes[-1] == Change("coopgroup_rebalance_duration_seconds", 0.1)
+    assert changes[0].labels == ("lost",)
+
+
+def test_failed_rounds_are_counted_by_reason() -> None:
+    changes = _told(
+        (0, RoundRefused(violations=("x",))),
+        (0, RequestRefused(request="JoinGroup", error="COORDINATOR_NOT_AVAILABLE", action="seek")),
+        (0, RequestRefused(request="JoinGroup", error="MEMBER_ID_REQUIRED", action="take id")),
+        (0, RequestRefused(request="Heartbeat", error="REBALANCE_IN_PROGRESS", action="rejoin")),
+    )
+    assert [one.labels for one in changes] == [("unsafe_round",), ("coordinator_not_available",)]
+
+
+def test_names_of_requests_are_those_of_the_member() -> None:
+    assert {RequestKind.JOIN_GROUP.value, RequestKind.SYNC_GROUP.value} == {
+        "JoinGroup",
+        "SyncGroup",
+    }
+
+
+def _round(
+    *,
+    granted: ResourceSet = EMPTY,
+    created: ResourceSet = EMPTY,
+    revoked: ResourceSet = EMPTY,
+    waiting: ResourceSet = EMPTY,
+    lost: ResourceSet = EMPTY,
+    contested: ResourceSet = EMPTY,
+) -> RoundDecided:
+    return attrs.evolve(
+        ROUND,
+        granted=granted,
+        created=created,
+        revoked=revoked,
+        waiting=waiting,
+        lost=lost,
+        contested=contested,
+    )
+
+
+def test_partition_that_is_revoked_and_granted_later_moved_once() -> None:
+    changes = _told((0, _round(revoked=A, waiting=A)), (1, _round(granted=A)))
+    assert changes == [Change("coopgroup_moves_total", 1, ("balance",))]
+
+
+def test_moves_name_their_reason() -> None:
+    changes = _told(
+        (0, _round(granted=A | B, created=A)),
+        (1, BalanceRequested(overloaded=("a",), lags=(9,), mean_lag=1)),
+        (2, _round(revoked=C)),
+        (3, _round(revoked=A)),
+    )
+    assert [one.labels[0] for one in changes] == ["departed", "lags", "balance"]
+
+
+def test_leader_knows_what_waits_and_what_nobody_owns() -> None:
+    events = MemberEvents()
+    _told((0, _round(waiting=A | B, lost=C, contested=A)), events=events)
+    assert (events.members, events.waiting, events.unowned) == (2, 2, 2)
+
+
+def test_losses_and_revocations_are_counted() -> None:
+    changes = _told(
+        (0, MembershipLost(resources=A | B, cause="lease expired")),
+        (0, ResourcesStopped(resources=A, reason=StopReason.REVOKED, duration_ms=250)),
+        (0, ResourcesStopped(resources=A, reason=StopReason.LOST, duration_ms=250)),
+    )
+    assert changes == [
+        Change("coopgroup_lost_partitions_total", 2, ("lease_expired",)),
+        Change("coopgroup_revocation_duration_seconds", 0.25),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("revocation completed", "follow_up"),
+        ("lags are uneven", "lags"),
+        ("partitions changed", "partitions_changed"),
+        ("scheduled rebalance", "policy"),
+        ("Heartbeat answered UNKNOWN_MEMBER_ID", "error"),
+        ("a text of a later version", "other"),
+    ],
+)
+def test_causes_become_few_labels(text: str, label: str) -> None:
+    assert cause_of(text) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("rebalance time-out", "rebalance_timeout"),
+        ("a round ended without its join", "missed_round"),
+        ("Heartbeat answered UNKNOWN_MEMBER_ID", "unknown_member_id"),
+        (STALLED, "not_polled"),
+        ("a text of a later version", "other"),
+    ],
+)
+def test_reasons_of_losses_become_few_labels(text: str, label: str) -> None:
+    assert reason_of(text) == label
+
+
+def test_every_change_has_the_labels_of_its_metric() -> None:
+    changes = _told(
+        (0, _state("stable", "joining", "x")),
+        (0, AssignmentReceived(leader=True)),
+        (0, RoundRefused(violations=())),
+        (0, _round(revoked=A)),
+        (0, MembershipLost(resources=A, cause="x")),
+        (0, ResourcesStopped(resources=A, reason=StopReason.REVOKED)),
+    )
+    assert len(changes) == 6
+    assert all(len(one.labels) == len(METRICS[one.name].labels) for one in changes)

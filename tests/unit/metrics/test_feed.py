@@ -1,0 +1,148 @@
+"""Records reach the exporter in order, and hold up no member."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.health.value import GroupLoad, Health
+from coopgroup.metrics.events import Change
+from coopgroup.metrics.feed import FeedOptions, MetricsFeed
+from tests.support.waiting import wait_for
+from tests.unit.metrics.members import HEALTH, GivenProbe, told
+
+Got = list[tuple[tuple[str, str, str], Change]]
+
+
+def _feed(got: Got, drain_horizon_s: float | None = None) -> MetricsFeed:
+    options = FeedOptions(drain_horizon_s=drain_horizon_s)
+    return MetricsFeed(options, lambda labels, change: got.append((labels, change)))
+
+
+def test_records_reach_the_exporter_without_a_scrape() -> None:
+    got: Got = []
+    feed, probe = _feed(got), GivenProbe()
+    feed.watch(probe)(told())
+    wait_for(lambda: len(got) == 1)
+    assert got[0] == (("g", "c", ""), Change("coopgroup_rebalances_total", 1, ("other",)))
+
+
+def test_exporter_that_hangs_holds_up_no_member_and_drops_are_counted() -> None:
+    goes_on = threading.Event()
+
+    def hang(_: object, __: object) -> None:
+        goes_on.wait(5)
+
+    feed = MetricsFeed(FeedOptions(queue_records=10), hang)
+    probe = GivenProbe()
+    listener = feed.watch(probe)
+    began = time.monotonic()
+    for _ in range(1_000):
+        listener(told())
+    assert time.monotonic() - began < 1
+    assert feed.dropped >= 989
+    goes_on.set()
+
+
+def test_exporter_that_fails_is_counted_and_goes_on() -> None:
+    got: list[Change] = []
+
+    def fail_first(_: object, change: Change) -> None:
+        got.append(change)
+        if len(got) == 1:
+            raise OSError("no route")
+
+    feed, probe = MetricsFeed(FeedOptions(), fail_first), GivenProbe()
+    listener = feed.watch(probe)
+    listener(told())
+    listener(told())
+    feed.drain()
+    wait_for(lambda: len(got) == 2)
+    assert feed.dropped == 1
+
+
+def test_record_of_no_watched_member_has_the_labels_of_its_envelope() -> None:
+    got: Got = []
+    feed = _feed(got)
+    feed.put(None, told())
+    feed.drain()
+    wait_for(lambda: bool(got))
+    assert got[0][0] == ("g", "", "")
+
+
+def test_member_that_is_gone_has_no_gauges_but_its_commits_stay() -> None:
+    feed = _feed([])
+    kept, gone = GivenProbe(), GivenProbe()
+    for probe in (kept, gone):
+        feed.watch(probe)
+        probe.meter.add(0.1, is_committed=True)
+    assert sum(1 for _, one in feed.sample() if one.name == "coopgroup_standbys") == 2
+    assert len(list(feed.commits())) == 2
+    del gone, probe
+    gc.collect()
+    assert sum(1 for _, one in feed.sample() if one.name == "coopgroup_standbys") == 1
+    assert [counts.by_outcome["committed"] for _, counts in feed.commits()] == [1, 1]
+
+
+def test_member_that_cannot_be_read_hides_no_other() -> None:
+    class Broken(GivenProbe):
+        def read(self) -> Health:
+            if self.group_load is not None:
+                raise RuntimeError("closed")
+            return HEALTH
+
+    feed = _feed([])
+    broken, fine = Broken(), GivenProbe()
+    feed.watch(broken)
+    feed.watch(fine)
+    broken.group_load = GroupLoad(
+        members=1, partitions=1, lag=0, arrivals_per_s=None, rates_per_s=()
+    )
+    assert any(one.name == "coopgroup_standbys" for _, one in feed.sample())
+
+
+def test_wanted_members_follow_the_look_ups_of_the_leader() -> None:
+    feed, probe = _feed([], drain_horizon_s=60.0), GivenProbe()
+    listener = feed.watch(probe)
+    assert feed.looks
+    probe.group_load = GroupLoad(
+        members=2, partitions=9, lag=60_000, arrivals_per_s=0.0, rates_per_s=(200.0,)
+    )
+    feed.look()
+    feed.look()
+    assert listener.wanted is not None
+    assert listener.wanted.value == 5
+    probe.group_load = None  # it leads no longer
+    feed.look()
+    assert listener.wanted.value is None
+
+
+def test_feed_that_is_dropped_ends_its_thread() -> None:
+    feed = _feed([])
+    feed.put(None, told())
+    thread = feed._thread  # noqa: SLF001  (what ends)
+    assert thread is not None
+    wakes = feed._wakes  # noqa: SLF001  (so that the test need not wait for its time-out)
+    del feed
+    gc.collect()
+    wakes.put(None)
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queue_records": 0}, "queue_records: got 0, expected a whole number above 0"),
+        ({"drain_horizon_s": -1}, "drain_horizon_s: got -1, expected seconds above 0"),
+        ({"wanted_window_s": "5"}, "wanted_window_s: got '5', expected seconds above 0"),
+    ],
+)
+def test_option_that_is_wrong_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        FeedOptions(**options)

@@ -1,0 +1,17 @@
+"""The table of metrics follows the rules of Prometheus."""
+
+import re
+
+import pytest
+
+from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Metric
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
+    assert re.fullmatch(r"coopgroup(_[a-z]+)+", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+    assert not set(metric.labels) & set(COMMON_LABELS)
+    assert metric.help.endswith(".")

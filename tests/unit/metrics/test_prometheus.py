@@ -1,0 +1,108 @@
+"""Metrics in the text that Prometheus scrapes."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.metrics import METRICS, PrometheusMetrics
+from coopgroup.metrics.names import COMMON_LABELS
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import MembershipLost, ResourcesStopped, StateChanged, StopReason
+from tests.unit.metrics.members import HEALTH, ROUND, GivenProbe, told
+
+LABELS = {"group": "g", "client_id": "c", "instance_id": ""}
+
+
+def _samples(metrics: PrometheusMetrics) -> dict[tuple[str, ...], float]:
+    """Return the value of each series, by its name and the labels beside the common ones."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.text()):
+        for one in family.samples:
+            extra = [value for name, value in one.labels.items() if name not in COMMON_LABELS]
+            found[one.name, *extra] = one.value
+    return found
+
+
+def test_counters_histograms_and_gauges_are_in_the_text() -> None:
+    metrics, probe = PrometheusMetrics(registry=CollectorRegistry()), GivenProbe()
+    probe.meter.add(0.02, is_committed=True)
+    listener = metrics.watch_member(probe)
+    for record in (
+        StateChanged(before="stable", after="joining", cause="a round has begun"),
+        None,
+        MembershipLost(resources=ResourceSet({"t": [0, 1]}), cause="lease expired"),
+        ResourcesStopped(
+            resources=ResourceSet({"t": [0]}), reason=StopReason.REVOKED, duration_ms=70
+        ),
+    ):
+        listener(told(record))
+    found = _samples(metrics)
+    assert found["coopgroup_rebalances_total", "other_member"] == 1
+    assert found["coopgroup_lost_partitions_total", "lease_expired"] == 2
+    assert found["coopgroup_revocation_duration_seconds_bucket", "0.05"] == 0
+    assert found["coopgroup_revocation_duration_seconds_bucket", "0.1"] == 1
+    assert found["coopgroup_revocation_duration_seconds_bucket", "+Inf"] == 1
+    assert found["coopgroup_revocation_duration_seconds_sum",] == 0.07
+    assert found["coopgroup_commits_total", "committed"] == 1
+    assert found["coopgroup_commit_duration_seconds_count",] == 1
+    assert found["coopgroup_assigned_partitions",] == 2
+    assert found["coopgroup_dropped_telemetry_total",] == 0
+
+
+def test_every_metric_of_the_table_is_in_the_text() -> None:
+    metrics = PrometheusMetrics(registry=CollectorRegistry(), per_partition=True)
+    text = metrics.text()
+    assert [name for name in METRICS if f"# HELP {name} " not in text] == []
+
+
+def test_several_consumers_share_one_registry() -> None:
+    """Each has its own listener; equal labels are added up, and the shortest lease counts."""
+    registry = CollectorRegistry()
+    first, second = GivenProbe(), GivenProbe(evolve(HEALTH, lease_s=3.0))
+    for probe in (first, second):
+        PrometheusMetrics(registry=registry).watch_member(probe)(told())
+    found = _samples(PrometheusMetrics(registry=registry))
+    assert found["coopgroup_assigned_partitions",] == 4
+    assert found["coopgroup_rebalances_total", "other"] == 2
+    assert found["coopgroup_lease_remaining_seconds",] == 3
+
+
+def test_consumers_of_other_groups_have_series_of_their_own() -> None:
+    metrics = PrometheusMetrics(registry=CollectorRegistry())
+    probes = [GivenProbe(evolve(HEALTH, group_id=group)) for group in ("g", "h")]
+    for probe in probes:
+        metrics.watch_member(probe)
+    assert 'coopgroup_standbys{client_id="c",group="h",instance_id=""} 0.0' in metrics.text()
+    assert 'coopgroup_standbys{client_id="c",group="g",instance_id=""} 0.0' in metrics.text()
+
+
+def test_leader_that_leads_no_longer_tells_nothing_of_the_group() -> None:
+    metrics, probe = PrometheusMetrics(registry=CollectorRegistry()), GivenProbe()
+    probe.health = evolve(HEALTH, leads=True)
+    metrics.watch_member(probe)(told(ROUND))
+    assert _samples(metrics)["coopgroup_members",] == 2
+    probe.health = HEALTH
+    assert ("coopgroup_members",) not in _samples(metrics)
+
+
+def test_registry_has_one_set_of_options() -> None:
+    registry = CollectorRegistry()
+    PrometheusMetrics(registry=registry)
+    with pytest.raises(ConfigurationError, match="one registry has one set"):
+        PrometheusMetrics(registry=registry, per_partition=True)
+
+
+def test_labels_are_those_of_the_member() -> None:
+    metrics = PrometheusMetrics(registry=CollectorRegistry())
+    probe = GivenProbe(evolve(HEALTH, instance_id="pod-0"))
+    metrics.watch_member(probe)
+    (family,) = (
+        one
+        for one in text_string_to_metric_families(metrics.text())
+        if one.name == "coopgroup_warmups"
+    )
+    assert family.samples[0].labels == LABELS | {"instance_id": "pod-0"}

@@ -1,0 +1,57 @@
+"""Gauges are read from the health of a member."""
+
+import math
+
+from attrs import evolve
+
+from coopgroup.kafka.health.value import Health
+from coopgroup.metrics.events import MemberEvents
+from coopgroup.metrics.names import METRICS, Kind
+from coopgroup.metrics.sampling import readings
+from tests.unit.metrics.members import HEALTH, ROUND, told
+
+
+def _values(
+    health: Health = HEALTH, *, leads: bool = False, per_partition: bool = False
+) -> dict[str, float]:
+    events = MemberEvents()
+    list(events.changes(told()))
+    list(events.changes(told(ROUND)))
+    given = evolve(health, leads=leads)
+    return {
+        ".".join((one.name.removeprefix("coopgroup_"), *one.labels)): one.value
+        for one in readings(given, events, 4, 1_000.0, per_partition=per_partition)
+    }
+
+
+def test_gauges_are_those_of_the_health() -> None:
+    values = _values(evolve(HEALTH, since_poll_s=3.0))
+    assert values["assigned_partitions"] == 2
+    assert values["last_poll_timestamp_seconds"] == 997
+    assert values["lease_remaining_seconds"] == 30
+    assert (values["records_lag"], values["records_lag_max"]) == (12, 7)
+    assert (values["problems"], values["last_rebalance_timestamp_seconds"]) == (0, 1)
+
+
+def test_member_without_partitions_has_no_lease_to_show() -> None:
+    assert "lease_remaining_seconds" not in _values(evolve(HEALTH, lease_s=math.inf))
+
+
+def test_only_the_leader_tells_of_the_group() -> None:
+    of_leader = {
+        one.name.removeprefix("coopgroup_")
+        for one in METRICS.values()
+        if one.is_of_leader and one.kind is Kind.GAUGE
+    }
+    follower, leader = _values(), _values(leads=True)
+    assert leader.keys() - follower.keys() == of_leader
+    assert (leader["members"], leader["members_wanted"]) == (2, 4)
+
+
+def test_partitions_have_series_only_when_asked_for() -> None:
+    assert "partition_records_lag.t.1" not in _values()
+    assert _values(per_partition=True)["partition_records_lag.t.1"] == 7
+
+
+def test_stuck_member_shows_its_number_of_problems() -> None:
+    assert _values(evolve(HEALTH, since_poll_s=1e6, revoking_s=1e6))["problems"] == 2
