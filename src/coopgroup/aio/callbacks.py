@@ -23,14 +23,14 @@ import inspect
 import threading
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 from confluent_kafka import TopicPartition
 
-from coopgroup.aio.hand_out import HandOut, keys_of
+from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
 from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
@@ -51,14 +51,31 @@ _CANCELLED: Final = "the task of on_warmup was cancelled"
 class _Run:
     """One call of a callback."""
 
-    call: Callable[[], object]
-    partitions: frozenset[Partition]
+    name: str
+    partitions: list[TopicPartition]
     on_done: Callable[[], None]
     on_error: Callable[[BaseException], None]
-    is_urgent: bool = False
-    is_warmup: bool = False
-    loop: asyncio.AbstractEventLoop | None = None
-    task: asyncio.Task[None] | None = None
+    is_urgent: bool
+    loop: asyncio.AbstractEventLoop | None
+    keys: frozenset[Partition] = field(init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    has_begun: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.keys = keys_of(self.partitions)
+
+    @property
+    def is_warmup(self) -> bool:
+        return self.name == "on_warmup"
+
+    def waits_for(self, other: _Run) -> bool:
+        """Return whether an earlier callback of the same partitions must have ended."""
+        return not self.is_urgent and (self.is_warmup or not other.is_warmup)
+
+    def leave_out(self, cancelled: frozenset[Partition]) -> None:
+        """Leave out partitions, if the callback has not begun."""
+        if not self.has_begun:
+            self.partitions = [one for one in self.partitions if key_of(one) not in cancelled]
 
 
 @define(eq=False)
@@ -207,21 +224,8 @@ class LoopCallbacks:
         is_urgent: bool = False,
         on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
-        def call() -> object:
-            given = self.given()
-            consumer = None if given is None else given.consumer()
-            callback = None if given is None else given.named(name)
-            return None if consumer is None or callback is None else callback(consumer, partitions)
-
-        run = _Run(
-            call,
-            keys_of(partitions),
-            on_done,
-            on_error or self.hand_out.fail,
-            is_urgent=is_urgent,
-            is_warmup=name == "on_warmup",
-            loop=self.port.loop,
-        )
+        on_error = on_error or self.hand_out.fail
+        run = _Run(name, partitions, on_done, on_error, is_urgent, self.port.loop)
         self._runs[run] = None
         if not self.port.call(self._enter, run):
             self._abandon(run)
@@ -241,12 +245,17 @@ class LoopCallbacks:
     # --- the loop --------------------------------------------------------------------------------
 
     def _enter(self, run: _Run) -> None:
-        earlier = [] if run.is_urgent else self._earlier(run)
+        earlier = self._earlier(run)
+        if run.name == "on_warmup_cancelled":
+            for other in earlier:
+                if other.is_warmup:
+                    other.leave_out(run.keys)
         if earlier:
-            self._begin_task(run, self._after(earlier, run.call))
+            # In a task of its own also if it waits for none of them: they begin first.
+            self._begin_task(run, self._after(run, [one for one in earlier if run.waits_for(one)]))
             return
         try:
-            result = run.call()
+            result = self._call(run)
         except Exception as error:  # noqa: BLE001 -- the next await raises it
             self._finish(run, error)
         except BaseException:
@@ -258,16 +267,24 @@ class LoopCallbacks:
             else:
                 self._finish(run, None)
 
-    def _earlier(self, run: _Run) -> list[asyncio.Task[None]]:
-        tasks = []
+    def _call(self, run: _Run) -> object:
+        given = self.given()
+        consumer = None if given is None else given.consumer()
+        callback = None if given is None else given.named(run.name)
+        run.has_begun = True
+        if consumer is None or callback is None or not run.partitions:
+            return None
+        return callback(consumer, run.partitions)
+
+    def _earlier(self, run: _Run) -> list[_Run]:
+        """Return the earlier callbacks of the same partitions that have not ended."""
+        found = []
         for other in tuple(self._runs):
             if other is run:
                 break
-            if other.is_warmup and not run.is_warmup:
-                continue
-            if other.task is not None and other.partitions & run.partitions:
-                tasks.append(other.task)
-        return tasks
+            if other.task is not None and other.keys & run.keys:
+                found.append(other)
+        return found
 
     def _begin_task(self, run: _Run, work: Any) -> None:  # noqa: ANN401  (a coroutine)
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
@@ -275,11 +292,11 @@ class LoopCallbacks:
         self.tasks.add(task)
         task.add_done_callback(lambda _: self._end_task(run, task))
 
-    async def _after(
-        self, earlier: Iterable[asyncio.Task[None]], call: Callable[[], object]
-    ) -> None:
-        await asyncio.wait(earlier)
-        result = call()
+    async def _after(self, run: _Run, earlier: list[_Run]) -> None:
+        tasks = [one.task for one in earlier if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        result = self._call(run)
         if inspect.isawaitable(result):
             await result
 

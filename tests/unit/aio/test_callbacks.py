@@ -84,6 +84,33 @@ def test_slow_on_revoke_holds_up_only_its_partitions(monkeypatch: Patch) -> None
     run(main())
 
 
+def test_on_lost_does_not_overtake_the_begin_of_on_assign(monkeypatch: Patch) -> None:
+    """A busy loop gets both together, and a coroutine begins one step later than a function."""
+    stage = AioStage(resources=ZERO)
+    heard: list[tuple[str, int]] = []
+
+    async def assign(_: object, partitions: list[TopicPartition]) -> None:
+        heard.extend(("assign", one.partition) for one in partitions)
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(
+            ["t"],
+            on_assign=assign,
+            on_lost=lambda _, lost: heard.extend(("lost", one.partition) for one in lost),
+        )
+        async with consumer:
+            await until(lambda: heard)
+            stage.driver.inbox.put(GrantResources(resources=ONE))
+            time.sleep(0.1)  # noqa: ASYNC251 -- the loop is busy
+            stage.driver.inbox.put(LoseResources(resources=ONE, cause="session expired"))
+            time.sleep(0.1)  # noqa: ASYNC251
+            await until(lambda: len(heard) == 3)
+
+    run(main())
+    assert heard == [("assign", 0), ("assign", 1), ("lost", 1)]
+
+
 def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(monkeypatch: Patch) -> None:
     stage = AioStage()
     threads: list[bool] = []

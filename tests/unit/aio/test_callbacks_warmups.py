@@ -94,6 +94,28 @@ def test_cancelled_warm_up_is_heard_while_it_still_runs(monkeypatch: Patch) -> N
     assert stage.subscription.warm == EMPTY
 
 
+def test_warm_up_that_has_not_begun_when_it_is_cancelled_never_begins(monkeypatch: Patch) -> None:
+    """It would create the state that `on_warmup_cancelled` has just deleted."""
+    stage, app = AioStage(resources=ZERO), App()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        app.subscribe(consumer)
+        async with consumer:
+            await until(consumer.assignment)
+            stage.driver.inbox.put(BeginWarmups(resources=ONE))
+            await until(lambda: ("warmup", [1]) in app.heard)
+            stage.driver.inbox.put(BeginWarmups(resources=BOTH))
+            stage.driver.inbox.put(CancelWarmups(resources=ONE))
+            await until(lambda: ("cancelled", [1]) in app.heard)
+            app.restored.set()
+            await until(lambda: ("warmup", [0]) in app.heard)
+
+    run(main())
+    assert app.heard[1:] == [("warmup", [1]), ("cancelled", [1]), ("warmup", [0])]
+    assert posted(stage) == [WarmedUp(resources=ONE), WarmedUp(resources=ZERO)]
+
+
 def test_kept_state_is_warmed_up_after_a_slow_on_revoke(monkeypatch: Patch) -> None:
     """`warmups` names it in `on_revoke`."""
     stage, app = AioStage(), App()
