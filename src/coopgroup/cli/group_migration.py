@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from coopgroup.errors import DecodeError
-from coopgroup.kafka.rpc.requests import DescribedGroup, DescribedMember
+from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import KafkaProtocol, decode_subscription, has_signature, kafka_protocol
 
 __all__ = ["Judgement", "judge"]

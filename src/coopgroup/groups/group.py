@@ -32,7 +32,8 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
-from coopgroup.kafka.membership.driver import GroupDriver, has_left, wait_left
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.leaving import has_left, wait_left
 from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
 from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared

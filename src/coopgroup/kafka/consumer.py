@@ -16,12 +16,10 @@ import operator
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from time import clock_gettime
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import ClusterMetadata
 
-from coopgroup.assignors.base import Assignor
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
@@ -35,7 +33,12 @@ from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.offsets import given_offsets
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.member.events import WarmedUp
-from coopgroup.policies.base import Policy
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
 

@@ -7,7 +7,7 @@ later part cannot be made. Threads start last and end first.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -22,7 +22,6 @@ from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdka
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -35,6 +34,9 @@ from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import Woken
 from coopgroup.policies.base import Policy
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.identity import IdentitySlot
 
 __all__ = ["ConsumerParts", "check_plugins", "open_sink_and_slot"]
 
@@ -256,6 +258,8 @@ def open_sink_and_slot(
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:
         return sink, None
+    from coopgroup.kafka.membership.identity import take_slot  # noqa: PLC0415 - rarely needed
+
     slot = take_slot(settings.state_dir, member.group_id, sink.warn)
     opened.callback(slot.release)
     return sink, slot

@@ -4,7 +4,7 @@ import pytest
 
 from coopgroup.cli import app
 from coopgroup.cli.group_migration import Judgement, judge
-from coopgroup.kafka.rpc.requests import DescribedGroup, DescribedMember
+from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import Subscription, encode_subscription, with_signature
 
 OURS = with_signature(b"")

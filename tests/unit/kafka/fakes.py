@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.kafka.rpc.requests import CommittedOffset, FetchOffsetsAnswer
+from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 

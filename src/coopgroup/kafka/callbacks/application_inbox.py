@@ -11,11 +11,11 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from attrs import Factory, define, field
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.effects import (
     STALLED,
@@ -24,6 +24,9 @@ from coopgroup.member.effects import (
     FailMember,
     LoseResources,
 )
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.ports import Notice
 
 __all__ = ["ApplicationInbox"]
 

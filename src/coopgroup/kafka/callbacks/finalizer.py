@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from coopgroup.kafka.membership.driver import GroupDriver, wait_left
-from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.leaving import wait_left
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.watching import TopicWatcher
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.identity import IdentitySlot
 
 __all__ = ["Finalizer", "finalize_when_dropped"]
 

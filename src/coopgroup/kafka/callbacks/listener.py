@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -21,7 +21,6 @@ from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resourc
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
@@ -37,6 +36,9 @@ from coopgroup.member.events import LossHandled, RevocationCompleted, WarmupFail
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.ports import Notice
 
 __all__ = ["GroupListener", "Interceptor"]
 

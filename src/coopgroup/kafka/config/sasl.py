@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, OnDone
@@ -170,10 +169,6 @@ class TokenOnce:
 
 def _ignore(_: object, __: BaseException | None) -> None:
     pass
-
-
-# kafka-python checks the type; registering avoids inheriting from its class.
-AbstractTokenProvider.register(TokenOnce)
 
 
 def sasl_arguments(

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
-from coopgroup.kafka.membership.telemetry_file import FileLimits
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol

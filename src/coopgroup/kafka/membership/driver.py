@@ -16,25 +16,21 @@ import math
 import os
 import random
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
-from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.lag_watching import LagWatcher
 from coopgroup.kafka.membership.late_thread import LateThread
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
@@ -67,7 +63,6 @@ from coopgroup.member.events import (
 )
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
-from coopgroup.policies.base import Policy
 from coopgroup.session import (
     CheckLags,
     DecideRound,
@@ -86,7 +81,13 @@ from coopgroup.session import (
 )
 from coopgroup.telemetry import Record
 
-__all__ = ["GroupDriver", "has_left", "wait_left"]
+if TYPE_CHECKING:
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.kafka.membership.identity import IdentitySlot
+    from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup
+    from coopgroup.policies.base import Policy
+
+__all__ = ["GroupDriver"]
 
 # Retries are delayed by a random share of the first back-off, up to this limit. A group that lost
 # its coordinator would otherwise return in lockstep.
@@ -94,8 +95,6 @@ _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
 # A broker that does not answer must not delay `close` for long.
 _RING_TIMEOUT_S: Final = 0.5
-_LEAVE_TIMEOUT_S: Final = 5.0
-_STEP_S: Final = 0.01
 # A full disk must not prevent the interpreter from ending.
 _FLUSH_TIMEOUT_S: Final = 1.0
 # Pause until the next try if the next deadline is unknown.
@@ -485,16 +484,3 @@ def _lease_until_s(member: Member) -> float:
     if not member.owned:
         return math.inf
     return member.hold_until_ms / 1000
-
-
-def has_left(member: Member) -> bool:
-    """Return whether a member is outside its group, by its own request or by an error."""
-    return member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED}
-
-
-def wait_left(driver: GroupDriver) -> bool:
-    """Wait until a member has left its group, for a bounded time; return whether it has."""
-    deadline_s = now_s() + _LEAVE_TIMEOUT_S
-    while not has_left(driver.member) and now_s() < deadline_s:
-        time.sleep(_STEP_S)
-    return has_left(driver.member)

@@ -16,20 +16,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies.base import Policy
 from coopgroup.session import (
     DecideRound,
     LookOver,
@@ -39,6 +36,11 @@ from coopgroup.session import (
     lead_round,
     one_line,
 )
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.kafka.membership.ports import RoundLookup
+    from coopgroup.policies.base import Policy
 
 __all__ = ["RoundLeader"]
 

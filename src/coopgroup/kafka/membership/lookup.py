@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from attrs import define, field
@@ -23,7 +23,6 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -34,6 +33,9 @@ from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import ResourceSet
 from coopgroup.model.group import Float64Array
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 __all__ = ["ClusterLookup"]
 
@@ -278,6 +280,8 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
+
         committed = self._committed(resources)
         end_offsets = self._offsets(resources, OffsetSpec.latest())
         missing = ResourceSet.from_pairs(one for one in resources if committed.get(one, -1) < 0)
@@ -328,6 +332,8 @@ class ClusterLookup:
         return np.array([arrivals.get(one, 0.0) for one in resources], dtype=np.float64)
 
     def _client(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - only for a leader
+
         with self._lock:
             if self._closed:
                 raise TimeoutError("the look-up was closed")

@@ -17,7 +17,8 @@ from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
-from coopgroup.kafka.membership.driver import GroupDriver, wait_left
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.leaving import wait_left
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name

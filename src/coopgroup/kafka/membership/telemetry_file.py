@@ -24,12 +24,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.telemetry import Envelope, to_json
 
-__all__ = ["FileLimits", "TelemetryFile"]
+__all__ = ["TelemetryFile"]
 
 _MODE: Final = 0o666  # narrowed by the umask, as for other files of the application
 _RETRY_S: Final = 0.1
@@ -39,20 +40,6 @@ _ROTATE_AGAIN_S: Final = 60.0
 _TORN: Final = (1, -1)
 # How long a closing consumer waits for the disk.
 _CLOSE_S: Final = 2.0
-
-
-@frozen(kw_only=True)
-class FileLimits:
-    """Limits of a telemetry file.
-
-    Attributes:
-        max_bytes: size at which the file is rotated, in bytes; 0 for never.
-        queue_records: how many records may wait for the disk; more are dropped.
-    """
-
-    max_bytes: int = 100 * 1024 * 1024
-    backups: int = 4
-    queue_records: int = 10_000
 
 
 @define(eq=False)

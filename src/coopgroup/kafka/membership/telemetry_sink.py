@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.membership.telemetry_file import FileLimits, TelemetryFile
-from coopgroup.kafka.rpc.broker_connection import HandshakeError
+from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
@@ -37,6 +37,9 @@ from coopgroup.telemetry import (
     WorkFailed,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 
 __all__ = ["TelemetrySink"]
 
@@ -76,6 +79,8 @@ class TelemetrySink:
     def __attrs_post_init__(self) -> None:
         if self.file_path is None:
             return
+        from coopgroup.kafka.membership.telemetry_file import TelemetryFile  # noqa: PLC0415 - slow
+
         try:
             self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
         except OSError as cause:

@@ -13,7 +13,7 @@ from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import to_partition
-from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.kafka.rpc.questions import CommittedOffset
 
 __all__ = ["read_committed"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 
-from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.model import ResourceSet
 
 __all__ = ["TOPIC_NAME_RULE", "is_topic_name", "to_partition", "to_partitions", "to_resources"]

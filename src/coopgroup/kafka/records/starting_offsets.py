@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 from confluent_kafka import (
@@ -33,12 +33,14 @@ from confluent_kafka import (
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error
-from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.offset_lookup import OffsetLookup, Partition
 from coopgroup.kafka.records.partitions import to_partition
-from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.member.effects import GrantResources, LoseResources
 from coopgroup.model import ResourceSet
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.ports import Notice
 
 __all__ = ["Answers", "StartingOffsets", "names_no_offset"]
 

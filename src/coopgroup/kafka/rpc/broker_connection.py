@@ -17,21 +17,15 @@ import kafka.errors as wire_errors
 from kafka.future import Future
 from kafka.net.connection import KafkaConnection
 from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest, SaslHandshakeRequest
 
 from coopgroup.kafka.aside import Aside, OnDone
 from coopgroup.kafka.config.sasl import OAuthTokenSource, TokenOnce
+from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
 
-__all__ = ["BrokerConnection", "CredentialsRefusedError", "HandshakeError", "outcome_of"]
-
-
-class CredentialsRefusedError(Exception):
-    """The broker has read the credentials and refused them."""
-
-
-class HandshakeError(Exception):
-    """SASL failed for a reason that does not concern the credentials."""
+__all__ = ["BrokerConnection", "outcome_of"]
 
 
 async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any:  # noqa: ANN401
@@ -112,6 +106,9 @@ class BrokerConnection(KafkaConnection):
     async def _beside(self, step: Callable[[], object]) -> Any:  # noqa: ANN401  (whatever it gives)
         return await outcome_of(self.net, lambda on_done: self.aside.alone(step, on_done))
 
+
+# kafka-python checks the type; registering avoids inheriting from its class.
+AbstractTokenProvider.register(TokenOnce)
 
 _in_frames: Final[Any] = SaslAuthenticateRequest
 _bare: Final[Any] = SaslBytesRequest

@@ -18,7 +18,6 @@ An abandoned connection stays open for those of its calls that `outlive` it (`gi
 from __future__ import annotations
 
 import contextlib
-import enum
 import ipaddress
 import os
 import random
@@ -30,7 +29,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import kafka.errors as wire_errors
-from attrs import define, field, frozen
+from attrs import define, field
 from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
@@ -38,15 +37,17 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 
 from coopgroup.kafka.aside import Aside
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.broker_connection import (
-    BrokerConnection,
-    CredentialsRefusedError,
-    HandshakeError,
-    outcome_of,
-)
+from coopgroup.kafka.rpc.broker_connection import BrokerConnection, outcome_of
 from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
+from coopgroup.kafka.rpc.outcomes import (
+    CredentialsRefusedError,
+    FailureKind,
+    HandshakeError,
+    Outcome,
+    TransportFailure,
+)
 
-__all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
+__all__ = ["Call", "Channel"]
 
 # Time between two checks of the queue while a broker throttles this client (KIP-219).
 PAUSED_POLL_S: Final = 0.02
@@ -67,34 +68,6 @@ _CERTIFICATE_ALERTS: Final = frozenset(
     }
 )
 Address: TypeAlias = tuple[Any, ...]
-# One of kafka-python's messages, or a failure.
-Outcome: TypeAlias = Any
-
-
-class FailureKind(enum.Enum):
-    """The reason why a request has no answer.
-
-    Attributes:
-        TIMED_OUT: no answer within the request's time; the broker may have acted on it.
-        DISCONNECTED: no connection, or it was lost or closed; the broker may have acted on it.
-        UNSUPPORTED: the broker speaks no version that can carry the request; nothing was sent.
-        AUTHENTICATION: the broker refused the credentials; nothing was sent.
-        HANDSHAKE: TLS or SASL failed for another, perhaps temporary reason; nothing was sent.
-    """
-
-    TIMED_OUT = "timed out"
-    DISCONNECTED = "disconnected"
-    UNSUPPORTED = "unsupported"
-    AUTHENTICATION = "authentication"
-    HANDSHAKE = "handshake"
-
-
-@frozen(kw_only=True)
-class TransportFailure:
-    """The outcome of a request without an answer."""
-
-    kind: FailureKind
-    message: str
 
 
 @define(eq=False, kw_only=True)

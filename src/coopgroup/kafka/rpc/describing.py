@@ -10,7 +10,7 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.requests import DescribedGroup, DescribeGroupRequest
+from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane

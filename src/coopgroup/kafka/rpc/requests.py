@@ -1,4 +1,4 @@
-"""Requests to the group coordinator and their answers, as plain values.
+"""kafka-python's messages for our requests, and our answers from its responses.
 
 Only this file builds or reads kafka-python's messages; no message leaves this file. A request does
 not name a version: the connection negotiates the version. A field that the negotiated version lacks
@@ -11,15 +11,24 @@ code means to a member.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import Any, Final, TypeAlias, assert_never
 
-from attrs import frozen
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
+from coopgroup.kafka.rpc.questions import (
+    CommittedOffset,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupRequest,
+    FetchOffsetsAnswer,
+    FetchOffsetsRequest,
+    OtherRequest,
+    Question,
+    WireMessage,
+)
 from coopgroup.model.group_api import (
     Answer,
     Coordinator,
@@ -39,17 +48,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 
-__all__ = [
-    "CommittedOffset",
-    "DescribeGroupRequest",
-    "DescribedGroup",
-    "FetchOffsetsAnswer",
-    "FetchOffsetsRequest",
-    "OtherRequest",
-    "Question",
-    "build_message",
-    "read_answer",
-]
+__all__ = ["build_message", "read_answer"]
 
 GROUP_KEY_TYPE: Final = 0
 # OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows only names.
@@ -66,108 +65,8 @@ STATIC_LEAVE_VERSION: Final = 3
 STATIC_COMMIT_VERSION: Final = 7
 # In the next version, a missing group is an error. This version has instance ids.
 DESCRIBE_VERSION_MAX: Final = 5
-# kafka-python's messages have no static types.
-WireMessage: TypeAlias = Any
 
 
-@frozen(kw_only=True)
-class DescribeGroupRequest:
-    """Ask the coordinator to describe a group (DescribeGroups); members never send this."""
-
-    group_id: str
-
-
-@frozen(kw_only=True)
-class DescribedMember:
-    """A member as the coordinator knows it.
-
-    Attributes:
-        metadata: its subscription in the group's protocol; empty during a round.
-    """
-
-    member_id: str
-    client_id: str
-    client_host: str
-    metadata: bytes
-
-
-@frozen(kw_only=True)
-class DescribedGroup:
-    """A group as the coordinator knows it.
-
-    Attributes:
-        state: "Stable", "Empty", "Dead" for a missing group, or the name of a rebalance phase.
-        protocol_type: "consumer" for groups that share partitions, "" without one.
-    """
-
-    error_code: int
-    state: str
-    protocol_type: str
-    protocol_name: str
-    members: tuple[DescribedMember, ...]
-
-
-@frozen(kw_only=True)
-class FetchOffsetsRequest:
-    """Ask the coordinator for a group's committed offsets (OffsetFetch); any client may.
-
-    Attributes:
-        require_stable: whether a partition in an open transaction is answered with
-            UNSTABLE_OFFSET_COMMIT (KIP-447). Brokers before 2.5 (v7) ignore this and answer with
-            the last commit, as they answer librdkafka.
-    """
-
-    group_id: str
-    partitions: tuple[tuple[str, int], ...]
-    require_stable: bool
-
-
-class CommittedOffset(NamedTuple):
-    """The answer for one partition; a tuple, because an answer has thousands of partitions.
-
-    Attributes:
-        offset: offset of the next record to read; negative if the group has committed none.
-        leader_epoch: leader epoch of the record before it, -1 if unknown (KIP-320).
-    """
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = None
-    error_code: int = 0
-
-
-@frozen(kw_only=True)
-class FetchOffsetsAnswer:
-    """Committed offsets by partition, or the reason why they are missing."""
-
-    error_code: int
-    offsets: Mapping[tuple[str, int], CommittedOffset]
-
-
-@runtime_checkable
-class OtherRequest(Protocol):
-    """A request that is not about a group, and builds its message itself.
-
-    Attributes:
-        asks_any_broker: whether any broker can answer it, so that it needs no node.
-    """
-
-    @property
-    def asks_any_broker(self) -> bool:
-        """Return whether any broker can answer."""
-        ...
-
-    def message(self) -> WireMessage:
-        """Return kafka-python's message, without a version."""
-        ...
-
-    def read(self, response: WireMessage) -> Any:  # noqa: ANN401  (its own answer)
-        """Return the answer from kafka-python's response."""
-        ...
-
-
-Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest | OtherRequest
-"""Requests that any client may send, also without being a member."""
 _Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
 
 

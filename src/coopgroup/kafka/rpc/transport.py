@@ -18,6 +18,8 @@ its result is unknown until then. This holds even if another request on the conn
 
 To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
 
+kafka-python is slow to import. The thread imports it, so a consumer's constructor does not wait.
+
 The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
 calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
 """
@@ -30,16 +32,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.broker_connection import HandshakeError
-from coopgroup.kafka.rpc.channel import Call, Channel, FailureKind, Outcome, TransportFailure
-from coopgroup.kafka.rpc.requests import OtherRequest, Question, build_message, read_answer
+from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
+from coopgroup.kafka.rpc.questions import OtherRequest, Question
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -48,6 +48,9 @@ from coopgroup.model.group_api import (
     GroupRequest,
     OffsetCommitRequest,
 )
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.rpc.channel import Channel
 
 __all__ = ["AnyLane", "BellLane", "FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
 
@@ -235,6 +238,8 @@ class GroupTransport:
     def _run(self) -> None:
         if not self._begun.acquire(blocking=False):
             return  # `start` was interrupted, and has closed the loop
+        with contextlib.suppress(Exception):  # the first request fails with the same error
+            _import_kafka_python()
         while self._phase is _Phase.OPEN:
             try:
                 self._net.poll()
@@ -303,6 +308,9 @@ class GroupTransport:
     def _submit(
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
+        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
+        from coopgroup.kafka.rpc.requests import build_message  # noqa: PLC0415 - slow to import
+
         try:
             message = build_message(job.request)
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
@@ -344,6 +352,8 @@ class GroupTransport:
                 self._report(HandshakeError(outcome.message))
 
     def _channel(self, lane: AnyLane, address: Address) -> Channel:
+        from coopgroup.kafka.rpc.channel import Channel  # noqa: PLC0415 - slow to import
+
         key = (lane, *address)
         channel = self._channels.get(key)
         if channel is None:
@@ -404,6 +414,10 @@ class GroupTransport:
 
     def _learn_brokers(self, lane: AnyLane, address: Address) -> None:
         """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
+        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
+
+        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
+
         now = time.monotonic()
         age_ms = (now - self._brokers_read_at) * 1000
         if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
@@ -425,6 +439,12 @@ class GroupTransport:
         )
 
 
+def _import_kafka_python() -> None:
+    from coopgroup.kafka.rpc import channel, requests  # noqa: PLC0415 - slow to import
+
+    _ = channel, requests
+
+
 def _asks_any_broker(request: GroupRequest | Question) -> bool:
     if isinstance(request, FindCoordinatorRequest):
         return True
@@ -439,6 +459,8 @@ def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, st
 def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
     if isinstance(outcome, TransportFailure):
         return outcome
+    from coopgroup.kafka.rpc.requests import read_answer  # noqa: PLC0415 - slow to import
+
     try:
         return read_answer(request, outcome)
     except Exception as error:  # noqa: BLE001 -- the request must have an outcome

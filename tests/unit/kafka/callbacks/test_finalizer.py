@@ -92,7 +92,7 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
 def test_dropped_consumer_ends_although_the_group_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.driver._LEAVE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("coopgroup.kafka.membership.leaving._LEAVE_TIMEOUT_S", 0.01)
     parts = Parts()
     owner, _ = owned(parts)
     del owner

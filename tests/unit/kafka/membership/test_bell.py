@@ -8,7 +8,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup.kafka.membership.bell import TopicBell
-from coopgroup.kafka.rpc.channel import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.rings import (
     EndAnswer,
     FindEnd,

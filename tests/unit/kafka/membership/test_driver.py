@@ -9,8 +9,8 @@ import time
 import pytest
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.driver import has_left
 from coopgroup.kafka.membership.group_events import GroupEvents
+from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources

@@ -14,9 +14,9 @@ import attrs
 import pytest
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.driver import has_left
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.member import KeptIdentity
 from coopgroup.member.events import LeaveRequested
 from coopgroup.model.group_api import (

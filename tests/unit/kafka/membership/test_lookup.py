@@ -216,7 +216,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
         clients.add(made)
         return made
 
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", admin_client)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
     lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
     assert lookup.topic_names() == ()
     assert len(clients) == 1
@@ -269,7 +269,7 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
 def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
     admin = SimpleNamespace(poll=lambda _: lookup.close())
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", lambda _: admin)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: admin)
     thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
     thread.start()
     thread.join(5.0)
@@ -295,7 +295,7 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT))
             return super().list_topics(timeout=timeout)
 
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", Silent)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Silent)
     lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     for _ in answers:
         with contextlib.suppress(KafkaException):

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from coopgroup.kafka.membership.telemetry_file import FileLimits, TelemetryFile
+from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, ResourcesStarted
@@ -26,7 +27,7 @@ WAIT_S = 10.0
 # Appends 300 records to a file that several processes share.
 WRITER = """
 import sys
-from coopgroup.kafka.membership.telemetry_file import FileLimits
+from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import ResourcesStarted

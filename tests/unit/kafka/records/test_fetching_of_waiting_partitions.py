@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.member import ErrorCode
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts

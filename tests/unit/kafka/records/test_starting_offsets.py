@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.rpc.requests import CommittedOffset
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeCoordinator, starts

@@ -8,13 +8,8 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
-from coopgroup.kafka.rpc.requests import (
-    CommittedOffset,
-    FetchOffsetsAnswer,
-    FetchOffsetsRequest,
-    build_message,
-    read_answer,
-)
+from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
+from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.model import group_api as api
 
 

@@ -11,7 +11,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from coopgroup.kafka.rpc.requests import OtherRequest, build_message, read_answer
+from coopgroup.kafka.rpc.questions import OtherRequest
+from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.kafka.rpc.rings import (
     EndAnswer,
     FindEnd,

@@ -17,7 +17,6 @@ from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
-from coopgroup.kafka.rpc import transport as transport_module
 from coopgroup.kafka.rpc.channel import Channel
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, OnAnswer, TransportFailure
 from coopgroup.member.effects import Lane
@@ -451,7 +450,7 @@ def test_look_up_when_the_next_broker_cannot_be_asked_fails(
             raise LookupError("a bug")
         return Channel(*arguments)
 
-    monkeypatch.setattr(transport_module, "Channel", make_one_only)
+    monkeypatch.setattr("coopgroup.kafka.rpc.channel.Channel", make_one_only)
     reported: list[BaseException] = []
     with transport_to(dead_address(), dead_address(), reported=reported) as transport:
         failure = ask(transport, LOOK_UP)

@@ -1,0 +1,21 @@
+"""`FileLimits`: the settings of a telemetry file."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["FileLimits"]
+
+
+@frozen(kw_only=True)
+class FileLimits:
+    """Limits of a telemetry file.
+
+    Attributes:
+        max_bytes: size at which the file is rotated, in bytes; 0 for never.
+        queue_records: how many records may wait for the disk; more are dropped.
+    """
+
+    max_bytes: int = 100 * 1024 * 1024
+    backups: int = 4
+    queue_records: int = 10_000
