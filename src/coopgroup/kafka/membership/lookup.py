@@ -308,6 +308,8 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
+
         return self._offsets(resources, OffsetSpec.latest())
 
     def _arrivals_of(
