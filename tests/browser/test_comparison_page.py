@@ -24,7 +24,9 @@ class Measured:
 
 def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: ANN401 - any run
     return SimpleNamespace(
-        scenario=SimpleNamespace(name="rolling_bounce", description=""),
+        scenario=SimpleNamespace(
+            name="rolling_bounce", description="", move_ms=400.0, returns_pay=True
+        ),
         policy=policy,
         assignor="sticky",
         seed=seed,

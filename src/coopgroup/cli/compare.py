@@ -28,6 +28,7 @@ from coopgroup.cli.simulated import (
     page_path,
     policy_line,
     print_table,
+    print_verdict,
     repeat_command,
 )
 from coopgroup.report import write_comparison_page
@@ -94,6 +95,7 @@ def command(
             click.echo(policy_line(runs, label))
     else:
         print_table(comparison_title(runs_by_policy), comparison_table(runs_by_policy))
+        print_verdict(runs_by_policy)
     if page is not None:
         write_comparison_page(runs_by_policy, page)
     complaints = [

@@ -18,6 +18,7 @@ from rich.table import Table
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.report import require_bokeh
 from coopgroup.report.measures import LABELS, without_warmups
+from coopgroup.report.verdict import verdict_of
 from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
 from coopgroup.simulator.run import Run
 
@@ -28,6 +29,7 @@ __all__ = [
     "page_path",
     "policy_line",
     "print_table",
+    "print_verdict",
     "repeat_command",
     "run_line",
     "run_table",
@@ -119,6 +121,16 @@ def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
     broken = (sum(len(run.violations) for run in runs) for runs in runs_by_policy.values())
     table.add_row("invariants broken", *(f"{count:,}" for count in broken))
     return table
+
+
+def print_verdict(runs_by_policy: Mapping[str, Sequence[Run]]) -> None:
+    """Print the costs of all policies in one line, and which policy is best at which price."""
+    measured = {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
+    scenario = next(iter(runs_by_policy.values()))[0].scenario
+    verdict = verdict_of(measured, scenario.move_ms, returns_pay=scenario.returns_pay)
+    if verdict is not None:
+        for sentence in (verdict.summary, *verdict.sentences):
+            click.echo(sentence)
 
 
 def _shown_measures(runs: Sequence[Run]) -> list[str]:

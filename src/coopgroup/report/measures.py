@@ -25,6 +25,7 @@ LABELS: Final = {
     "moved": "partitions moved",
     "moved_cold": "moved without a warm-up",
     "moved_twice": "moved twice or more",
+    "returned": "returns (same process)",
     "warmups": "warm-ups",
     "rounds": "rounds",
     "converge_ms": "time to converge",

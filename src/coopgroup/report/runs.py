@@ -67,6 +67,16 @@ class PlayedScenario(Protocol):
         """Purpose of the scenario; may be empty."""
         ...
 
+    @property
+    def move_ms(self) -> float:
+        """Price of a move to a process without the state."""
+        ...
+
+    @property
+    def returns_pay(self) -> bool:
+        """Whether a process that returns to a partition pays as much."""
+        ...
+
 
 class PlayedRun(Protocol):
     """One run of a scenario."""
@@ -104,6 +114,11 @@ class PlayedRun(Protocol):
     @property
     def lag(self) -> LagSamples:
         """Lag over time."""
+        ...
+
+    @property
+    def begin_ms(self) -> int:
+        """Begin of the window that the measures cover."""
         ...
 
     @property

@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.extras import install_command
+from coopgroup.report.charts import Chart
 from coopgroup.report.history import History, facts_of, history_of
 from coopgroup.report.history.lag_lines import lag_lines
 from coopgroup.report.history.timeline import Timeline, unowned_counts
@@ -26,6 +27,7 @@ from coopgroup.report.measures import comparison_rows, measure_rows
 from coopgroup.report.page import Figures, Legend, Objection, bars_of, legend_of, write_page
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.runs import LagSamples, PlayedRun
+from coopgroup.report.verdict import verdict_of
 from coopgroup.report.wording import counted, seconds
 from coopgroup.telemetry import Envelope, RoundRefused
 
@@ -54,6 +56,7 @@ class _SideBySide:
     figures: Figures
     legend: Legend
     divs_by_policy: Mapping[str, tuple[str, ...]]
+    charts: tuple[str, ...]
 
 
 def require_bokeh() -> None:
@@ -145,16 +148,21 @@ def write_comparison_page(
         raise ConfigurationError("runs_by_policy", dict(runs_by_policy), "a run of each policy")
     firsts = {policy: runs[0] for policy, runs in runs_by_policy.items()}
     histories = {policy: history_of(run.telemetry, run.lag) for policy, run in firsts.items()}
-    rows = comparison_rows(
-        {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
-    )
-    drawn = _drawn_side_by_side(histories)
+    measured = {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
+    rows = comparison_rows(measured)
+    scenario = next(iter(firsts.values())).scenario
+    verdict = verdict_of(measured, scenario.move_ms, returns_pay=scenario.returns_pay)
+    charts = () if verdict is None or verdict.chart is None else (verdict.chart,)
+    drawn = _drawn_side_by_side(histories, charts)
     write_page(
         path,
         "comparison.html",
         drawn.figures,
         title=f"{_scenario_title(next(iter(firsts.values())))}: policies compared",
-        under=_HINT,
+        under=_HINT if verdict is None else verdict.summary,
+        hint=_HINT,
+        verdict=() if verdict is None else verdict.sentences,
+        charts=drawn.charts,
         objections=[
             evolve(one, source=f"{policy}, seed {run.seed}: {one.source}")
             for policy, runs in runs_by_policy.items()
@@ -229,8 +237,9 @@ def _drawn(history: History) -> _Timeline:
     )
 
 
-def _drawn_side_by_side(histories: Mapping[str, History]) -> _SideBySide:
+def _drawn_side_by_side(histories: Mapping[str, History], charts: Sequence[Chart]) -> _SideBySide:
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
+    from coopgroup.report.drawing.charts import chart_figure  # noqa: PLC0415 - likewise
 
     clients = sorted({name for one in histories.values() for name in one.ownership.clients})
     paint_of = dict(zip(clients, _paint(clients), strict=True))
@@ -246,7 +255,12 @@ def _drawn_side_by_side(histories: Mapping[str, History]) -> _SideBySide:
         )
         for policy, one in histories.items()
     ]
-    figures = drawing.embedded([one for drawn in drawings for one in drawn.figures])
+    figures = drawing.embedded(
+        [
+            *(one for drawn in drawings for one in drawn.figures),
+            *(chart_figure(chart) for chart in charts),
+        ]
+    )
     divs = iter(figures.divs)
     return _SideBySide(
         figures=figures,
@@ -255,6 +269,7 @@ def _drawn_side_by_side(histories: Mapping[str, History]) -> _SideBySide:
             policy: tuple(islice(divs, len(drawn.figures)))
             for policy, drawn in zip(histories, drawings, strict=True)
         },
+        charts=tuple(divs),
     )
 
 

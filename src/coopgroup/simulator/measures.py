@@ -7,6 +7,8 @@
   interval.
 - A partition **moves** if its next owner is another process. A process that returns under its name
   is the same process, as in the measurements on real brokers.
+- A partition **comes back** if its process begins to work on it again, and no other process has
+  worked on it in between. The end of a pause is none.
 - A move is **cold** if the next owner was not warm: the move waits for a whole restore, or for the
   rest of one.
 - A **warm-up** is a restore beside the owner, for a move or for a standby. State that a process
@@ -29,6 +31,7 @@ from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import (
     Envelope,
     Ownership,
+    ProcessResumed,
     RoundDecided,
     WarmEnd,
     WarmSpan,
@@ -50,6 +53,7 @@ class Measures:
         unavailable_peak: highest number of partitions that were unavailable at the same time.
         moved_cold: cold moves.
         moved_twice: partitions that moved more than once.
+        returned: partitions that came back.
         warmups: warm-ups that began.
         converge_ms: time from the end of the last event until convergence; None if a partition has
             no owner at the end.
@@ -64,6 +68,7 @@ class Measures:
     moved: int
     moved_cold: int
     moved_twice: int
+    returned: int
     warmups: int
     rounds: int
     converge_ms: int | None
@@ -102,6 +107,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
         moved=int(moves.sum()),
         moved_cold=int(moves.sum()) - _warm_moves(ownership, moved, warm_spans),
         moved_twice=int(np.count_nonzero(moves > 1)),
+        returned=_returned(ownership, telemetry, begin_ms),
         warmups=sum(one.is_restore and one.begin_ms >= begin_ms for one in warm_spans),
         rounds=sum(
             isinstance(envelope.record, RoundDecided) and envelope.at_ms >= begin_ms
@@ -174,6 +180,28 @@ def _moved(ownership: Ownership, begin_ms: int) -> Int64Array:
         & (ownership.start_ms[1:] >= begin_ms)
     )
     return np.flatnonzero(moved) + 1
+
+
+def _returned(ownership: Ownership, telemetry: Sequence[Envelope], begin_ms: int) -> int:
+    """Return how often a partition came back to its process."""
+    resumed = {
+        (one.client or one.member, one.at_ms)
+        for one in telemetry
+        if isinstance(one.record, ProcessResumed)
+    }
+    same: BoolArray = (
+        (ownership.resource[1:] == ownership.resource[:-1])
+        & (ownership.owner[1:] == ownership.owner[:-1])
+        & (ownership.start_ms[1:] >= begin_ms)
+        & (ownership.start_ms[1:] > ownership.end_ms[:-1])
+    )
+    places = np.flatnonzero(same) + 1
+    return sum(
+        (ownership.clients[owner], start_ms) not in resumed
+        for owner, start_ms in zip(
+            ownership.owner[places].tolist(), ownership.start_ms[places].tolist(), strict=True
+        )
+    )
 
 
 def _warm_moves(ownership: Ownership, moved: Int64Array, spans: Sequence[WarmSpan]) -> int:

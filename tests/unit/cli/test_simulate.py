@@ -50,6 +50,7 @@ def test_simulate_with_json_prints_one_object(
         "moved",
         "moved_cold",
         "moved_twice",
+        "returned",
         "warmups",
         "rounds",
         "converge_ms",

@@ -31,7 +31,9 @@ class Measured:
 
 def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # noqa: ANN401 - any run
     values: dict[str, Any] = {
-        "scenario": SimpleNamespace(name="rolling_bounce", description=""),
+        "scenario": SimpleNamespace(
+            name="rolling_bounce", description="", move_ms=400.0, returns_pay=True
+        ),
         "policy": policy,
         "assignor": "sticky",
         "seed": seed,

@@ -103,7 +103,7 @@ def test_spread_is_median_and_range() -> None:
 
 def test_measures_are_all_that_are_numbers() -> None:
     assert "worst_resource" not in MEASURES
-    assert len(MEASURES) == 11
+    assert len(MEASURES) == 12
 
 
 # --- what the scenarios in simulations/ show, for one seed ----------------------------------------

@@ -21,6 +21,8 @@ from coopgroup.simulator.scenario.times import Lifetimes
 from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope, Record, StopReason
 from coopgroup.telemetry.records import (
+    ProcessPaused,
+    ProcessResumed,
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
@@ -74,6 +76,7 @@ def test_history_without_events_costs_nothing() -> None:
         moved=0,
         moved_cold=0,
         moved_twice=0,
+        returned=0,
         warmups=0,
         rounds=0,
         converge_ms=0,
@@ -150,6 +153,20 @@ def test_warm_moves_are_told_from_cold_ones() -> None:
     ]
     found = measure(SCENARIO, envelopes, NO_LAG)
     assert (found.moved, found.moved_cold, found.warmups) == (3, 2, 2)
+
+
+def test_partition_comes_back_to_its_process_but_not_after_a_pause() -> None:
+    steps = history(
+        (0, "a", "+", [0, 1]),
+        (150, "a", "-", [0, 1]),
+        (200, "a", "+", [0]),  # back
+        (200, "b", "+", [1]),
+        (300, "b", "-", [1]),
+        (350, "a", "+", [1]),  # a move
+    )
+    paused = [wrote(600, "a", ProcessPaused()), wrote(700, "a", ProcessResumed())]
+    found = measure(SCENARIO, [*steps, *paused], NO_LAG)
+    assert (found.returned, found.moved) == (1, 2)
 
 
 def test_window_of_a_late_group_begins_when_everything_had_an_owner() -> None:

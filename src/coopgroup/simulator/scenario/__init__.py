@@ -425,6 +425,29 @@ class Scenario:
         """When the run ends."""
         return self.duration_ms + self.settle_ms
 
+    @property
+    def move_ms(self) -> float:
+        """Mean time to restore a partition: the price of a move to a process without its state."""
+        sizes = {topic.name: topic.partitions for topic in self.topics}
+        rest, total = max(1, sum(sizes.values())), 0.0
+        others = 0.0
+        count = rest
+        for cost in self.costs:
+            mean_ms = (cost.restore_ms.low + cost.restore_ms.high) / 2
+            if cost.resources is None:
+                others = mean_ms
+                continue
+            named = sum(name in sizes for name, _ in cost.resources)
+            rest, total = rest - named, total + named * mean_ms
+        return (total + max(0, rest) * others) / count
+
+    @property
+    def returns_pay(self) -> bool:
+        """Whether a process that returns to a partition restores it as long as a newcomer."""
+        return all(cost.return_ms is None for cost in self.costs) and not any(
+            members.keeps_state for members in self.members
+        )
+
     def policy_named(self, name: str) -> Choice:
         """Return the policy of that name with its options in this scenario."""
         known = (*self.policies, self.group.policy)
