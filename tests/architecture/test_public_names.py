@@ -16,7 +16,6 @@ PUBLIC = {
     "coopgroup",
     "coopgroup.aio",
     "coopgroup.assignors",
-    "coopgroup.health",
     "coopgroup.metrics",
     "coopgroup.policies",
     "coopgroup.processing",

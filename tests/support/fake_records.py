@@ -99,7 +99,7 @@ class FakeConsumer:
         self._parts = SimpleNamespace(
             listener=self,
             committing=self,
-            work=SimpleNamespace(oldest=None),
+            work=SimpleNamespace(is_processing=False),
             driver=SimpleNamespace(
                 settings=SimpleNamespace(member=SimpleNamespace(group_id="g")),
                 inbox=SimpleNamespace(wake=lambda: None),

@@ -6,7 +6,7 @@ still be in flight, so a commit takes only offsets that processing stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -107,18 +107,8 @@ class Attachment:
         own = self.callbacks()
         return own.on_lost or own.on_revoke
 
-    def attach(
-        self,
-        on_revoke: Callable[..., Any],
-        on_lost: Callable[..., Any],
-        oldest: Callable[[], Mapping[Partition, int]],
-    ) -> None:
+    def attach(self, on_revoke: Callable[..., Any], on_lost: Callable[..., Any]) -> None:
         """Hear of revocations and losses in place of the application's callbacks.
-
-        Args:
-            on_revoke: called for partitions to give up.
-            on_lost: called for partitions that are lost.
-            oldest: returns the oldest unhandled record of each partition, for the health.
 
         Raises:
             ConfigurationError: the consumer does not commit by itself, or is processed already.
@@ -131,7 +121,7 @@ class Attachment:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
         self._was_automatic = self.parts.committing.store.automatic
         self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
-        self.parts.work.oldest = oldest
+        self.parts.work.is_processing = True
         self.call_later(self._take_over)
 
     def _take_over(self) -> None:
@@ -156,7 +146,7 @@ class Attachment:
                 with suppress(KafkaException, RuntimeError):  # lost at this moment, or closed
                     self.seek(topic, number, offset)
         self.hook.interceptor = None
-        self.parts.work.oldest = None
+        self.parts.work.is_processing = False
         if is_complete:
             self.call_later(self._restore)
 
