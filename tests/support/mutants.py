@@ -404,6 +404,10 @@ RARE_MUTANTS: Final = (
      Mutant("an answer that is repeated counts as the end of a round", "member.answers:_joined",
             "if not is_repeated:",
             "if True:")),
+    ("returned_after_a_long_round",
+     Mutant("no heartbeat follows a join that waited for a session", "member.answers:_joined",
+            "elif turn.member.lease.until_ms < turn.now_ms + member.config.heartbeat_interval_ms:",
+            "elif False:")),
 )
 """Each with the minimised run of `simulations/regressions` that must find it."""
 # fmt: on

@@ -180,6 +180,11 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         # sent with the join.
         since_ms = turn.now_ms if joining_since_ms is None else joining_since_ms
         turn.set(heartbeat_at_ms=since_ms + member.config.heartbeat_interval_ms)
+    elif turn.member.lease.until_ms < turn.now_ms + member.config.heartbeat_interval_ms:
+        # The heartbeats of a process that returned had an older generation, and proved nothing
+        # while its join waited. Without a new one the lease would end when the assignment comes.
+        turn.forget(RequestKind.HEARTBEAT)
+        turn.set(heartbeat_at_ms=turn.now_ms)
     if not leads:
         turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
         return

@@ -12,7 +12,14 @@ from coopgroup.member import (
     new_member,
     next_deadline_ms,
 )
-from coopgroup.member.effects import FailMember, GrantResources, KeepIdentity, Lane, LoseResources
+from coopgroup.member.effects import (
+    FailMember,
+    GrantResources,
+    KeepIdentity,
+    Lane,
+    LoseResources,
+    Send,
+)
 from coopgroup.member.events import (
     ApplicationStalled,
     LeaveRequested,
@@ -114,6 +121,20 @@ def test_identity_when_the_generation_is_lost_still_names_the_member(code: Error
 
 
 # --- coming back -------------------------------------------------------------------------------
+
+
+def test_return_during_a_long_round_proves_the_session_before_the_assignment() -> None:
+    """Regression: heartbeats of an older generation proved nothing, so the lease ended at once."""
+    driven = returning().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    for _ in range(4):
+        driven.wait(CONFIG.session_timeout_ms // 4)
+        driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    driven.wait(CONFIG.heartbeat_interval_ms)
+    driven.join(9)
+    assert driven.sent() == ["HeartbeatRequest", "SyncGroupRequest"]
+    assert {send.lane for send in driven.found(Send)} == {Lane.JOIN}
+    driven.heartbeat().sync()
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
 
 
 def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> None:
