@@ -18,7 +18,18 @@ from coopgroup.pipeline.history import commit_records, group_records, history_fr
 from coopgroup.pipeline.replay_run import SparkPlay
 from coopgroup.pipeline.replay_scenario import ReplayedGroup
 from coopgroup.simulator.run import simulate
-from coopgroup.simulator.scenario import Close, Crash, Event, Group, How, MemberSet, Scenario, Topic
+from coopgroup.simulator.scenario import (
+    Close,
+    Cost,
+    Crash,
+    Event,
+    Group,
+    How,
+    MemberSet,
+    Scenario,
+    Span,
+    Topic,
+)
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame, records_of
 from tests.unit.pipeline.return_times import FAMILIES, Cells, on_grid
@@ -74,6 +85,7 @@ def story(away_ms: list[int | None], how: How) -> Scenario:
         group=Group(session_timeout_ms=SESSION_MS, rebalance_timeout_ms=60_000),
         topics=(Topic(name="orders", partitions=PARTITIONS, rate_per_s=(1.0,) * PARTITIONS),),
         members=tuple(members),
+        costs=(Cost(restore_ms=Span(COST.move_ms, COST.move_ms)),),
         events=tuple(events),
     )
 
@@ -133,6 +145,9 @@ def test_advice_from_the_bytes_of_a_topic_is_within_five_percent_of_the_best(
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, COST))
     given = advise(history, COST, play, timeouts_ms=TIMEOUTS_MS, tried=2, with_rations=False)
     assert (given.failed, given.violations) == (0, 0)
+    # The replays of today's setting cost what the history shows.
+    assert given.model_error_s is not None
+    assert given.model_error_s <= 0.2 * given.current.unavailable_s.mean
     true = true_costs(family)
     chosen = [deferred(one) for one in TIMEOUTS_MS].index(given.advised.policy)
     assert true[chosen] <= 1.05 * min(true)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.lag import interests_of, lag_of, loads_of, write_lag
+from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of, write_lag
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 
@@ -63,7 +63,8 @@ def test_lag_is_end_less_what_was_committed_by_then(
         end(41, 80, partition=1, begin=5),
         end(41, 80, partition=1, begin=5),  # a repetition
     )
-    found = lag_of(ends, commits, interests_of(commits, make(spark, "members")), reset)
+    interests = interests_of(commits, make(spark, "members"))
+    found = lag_of(ends, commits, interests, aliveness_of(make(spark, "generations")), reset)
     uncommitted = 0 if reset == "latest" else 27
     assert rows(found) == [
         ("g", "orders", 0, 15, 10, 4, 6, "committed"),
@@ -79,10 +80,48 @@ def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkS
     ends = make(spark, "ends", end(15, 10), end(25, 20))
     given = [commit(10, 4), commit(20, 7), commit(12, 5)]
     interests = interests_of(make(spark, "commits", *given), make(spark, "members"))
-    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, "latest"))
+    aliveness = aliveness_of(make(spark, "generations"))
+    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, aliveness, "latest"))
     again = make(spark, "commits", *reversed(given), given[0], given[2])
-    assert rows(lag_of(ends, again, interests, "latest")) == expected
+    assert rows(lag_of(ends, again, interests, aliveness, "latest")) == expected
     assert [row[6] for row in expected] == [5, 13]
+
+
+def test_a_dead_group_has_no_lag(spark: SparkSession) -> None:
+    """Its commits expire after its members are gone; when it starts again, it lags again."""
+    states = [
+        {"group": "g", "at_ms": at_ms, "member_count": count, "is_tombstone": count is None}
+        for at_ms, count in ((5, 1), (30, 0), (60, None), (80, 2))
+    ]
+    generations = make(
+        spark, "generations", *({**one, "source_offset": one["at_ms"]} for one in states)
+    )
+    commits = make(spark, "commits", commit(10, 4), commit(40, None))
+    ends = make(spark, "ends", *(end(at_ms, 100) for at_ms in range(5, 100, 10)))
+    interests = interests_of(commits, make(spark, "members"))
+    found = lag_of(ends, commits, interests, aliveness_of(generations), "earliest")
+    assert rows(found, "at_ms", "lag", "rule") == [
+        (15, 96, "committed"),
+        (25, 96, "committed"),
+        (35, 96, "committed"),  # its members are gone, its commit is not
+        (85, 100, "earliest"),
+        (95, 100, "earliest"),
+    ]
+
+
+def test_a_long_interval_is_part_of_each_of_its_hours(spark: SparkSession) -> None:
+    """Eight records an hour, seen once in two and a half hours, across midnight."""
+    begin_ms, end_ms = 22 * HOUR_MS + HOUR_MS // 2, 25 * HOUR_MS
+    commits = make(spark, "commits", commit(0, 1))
+    ends = make(spark, "ends", end(begin_ms, 0), end(end_ms, 20))
+    interests = interests_of(commits, make(spark, "members"))
+    found = loads_of(ends, commits, interests).where("arrival_s is not null")
+    per_s = pytest.approx(8 / 3_600)
+    assert rows(found, "hour", "arrival_per_s", "arrival_s") == [
+        (0, per_s, 3_600.0),
+        (22, per_s, 1_800.0),
+        (23, per_s, 3_600.0),
+    ]
 
 
 def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
@@ -101,14 +140,15 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        first, second = rows(loads_of(ends, commits, interests))
+        found = rows(loads_of(ends, commits, interests))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
-    assert first[:4] == ("g", "orders", 0, 0)
-    # 20 seconds with 400 records, and a day without records.
-    assert first[4:] == (pytest.approx(400 / 86_420), 3.0, 86_420.0, 20.0)
-    assert second[:5] == ("g", "orders", 0, 1, None)
-    assert second[5:] == (pytest.approx(10 / 3_575), None, pytest.approx(3_575))
+    # The interval of a day has no records, and is part of all hours of the day.
+    assert [row[:4] for row in found] == [("g", "orders", 0, hour) for hour in range(24)]
+    first, second, third = found[:3]
+    assert first[4:] == (pytest.approx(400 / 3_620), pytest.approx(70 / 3_595), 3_620.0, 3_595.0)
+    assert second[4:] == (0.0, None, 3_600.0, None)
+    assert third[4:] == (0.0, None, 3_600.0, None)
 
 
 def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:

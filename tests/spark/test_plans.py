@@ -8,7 +8,7 @@ import pytest
 
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.lag import interests_of, lag_of, loads_of
+from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of
 from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
 from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.rebalances import numbered_steps, owner_changes, rebalances_of
@@ -53,7 +53,7 @@ def plans(spark: SparkSession) -> dict[str, str]:
     interests = interests_of(commits, table("members"))
     found |= {
         "interests": interests,
-        "lag": lag_of(ends, commits, cut(interests), "latest"),
+        "lag": lag_of(ends, commits, cut(interests), aliveness_of(table("generations")), "latest"),
         "loads": loads_of(ends, commits, cut(interests)),
     }
     events = events_of(read_lines(spark.createDataFrame([], LINES)))

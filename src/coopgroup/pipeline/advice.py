@@ -10,6 +10,9 @@ every episode of the history (through `play`, on Spark or locally), and the sums
 The best time-out is the cheapest one when absences are spread a little around the observed ones
 (`advice_cost` explains why, and computes the difference).
 
+The replays of today's setting are compared with the cost that the history shows. A saving below
+that difference is smaller than the error of the model, so today's setting is kept.
+
 A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
 So it is advised if it costs almost nothing and the worst moment becomes clearly better.
 
@@ -75,8 +78,8 @@ class Option:
 
     Attributes:
         policy: the policy with its options.
-        unavailable_s: partition-seconds out of service per day, moves included.
-        moved: partitions that move per day.
+        unavailable_s: partition-seconds out of service per period, moves included.
+        moved: partitions that move per period.
         lag_peak: highest lag in an episode, in records, averaged over episodes.
         unavailable_peak: maximum number of partitions out of service together, in any episode.
     """
@@ -97,10 +100,12 @@ class Advice:
         cost: cost of moves and returns.
         options: all settings that were tried.
         today: number of the option that matches the group's present behaviour.
-        best: number of the advised option.
-        saving_s: partition-seconds per day that the best option saves against today's.
+        cheapest: number of the option that costs least in the replays.
+        best: number of the advised option: the cheapest one, or today's if the saving is below the
+            error of the model.
+        saving_s: partition-seconds per period that the cheapest option saves against today's.
         near_best: part of the resamples that put the best option within 5 % of the optimum.
-        is_enough: whether the history is long enough for advice.
+        evidence: number of absences and joins in the history.
         failed: number of cells that could not be played.
         violations: number of violated invariants in the replays.
     """
@@ -109,10 +114,11 @@ class Advice:
     cost: MoveCost
     options: tuple[Option, ...]
     today: int
+    cheapest: int
     best: int
     saving_s: Estimate
     near_best: float
-    is_enough: bool
+    evidence: int
     failed: int = 0
     violations: int = 0
 
@@ -127,9 +133,42 @@ class Advice:
         return self.options[self.today]
 
     @property
+    def is_enough(self) -> bool:
+        """Whether the history is long enough for advice."""
+        return self.evidence >= ENOUGH
+
+    @property
+    def periods(self) -> float:
+        """Number of periods in the history: days, or episodes if there are too few for advice."""
+        return _periods(self.history, is_enough=self.is_enough)
+
+    @property
+    def observed_s(self) -> float | None:
+        """Partition-seconds out of service per period as the history shows; `None` if unknown."""
+        return self._observed(self.history.observed.unavailable_s)
+
+    @property
+    def observed_moves(self) -> float | None:
+        """Moves per period as the history shows; `None` if unknown."""
+        return self._observed(self.history.observed.moved)
+
+    @property
+    def model_error_s(self) -> float | None:
+        """Partition-seconds per period by which the replay of today's setting differs from history.
+
+        `None` if the history does not show the time out of service.
+        """
+        seen = self.observed_s
+        return None if seen is None else abs(self.current.unavailable_s.mean - seen)
+
+    @property
     def is_clear(self) -> bool:
         """Whether the history clearly distinguishes the advised setting from today's."""
-        return self.best != self.today and self.saving_s.low > 0
+        is_sure = self.is_enough and self.cost.is_known
+        return is_sure and self.best != self.today and self.saving_s.low > 0
+
+    def _observed(self, per_day: float | None) -> float | None:
+        return None if per_day is None else per_day * self.history.days / self.periods
 
 
 @frozen(kw_only=True)
@@ -311,12 +350,13 @@ def _rations(best: Choice, history: GroupHistory) -> list[Choice]:
 def _judged(
     history: GroupHistory, cost: MoveCost, played: _Played, times: npt.NDArray[np.int64]
 ) -> Advice:
-    days = max(history.days, 1e-9)
+    evidence = _evidence(history)
+    periods = _periods(history, is_enough=evidence >= ENOUGH)
     counts = resample_counts(times)
     costs = _figure(played, "unavailable_s")
     moves, lags = _figure(played, "moved"), _figure(played, "lag_peak")
     peaks = _figure(played, "unavailable_peak").max(axis=0)
-    sums, resampled = times @ costs / days, counts @ costs / days
+    sums, resampled = times @ costs / periods, counts @ costs / periods
     number = max(1, int(times.sum()))
 
     def spread(values: npt.NDArray[np.float64], per: float) -> list[Estimate]:
@@ -333,36 +373,51 @@ def _judged(
         )
         for policy, unavailable, moved, lag, peak in zip(
             played.policies,
-            spread(costs, days),
-            spread(moves, days),
+            spread(costs, periods),
+            spread(moves, periods),
             spread(lags, number),
             peaks,
             strict=True,
         )
     )
     today = played.policies.index(history.today)
-    best = _best(options, _spread_s(history, cost, played.policies) / days)
-    saved = resampled[:, today] - resampled[:, best]
+    extra_s = _spread_s(history, cost, played.policies) / periods
+    cheapest = _best(options, extra_s, today)
+    saved = resampled[:, today] - resampled[:, cheapest]
     # Warm-ups that save too little to be advised must not make the advice look uncertain.
     cold = [place for place, one in enumerate(played.policies) if warmup_in(one) is None]
-    near = resampled[:, best] <= _NEAR_BEST * resampled[:, [*cold, best]].min(axis=1) + 1e-9
+    near = resampled[:, cheapest] <= (
+        _NEAR_BEST * resampled[:, [*cold, cheapest]].min(axis=1) + 1e-9
+    )
     known = played.figures[..., FIGURES.index("violations")]
-    return Advice(
+    made = Advice(
         history=history,
         cost=cost,
         options=options,
         today=today,
-        best=best,
-        saving_s=estimate(float(sums[today] - sums[best]), saved),
+        cheapest=cheapest,
+        best=cheapest,
+        saving_s=estimate(float(sums[today] - sums[cheapest]), saved),
         near_best=float(near.mean()),
-        is_enough=_evidence(history) >= ENOUGH,
+        evidence=evidence,
         failed=int(np.isnan(known).sum()),
         violations=int(np.nansum(known)),
     )
+    error_s = made.model_error_s
+    is_too_small = error_s is not None and made.saving_s.mean <= error_s
+    # A ration is not advised for its saving.
+    is_calmer = played.policies[cheapest].name == "incremental" and waits_ms(
+        played.policies[cheapest]
+    ) == waits_ms(history.today)
+    return evolve(made, best=today) if is_too_small and not is_calmer else made
 
 
-def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
-    """Return the cheapest setting. Among equals the simplest one or a calmer ration wins.
+def _periods(history: GroupHistory, *, is_enough: bool) -> float:
+    return max(history.days, 1e-9) if is_enough else float(max(1, len(history.episodes)))
+
+
+def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64], today: int) -> int:
+    """Return the cheapest setting. Among equals today's, a calmer ration or the simplest wins.
 
     Warm-ups win only if they save much.
     """
@@ -376,6 +431,7 @@ def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
     chosen = min(
         plain,
         key=lambda place: (
+            place != today,
             _SIMPLER.index(options[place].policy.name),
             costs[place],
             options[place].moved.mean,

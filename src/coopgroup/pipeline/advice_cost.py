@@ -82,10 +82,12 @@ class MoveCost:
     Attributes:
         move_ms: time from the assignment to the first useful work of a moved partition.
         return_ms: the same for a partition that returns to its previous process.
+        is_known: whether the costs were given or measured. Otherwise they are 0, as an assumption.
     """
 
     move_ms: int = 0
     return_ms: int = 0
+    is_known: bool = True
 
 
 def estimated_s(

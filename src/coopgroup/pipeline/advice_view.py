@@ -12,6 +12,7 @@ from coopgroup.pipeline.advice_words import (
     away_ms,
     headline,
     notes,
+    period_words,
     reasons,
     snippet,
 )
@@ -23,17 +24,20 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.advice import Advice, Option
     from coopgroup.pipeline.advice_bootstrap import Estimate
 
-__all__ = ["COLUMNS", "tried_rows", "view_of"]
-
-COLUMNS: Final = (
-    "partition-seconds out of service a day",
-    "partitions moved a day",
-    "peak lag of an episode",
-    "most out of service at once",
-)
-"""Headings of the figures of a setting."""
+__all__ = ["columns_of", "tried_rows", "view_of"]
 
 _SECOND_MS: Final = 1_000
+
+
+def columns_of(advice: Advice) -> tuple[str, ...]:
+    """Return the headings of the figures of a setting."""
+    period = period_words(advice)
+    return (
+        f"partition-seconds out of service {period}",
+        f"partitions moved {period}",
+        "peak lag of an episode",
+        "most out of service at once",
+    )
 
 
 def view_of(advice: Advice) -> AdviceView:
@@ -53,7 +57,7 @@ def view_of(advice: Advice) -> AdviceView:
         reasons=reasons(advice),
         notes=notes(advice),
         cards=_cards(advice),
-        columns=COLUMNS,
+        columns=columns_of(advice),
         rows=tried_rows(advice),
         charts=tuple(_charts(advice)),
         snippet=snippet(advice),
@@ -73,7 +77,7 @@ def tried_rows(advice: Advice) -> tuple[TriedRow, ...]:
     return tuple(
         TriedRow(
             words=str(advice.options[place].policy).replace(",", ", "),
-            cells=_cells(advice.options[place]),
+            cells=_cells(advice, advice.options[place]),
             role=_role(advice, place),
         )
         for place in order
@@ -81,38 +85,44 @@ def tried_rows(advice: Advice) -> tuple[TriedRow, ...]:
 
 
 def _role(advice: Advice, place: int) -> str:
-    words = [
-        word for word, one in (("advised", advice.best), ("today", advice.today)) if one == place
-    ]
-    return ", ".join(words)
+    roles = {"advised": advice.best, "today": advice.today}
+    if not advice.is_enough:
+        del roles["advised"]
+    return ", ".join(word for word, one in roles.items() if one == place)
 
 
-def _cells(option: Option) -> tuple[str, ...]:
+def _cells(advice: Advice, option: Option) -> tuple[str, ...]:
     return (
-        _range(option.unavailable_s),
-        _range(option.moved),
-        _range(option.lag_peak),
+        _range(advice, option.unavailable_s),
+        _range(advice, option.moved),
+        _range(advice, option.lag_peak),
         f"{option.unavailable_peak:,.0f}",
     )
 
 
-def _range(one: Estimate) -> str:
+def _range(advice: Advice, one: Estimate) -> str:
+    if not advice.is_enough:
+        return f"{one.mean:,.1f}"
     return f"{one.mean:,.1f} ({one.low:,.1f} to {one.high:,.1f})"
 
 
 def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:
-    observed = advice.history.observed
+    period = period_words(advice)
     rows = [
-        ("out of service a day, today", f"{advice.current.unavailable_s.mean:,.1f} s"),
-        ("out of service a day, advised", f"{advice.advised.unavailable_s.mean:,.1f} s"),
-        ("moves a day, today", f"{advice.current.moved.mean:,.1f}"),
-        ("moves a day, advised", f"{advice.advised.moved.mean:,.1f}"),
-        ("a move costs", seconds(advice.cost.move_ms)),
+        (f"out of service {period}, today", f"{advice.current.unavailable_s.mean:,.1f} s"),
+        (f"moves {period}, today", f"{advice.current.moved.mean:,.1f}"),
     ]
-    if observed.unavailable_s is not None:
-        rows.append(("out of service a day, as observed", f"{observed.unavailable_s:,.1f} s"))
-    if observed.moved is not None:
-        rows.append(("moves a day, as observed", f"{observed.moved:,.1f}"))
+    if advice.is_enough:
+        rows += [
+            (f"out of service {period}, advised", f"{advice.advised.unavailable_s.mean:,.1f} s"),
+            (f"moves {period}, advised", f"{advice.advised.moved.mean:,.1f}"),
+        ]
+    cost = seconds(advice.cost.move_ms) if advice.cost.is_known else "unknown"
+    rows.append(("a move costs", cost))
+    if advice.observed_s is not None:
+        rows.append((f"out of service {period}, as observed", f"{advice.observed_s:,.1f} s"))
+    if advice.observed_moves is not None:
+        rows.append((f"moves {period}, as observed", f"{advice.observed_moves:,.1f}"))
     return tuple(rows)
 
 
@@ -130,18 +140,22 @@ def _charts(advice: Advice) -> list[Chart]:
     charts = [
         Chart(
             name="unavailable_over_timeout",
-            title=COLUMNS[0],
+            title=columns_of(advice)[0],
             x_label="time-out for lost partitions",
             ticks=ticks,
-            curves=(_curve([one.unavailable_s for one in plain], plain, ticks, "out of service"),),
+            curves=(
+                _curve(
+                    advice, [one.unavailable_s for one in plain], plain, ticks, "out of service"
+                ),
+            ),
             marks=marks,
         ),
         Chart(
             name="moves_over_timeout",
-            title=COLUMNS[1],
+            title=columns_of(advice)[1],
             x_label="time-out for lost partitions",
             ticks=ticks,
-            curves=(_curve([one.moved for one in plain], plain, ticks, "moves"),),
+            curves=(_curve(advice, [one.moved for one in plain], plain, ticks, "moves"),),
             marks=marks,
         ),
     ]
@@ -150,9 +164,15 @@ def _charts(advice: Advice) -> list[Chart]:
 
 
 def _curve(
-    values: list[Estimate], options: list[Option], ticks: tuple[str, ...], label: str
+    advice: Advice,
+    values: list[Estimate],
+    options: list[Option],
+    ticks: tuple[str, ...],
+    label: str,
 ) -> Curve:
     places = [float(ticks.index(seconds(waits_ms(one.policy)))) for one in options]
+    if not advice.is_enough:
+        return Curve(label=label, x=tuple(places), y=tuple(one.mean for one in values))
     return Curve(
         label=label,
         x=tuple(places),
@@ -164,7 +184,8 @@ def _curve(
 
 def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
     found: dict[float, list[str]] = {}
-    for word, option in (("advised", advice.advised), ("today", advice.current)):
+    chosen = [("advised", advice.advised)] if advice.is_enough else []
+    for word, option in (*chosen, ("today", advice.current)):
         tick = seconds(waits_ms(option.policy))
         if tick in ticks:
             found.setdefault(float(ticks.index(tick)), []).append(word)
@@ -185,5 +206,5 @@ def _returns_chart(advice: Advice) -> Chart | None:
         x_label="seconds since the member went",
         y_label="%",
         curves=(Curve(label="over", x=(0.0, *ended), y=(0.0, *shares)),),
-        marks=(Mark(x=waits_s, label="advised"),) if waits_s else (),
+        marks=(Mark(x=waits_s, label="advised"),) if waits_s and advice.is_enough else (),
     )

@@ -24,6 +24,7 @@ __all__ = [
     "away_ms",
     "headline",
     "notes",
+    "period_words",
     "reasons",
     "setting_words",
     "snippet",
@@ -47,10 +48,19 @@ def away_ms(history: GroupHistory) -> list[float]:
 
 def headline(advice: Advice) -> str:
     """Return the advice in one line."""
+    if not advice.is_enough:
+        return f"Not enough history ({advice.evidence} of {ENOUGH} absences and joins)."
     if advice.best == advice.today:
         return f"Keep {setting_words(advice.current.policy)}."
     words = setting_words(advice.advised.policy)
+    if not advice.cost.is_known:
+        return f"Use {words}, if a move costs nothing: --move-cost-ms decides."
     return f"Use {words}." if advice.is_clear else f"Use {words}, if anything: it hardly matters."
+
+
+def period_words(advice: Advice) -> str:
+    """Return the unit of the figures: "a day", or "an episode" if the history is too short."""
+    return "a day" if advice.is_enough else "an episode"
 
 
 def setting_words(policy: Choice) -> str:
@@ -73,9 +83,14 @@ def setting_words(policy: Choice) -> str:
 
 def reasons(advice: Advice) -> tuple[str, ...]:
     """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
-    sentences = [*_absence_words(advice.history), _price_words(advice), _choice_words(advice)]
-    sentences += [one for one in (_ration_words(advice), _warmup_reason(advice)) if one]
-    sentences.append(_sure_words(advice))
+    sentences = [*_absence_words(advice.history), _price_words(advice)]
+    if advice.is_enough:
+        sentences.append(_choice_words(advice))
+        if advice.best != advice.today:
+            sentences.append(_worst_words(advice))
+            sentences += [one for one in (_warmup_reason(advice),) if one]
+        sentences.append(_sure_words(advice))
+    sentences += _model_words(advice)
     return tuple(sentences)
 
 
@@ -84,14 +99,16 @@ def notes(advice: Advice) -> tuple[str, ...]:
     history = advice.history
     found = []
     if not advice.is_enough:
-        absences = sum(len(one.absences) for one in history.episodes)
         found.append(
-            f"Too little history: {counted(absences, 'absence')} in {span_words(history.days)}, "
-            f"and {ENOUGH} are needed to go by. Take the advice for a guess. Where nothing is "
-            f"known, a time-out of what a move there and back costs, here "
-            f"{seconds(break_even_ms(advice.cost))}, never costs more than twice what the best one "
-            "would have."
+            f"Advice needs at least {ENOUGH} absences and joins; this history has "
+            f"{advice.evidence} in {span_words(history.days)}."
         )
+        if advice.cost.is_known:
+            found.append(
+                "Until then, a time-out of what a move there and back costs, here "
+                f"{seconds(break_even_ms(advice.cost))}, never costs more than twice as much as "
+                "the best time-out."
+            )
     if history.left_out:
         found.append(
             f"{counted(history.left_out, 'absence')} began shortly before the history ends, so "
@@ -108,7 +125,9 @@ def notes(advice: Advice) -> tuple[str, ...]:
 
 
 def snippet(advice: Advice) -> str:
-    """Return Python code to paste: the consumer with the advised policy."""
+    """Return Python code to paste: the consumer with the advised policy; "" without advice."""
+    if not advice.is_enough:
+        return ""
     policy = advice.advised.policy
     name = _CLASSES.get(policy.name, "SimplePolicy")
     warmup = warmup_in(policy)
@@ -132,6 +151,7 @@ def snippet(advice: Advice) -> str:
 def advice_json(advice: Advice) -> dict[str, Any]:
     """Return the whole advice as plain values."""
     history = advice.history
+    period = _period(advice)
     return {
         "group": history.group,
         "history": {
@@ -147,33 +167,46 @@ def advice_json(advice: Advice) -> dict[str, Any]:
                 "lag_peak": history.observed.lag_peak,
             },
         },
-        "cost": {"move_ms": advice.cost.move_ms, "return_ms": advice.cost.return_ms},
+        "cost": {
+            "move_ms": advice.cost.move_ms,
+            "return_ms": advice.cost.return_ms,
+            "is_known": advice.cost.is_known,
+        },
         "confidence": CONFIDENCE,
-        "today": _option_json(advice.current),
-        "advised": _option_json(advice.advised),
-        "saving_partition_s_per_day": _estimate_json(advice.saving_s),
+        "today": _option_json(advice, advice.current),
+        "advised": _option_json(advice, advice.advised) if advice.is_enough else None,
+        f"saving_partition_s_per_{period}": _estimate_json(advice, advice.saving_s),
+        f"model_error_partition_s_per_{period}": advice.model_error_s,
         "is_clear": advice.is_clear,
-        "near_best": advice.near_best,
-        "options": [_option_json(one) for one in advice.options],
+        "near_best": advice.near_best if advice.is_enough else None,
+        "options": [_option_json(advice, one) for one in advice.options],
         "headline": headline(advice),
         "reasons": list(reasons(advice)),
         "notes": list(notes(advice)),
-        "snippet": snippet(advice),
+        "snippet": snippet(advice) or None,
     }
 
 
-def _option_json(option: Option) -> dict[str, Any]:
+def _period(advice: Advice) -> str:
+    return "day" if advice.is_enough else "episode"
+
+
+def _option_json(advice: Advice, option: Option) -> dict[str, Any]:
+    period = _period(advice)
     return {
         "policy": option.policy.name,
         "options": dict(option.policy.options),
-        "unavailable_partition_s_per_day": _estimate_json(option.unavailable_s),
-        "moved_per_day": _estimate_json(option.moved),
-        "lag_peak": _estimate_json(option.lag_peak),
+        f"unavailable_partition_s_per_{period}": _estimate_json(advice, option.unavailable_s),
+        f"moved_per_{period}": _estimate_json(advice, option.moved),
+        "lag_peak": _estimate_json(advice, option.lag_peak),
         "unavailable_peak": option.unavailable_peak,
     }
 
 
-def _estimate_json(one: Estimate) -> dict[str, float]:
+def _estimate_json(advice: Advice, one: Estimate) -> dict[str, float]:
+    # An interval from a few episodes would look certain.
+    if not advice.is_enough:
+        return {"mean": one.mean}
     return {"mean": one.mean, "low": one.low, "high": one.high}
 
 
@@ -212,6 +245,8 @@ def _about(duration_ms: float) -> str:
 
 def _price_words(advice: Advice) -> str:
     cost = advice.cost
+    if not cost.is_known:
+        return "The cost of a move is unknown: 0 s was assumed, which favours not waiting."
     if not cost.move_ms:
         return "A move costs this group nothing: a partition does useful work as soon as assigned."
     words = f"A partition that moves does useful work {seconds(cost.move_ms)} after its assignment"
@@ -239,6 +274,8 @@ def _choice_words(advice: Advice) -> str:
             f"{share:.0%} of the absences end within {seconds(waits)}: waiting for these costs "
             f"less than moving their partitions there and back. {more}"
         )
+    if not advice.cost.is_known:
+        return "If moves cost nothing, waiting for a lost member only makes an outage longer."
     if not advice.cost.move_ms:
         return "So waiting for a lost member only makes an outage longer."
     return (
@@ -246,23 +283,19 @@ def _choice_words(advice: Advice) -> str:
     )
 
 
-def _ration_words(advice: Advice) -> str:
-    chosen = advice.advised
-    if "max_moves_per_round" not in chosen.policy.options:
-        return ""
-    waits = waits_ms(chosen.policy)
-    same = (
-        one
-        for one in advice.options
-        if waits_ms(one.policy) == waits and one.policy.name in {"simple", "deferred"}
-    )
-    plain = next(same, None)
-    if plain is None:
-        return ""
+def _worst_words(advice: Advice) -> str:
+    """Return moves and worst moment of the advised setting, compared with today's."""
+    now, then = advice.current, advice.advised
     return (
-        f"The ration keeps at most {chosen.unavailable_peak:,.0f} partitions out of service at "
-        f"once, against {plain.unavailable_peak:,.0f} without, and costs no more."
+        f"Partitions would move {_rounded(then.moved.mean)} times {period_words(advice)}, against "
+        f"{_rounded(now.moved.mean)} with today's setting, and at most "
+        f"{_rounded(then.unavailable_peak)} would be out of service at once, against "
+        f"{_rounded(now.unavailable_peak)}."
     )
+
+
+def _rounded(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 10 or figure == int(figure) else f"{figure:,.1f}"
 
 
 def _warmup_reason(advice: Advice) -> str:
@@ -280,16 +313,39 @@ def _warmup_reason(advice: Advice) -> str:
 
 
 def _sure_words(advice: Advice) -> str:
-    now, then = advice.current.unavailable_s, advice.advised.unavailable_s
-    if advice.best == advice.today:
-        return f"No other setting would have cost less than the {now.mean:,.1f} of today."
+    now, then = advice.current.unavailable_s, advice.options[advice.cheapest].unavailable_s
+    if advice.cheapest == advice.today:
+        return f"No other setting would have cost clearly less than the {now.mean:,.1f} of today."
     saved = advice.saving_s
+    if advice.best == advice.today:
+        return (
+            f"The cheapest setting saves {saved.mean:,.1f} partition-seconds a day in the replays, "
+            "which is less than the error of the model."
+        )
     words = (
         f"It would have kept {then.mean:,.1f} partition-seconds a day out of service, against "
         f"{now.mean:,.1f} with what the group has today: {saved.mean:,.1f} less, and between "
         f"{saved.low:,.1f} and {saved.high:,.1f} less in {CONFIDENCE:.0%} of the resampled "
         "histories"
     )
-    if not advice.is_clear:
+    if saved.low <= 0:
         return f"{words}, so the difference may be chance."
     return f"{words}; in {advice.near_best:.0%} of these it is within 5 % of the best there is."
+
+
+def _model_words(advice: Advice) -> list[str]:
+    """Return how far the replay of today's setting is from the history."""
+    seen, error = advice.observed_s, advice.model_error_s
+    if seen is None or error is None:
+        return [] if not advice.is_enough else [_UNCHECKED]
+    words = (
+        f"The replay of today's setting gives {advice.current.unavailable_s.mean:,.1f} "
+        f"partition-seconds {period_words(advice)}, and the history shows {seen:,.1f}: the model "
+        f"is wrong by {error:,.1f}."
+    )
+    return [words]
+
+
+_UNCHECKED: Final = (
+    "The history does not show the time out of service, so nothing checks the replays."
+)

@@ -74,7 +74,8 @@ class Brokers:
         found = self._metadata()
         if topic not in found.topics:
             raise PipelineError(f"there is no topic {topic}: {why}")
-        asked = self._admin([]).describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
+        admin = self._admin([])  # the answer is lost without it
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
         try:
             topic_id = str(asked[topic].result().topic_id or "")
         except KafkaException:  # such as a user without that right: compare the cluster only

@@ -3,6 +3,9 @@
 The rules for partitions without a commit are those of the lag-aware assignors (KAFKA-5337). With
 `auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
 apply to each partition of a topic that the group subscribes to, or has a commit for.
+
+They do not apply to a dead group: one that was removed, or whose members are gone and whose commits
+have expired. It consumes nothing, so its lag would grow for ever.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAG_JOB",
     "RESETS",
+    "aliveness_of",
     "committed_topics",
     "interests_of",
     "lag_of",
@@ -50,18 +54,33 @@ def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
     return both.groupBy("group", "topic").agg(sql.min("at_ms").alias("since_ms"))
 
 
-def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str) -> DataFrame:
+def aliveness_of(generations: DataFrame) -> DataFrame:
+    """Return when each group gained or lost all its members: (group, at_ms, order, is_alive).
+
+    Args:
+        generations: the table.
+    """
+    return generations.select(
+        *("group", "at_ms", sql.col("source_offset").alias("order")),
+        (~sql.col("is_tombstone") & (sql.col("member_count") > 0)).alias("is_alive"),
+    )
+
+
+def lag_of(
+    ends: DataFrame, commits: DataFrame, interests: DataFrame, aliveness: DataFrame, reset: str
+) -> DataFrame:
     """Return the lag of every group at every time with known ends: the table `lag`.
 
     Args:
         ends: the table.
         commits: the table.
         interests: from `interests_of`.
+        aliveness: from `aliveness_of`.
         reset: `auto.offset.reset` of the consumers, one of `RESETS`.
     """
     wanted = (
         ends.dropDuplicates(["topic", "partition", "at_ms"])
-        .join(sql.broadcast(interests), "topic")
+        .join(interests, "topic")
         .where(sql.col("at_ms") >= sql.col("since_ms"))
         .drop("since_ms")
     )
@@ -69,6 +88,8 @@ def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str
         wanted, commits, keys=_PARTITION, columns=["committed"], order=["source_offset"]
     )
     is_committed = sql.col("committed").isNotNull()
+    known = known.join(_dead(wanted, aliveness), ["group", "at_ms"], "left")
+    known = known.where(is_committed | sql.col("is_dead").isNull())
     ahead = sql.col("end") - sql.coalesce("committed", "begin")
     uncommitted = sql.lit(0).cast("long") if reset == "latest" else ahead
     return known.select(
@@ -81,12 +102,21 @@ def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str
     )
 
 
+def _dead(wanted: DataFrame, aliveness: DataFrame) -> DataFrame:
+    """Return the moments at which a group had no member: (group, at_ms, is_dead)."""
+    moments = wanted.select("group", "at_ms").distinct()
+    at = with_last(moments, aliveness, keys=["group"], columns=["is_alive"], order=["order"])
+    # A group without any state assigns its partitions itself, and never joins.
+    return at.where(~sql.col("is_alive")).select("group", "at_ms", sql.lit(1).alias("is_dead"))
+
+
 def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataFrame:
     """Return produced and committed records per second: the table `loads`.
 
     The rates are by partition and hour of the day (UTC). A rate is the number of all records
-    divided by all seconds of the intervals that end in the hour. Intervals whose offset went back
-    (a new topic, a reset group) do not count.
+    divided by all seconds of the hour. An interval of several hours counts for each of them, in
+    proportion to its time. Intervals whose offset went back (a new topic, a reset group) do not
+    count.
 
     Args:
         ends: the table.
@@ -95,7 +125,7 @@ def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataF
     """
     produced = ends.select("topic", "partition", "at_ms", sql.col("end").alias("offset"))
     arrivals = _rates(produced, ("topic", "partition"), "arrival")
-    arrivals = arrivals.join(sql.broadcast(interests.select("group", "topic")), "topic")
+    arrivals = arrivals.join(interests.select("group", "topic"), "topic")
     consumed = commits.where(~sql.col("is_tombstone"))
     consumed = consumed.select(*_PARTITION, "at_ms", sql.col("committed").alias("offset"))
     consumption = _rates(consumed, _PARTITION, "consumption")
@@ -107,14 +137,25 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     """Return the rate of growing offsets by hour: the keys, hour, `NAME_per_s` and `NAME_s`."""
     window = Window.partitionBy(*keys).orderBy("at_ms", "offset")
     steps = offsets.select(
-        *keys,
-        sql.pmod(sql.floor(sql.col("at_ms") / _MS_PER_HOUR), sql.lit(24)).cast("int").alias("hour"),
+        *(*keys, "at_ms"),
+        sql.lag("at_ms").over(window).alias("from_ms"),
         (sql.col("offset") - sql.lag("offset").over(window)).alias("records"),
-        (sql.col("at_ms") - sql.lag("at_ms").over(window)).alias("ms"),
-    ).where((sql.col("records") >= 0) & (sql.col("ms") > 0))
+    ).where((sql.col("records") >= 0) & (sql.col("at_ms") > sql.col("from_ms")))
+    first, last = (
+        sql.floor(one / _MS_PER_HOUR) for one in (sql.col("from_ms"), sql.col("at_ms") - 1)
+    )
+    parts = steps.withColumn("number", sql.explode(sql.sequence(first, last)))
+    until_ms = sql.least(sql.col("at_ms"), (sql.col("number") + 1) * _MS_PER_HOUR)
+    parts = parts.select(
+        *keys,
+        sql.pmod("number", sql.lit(24)).cast("int").alias("hour"),
+        (until_ms - sql.greatest("from_ms", sql.col("number") * _MS_PER_HOUR)).alias("ms"),
+        (sql.col("records") / (sql.col("at_ms") - sql.col("from_ms"))).alias("per_ms"),
+    )
     seconds: Column = sql.sum("ms") / _MS_PER_S
-    return steps.groupBy(*keys, "hour").agg(
-        (sql.sum("records") / seconds).alias(f"{name}_per_s"), seconds.alias(f"{name}_s")
+    return parts.groupBy(*keys, "hour").agg(
+        (sql.sum(sql.col("per_ms") * sql.col("ms")) / seconds).alias(f"{name}_per_s"),
+        seconds.alias(f"{name}_s"),
     )
 
 
@@ -140,12 +181,13 @@ def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:
     commits, ends = tables.read("commits"), tables.read("ends")
     ends = ends.where(sql.col("at_ms") >= since_ms)
     interests = interests_of(commits, tables.read("members")).persist()
+    aliveness = aliveness_of(tables.read("generations"))
     recent = commits.where(sql.col("at_ms") >= since_ms)
     try:
         tables.replace(
             LAG_JOB,
             {
-                "lag": lag_of(ends, commits, interests, reset),
+                "lag": lag_of(ends, commits, interests, aliveness, reset),
                 "loads": loads_of(ends, recent, interests),
             },
         )

@@ -85,11 +85,12 @@ def play_cells(
     """Play the cells with the given numbers, for `mapInArrow`.
 
     Args:
-        batches: numbers of cells in a column `id`: policies vary fastest.
+        batches: numbers of cells in a column `id`: policies vary fastest, then episodes, then
+            seeds.
         group: the group to play.
         episodes: the episodes.
         policies: the policies.
-        seed: seed of the random generator.
+        seed: the first seed of the random generator.
 
     Yields:
         Batches of `ROWS`; cells that could not be played have an `error`, and no figures.
@@ -97,10 +98,10 @@ def play_cells(
     for batch in batches:
         rows = []
         for cell in batch.column("id").to_pylist():
-            episode, policy = divmod(cell, len(policies))
-            rows.append(
-                {"cell": cell} | _row(group, episodes[episode], policies[policy], seed=seed)
-            )
+            play, policy = divmod(cell, len(policies))
+            turn, episode = divmod(play, len(episodes))
+            found = _row(group, episodes[episode], policies[policy], seed=seed + turn)
+            rows.append({"cell": cell} | found)
         yield pa.RecordBatch.from_pylist(rows, schema=ROWS)
 
 

@@ -40,9 +40,10 @@ def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
             for waits, cost in zip(TIMEOUTS_MS, UNAVAILABLE_S, strict=True)
         ),
         "today": 0,
+        "cheapest": changed.get("best", 2),
         "best": 2,
         "saving_s": Estimate(mean=50, low=40, high=60),
         "near_best": 0.97,
-        "is_enough": True,
+        "evidence": 30,
     }
     return Advice(**{**plain, **changed})

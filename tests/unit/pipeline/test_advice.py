@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.advice import ENOUGH, advise, deferred, sampled
+from coopgroup.pipeline.advice import ENOUGH, Advice, advise, deferred, sampled
 from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.advice_history import Episode
+from coopgroup.pipeline.advice_history import Episode, Observed
 from coopgroup.pipeline.advice_warmups import warmup_words
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES
@@ -179,6 +179,48 @@ def test_little_history_is_said() -> None:
     enough = advise(history([1_000] * ENOUGH), COST, MadeUp({}), with_rations=False)
     assert not few.is_enough
     assert enough.is_enough
+
+
+def test_little_history_has_figures_of_an_episode() -> None:
+    """Three absences in ten days: a day would have three tenths of the cost."""
+    few = advise(history([1_000] * 3), COST, MadeUp({"simple": 30.0}), with_rations=False)
+    assert few.current.unavailable_s.mean == pytest.approx(30.0)
+    assert not few.is_clear
+
+
+def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
+    """The replay says 400 a day for today's setting, and the history shows other figures."""
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 100.0, "simple": 80.0})
+
+    def given(observed_s: float | None) -> Advice:
+        seen = Observed(unavailable_s=observed_s)
+        told = history([1_000] * 40, today=today, observed=seen)
+        return advise(told, COST, play, with_rations=False)
+
+    assert given(None).advised.policy == deferred(0)
+    near = given(330.0)
+    assert near.is_clear
+    assert (near.model_error_s, near.saving_s.mean) == (pytest.approx(70.0), pytest.approx(80.0))
+    far = given(300.0)
+    assert far.best == far.today != far.cheapest
+    assert not far.is_clear
+
+
+def test_setting_of_today_wins_a_tie() -> None:
+    """Also against a simpler one: a change needs a reason."""
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 100.0, "simple": 99.5})
+    given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
+    assert given.best == given.today
+
+
+def test_advice_is_not_clear_if_the_cost_of_a_move_is_unknown() -> None:
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 50.0, "simple": 30.0})
+    told = history([1_000] * 40, today=today)
+    assert advise(told, MoveCost(), play, with_rations=False).is_clear
+    assert not advise(told, MoveCost(is_known=False), play, with_rations=False).is_clear
 
 
 def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:

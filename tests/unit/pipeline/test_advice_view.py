@@ -14,6 +14,17 @@ def test_settings_stand_cheapest_first_with_their_roles() -> None:
     assert rows[0].cells[0] == "40.0 (36.0 to 44.0)"
 
 
+def test_too_little_history_shows_figures_of_an_episode_without_intervals() -> None:
+    few = made_advice(evidence=3)
+    view = view_of(few)
+    assert [row.role for row in view.rows] == ["", "", "today", ""]
+    assert view.rows[0].cells[0] == "40.0"
+    assert view.columns[0] == "partition-seconds out of service an episode"
+    assert view.charts[0].curves[0].low == ()
+    assert [mark.label for mark in view.charts[0].marks] == ["today"]
+    assert view.snippet == ""
+
+
 def test_charts_mark_what_is_advised_and_what_is_today() -> None:
     chart = view_of(made_advice()).charts[0]
     assert chart.ticks == ("0 s", "5 s", "30 s", "300 s")

@@ -5,6 +5,7 @@ import json
 from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_bootstrap import Estimate
 from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_history import Observed
 from coopgroup.pipeline.advice_warmups import with_warmups
 from coopgroup.pipeline.advice_words import (
     advice_json,
@@ -36,9 +37,17 @@ def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
     )
     assert "does useful work 20 s after its assignment" in said[1]
     assert said[2].startswith("97% of the absences end within 30 s")
-    assert "40.0 partition-seconds a day" in said[3]
-    assert "between 40.0 and 60.0 less in 90%" in said[3]
-    assert "in 97% of these it is within 5 %" in said[3]
+    assert said[3] == (
+        "Partitions would move 4 times a day, against 9 with today's setting, and at most 6 would "
+        "be out of service at once, against 6."
+    )
+    assert "40.0 partition-seconds a day" in said[4]
+    assert "between 40.0 and 60.0 less in 90%" in said[4]
+    assert "in 97% of these it is within 5 %" in said[4]
+    assert said[5] == (
+        "The replay of today's setting gives 90.0 partition-seconds a day, and the history shows "
+        "95.0: the model is wrong by 5.0."
+    )
 
 
 def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
@@ -52,7 +61,7 @@ def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
 def test_difference_that_may_be_chance_is_called_that() -> None:
     unsure = made_advice(saving_s=Estimate(mean=5, low=-3, high=9))
     assert headline(unsure).endswith("if anything: it hardly matters.")
-    assert reasons(unsure)[-1].endswith("so the difference may be chance.")
+    assert reasons(unsure)[4].endswith("so the difference may be chance.")
     assert headline(made_advice()) == (
         "Use the deferred policy, which waits 30 s for a lost member."
     )
@@ -61,25 +70,63 @@ def test_difference_that_may_be_chance_is_called_that() -> None:
 def test_setting_of_today_that_is_best_is_kept() -> None:
     kept = made_advice(today=2)
     assert headline(kept) == "Keep the deferred policy, which waits 30 s for a lost member."
-    assert reasons(kept)[-1] == "No other setting would have cost less than the 40.0 of today."
+    assert reasons(kept)[3] == (
+        "No other setting would have cost clearly less than the 40.0 of today."
+    )
+
+
+def test_saving_below_the_error_of_the_model_is_not_advised() -> None:
+    seen = Observed(unavailable_s=30.0)
+    kept = made_advice(cheapest=2, best=0, history=history([12_000] * 30, observed=seen))
+    assert headline(kept) == "Keep the simple policy, which does not wait for a lost member."
+    assert reasons(kept)[3:] == (
+        (
+            "The cheapest setting saves 50.0 partition-seconds a day in the replays, which is less "
+            "than the error of the model."
+        ),
+        (
+            "The replay of today's setting gives 90.0 partition-seconds a day, and the history "
+            "shows 30.0: the model is wrong by 60.0."
+        ),
+    )
+    unchecked = made_advice(history=history([12_000] * 30))
+    assert reasons(unchecked)[-1].endswith("so nothing checks the replays.")
+
+
+def test_unknown_cost_of_a_move_is_never_called_nothing() -> None:
+    """Only the user knows it, so the advice has a condition and is not clear."""
+    unknown = made_advice(best=0, today=2, cost=MoveCost(is_known=False))
+    assert not unknown.is_clear
+    assert headline(unknown).endswith(", if a move costs nothing: --move-cost-ms decides.")
+    said = " ".join(reasons(unknown))
+    assert "The cost of a move is unknown" in said
+    assert "costs this group nothing" not in said
 
 
 def test_ration_is_explained_by_its_worst_moment() -> None:
     options = (*made_advice().options, option(RATION, 40.2, peak=2))
-    advised = made_advice(options=options, best=4)
+    advised = made_advice(options=options, best=4, today=3)
     assert setting_words(RATION) == (
         "the incremental policy, which waits 30 s for a lost member and moves at most 4 partitions "
         "every 1 s"
     )
     assert any(
-        "at most 2 partitions out of service at once, against 6" in one for one in reasons(advised)
+        "at most 2 would be out of service at once, against 6" in one for one in reasons(advised)
     )
 
 
-def test_too_little_history_is_said_first() -> None:
-    few = notes(made_advice(is_enough=False))
-    assert few[0].startswith("Too little history: 30 absences in 10.0 days, and 20 are needed")
-    assert "here 40 s, never costs more than twice" in few[0]
+def test_too_little_history_is_no_advice() -> None:
+    """Neither a setting nor an interval nor a snippet, and figures of an episode."""
+    few = made_advice(evidence=3, history=history([12_000] * 3))
+    assert headline(few) == "Not enough history (3 of 20 absences and joins)."
+    assert not few.is_clear
+    assert snippet(few) == ""
+    assert notes(few)[0].startswith("Advice needs at least 20 absences and joins")
+    assert "here 40 s, never costs more than twice" in notes(few)[1]
+    found = advice_json(few)
+    assert (found["advised"], found["snippet"], found["is_clear"]) == (None, None, False)
+    assert found["today"]["unavailable_partition_s_per_episode"] == {"mean": 90.0}
+    assert not any("Use" in one or "resampled" in one for one in reasons(few))
 
 
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:

@@ -123,10 +123,10 @@ def _cost(
         back_ms = seen.return_ms if return_ms is None else min(return_ms, seen.move_ms)
         return MoveCost(move_ms=seen.move_ms, return_ms=back_ms), ()
     note = (
-        "What a move costs is not known, and is taken for nothing: --move-cost-ms says better, and "
-        "so does telemetry of the members."
+        "The cost of a move is unknown, and 0 was assumed: give --move-cost-ms, or read the "
+        "telemetry of the members."
     )
-    return MoveCost(), (note,)
+    return MoveCost(is_known=False), (note,)
 
 
 def _print_json(given: Advice) -> None:
@@ -136,7 +136,7 @@ def _print_json(given: Advice) -> None:
 
 
 def _print(given: Advice) -> None:
-    from coopgroup.pipeline.advice_view import COLUMNS, tried_rows  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice_view import columns_of, tried_rows  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.advice_words import (  # noqa: PLC0415 - likewise
         headline,
         notes,
@@ -152,9 +152,10 @@ def _print(given: Advice) -> None:
     table = Table()
     table.add_column("setting", overflow="fold")
     table.add_column("")
-    for column in COLUMNS:
+    for column in columns_of(given):
         table.add_column(column, justify="right")
     for row in tried_rows(given):
         table.add_row(row.words, row.role, *row.cells)
-    print_table(f"Group {given.history.group}, with nine of ten resampled histories", table)
+    under = ", with nine of ten resampled histories" if given.is_enough else ", without intervals"
+    print_table(f"Group {given.history.group}{under}", table)
     click.echo(snippet(given), nl=False)
