@@ -45,6 +45,8 @@ class WarmMember:
     rack: str | None = None
     topics: tuple[str, ...] = ("T",)
     instance_id: str | None = None
+    host: str | None = None
+    declined: ResourceSet = EMPTY
 
     @property
     def takes_part(self) -> bool:
@@ -97,7 +99,13 @@ class WarmGroup:
         """Let a member become warm for all its warm-ups, or for some."""
         member = self.members[member_id]
         assert member.warm is not None
-        member.warm |= partitions(*indices) if indices else member.warmups
+        some = partitions(*indices) if indices else member.warmups
+        member.warm |= some - member.declined
+
+    def declines(self, member_id: str, *indices: int) -> None:
+        """Let a member refuse warm-ups until the leader cancels them."""
+        member = self.members[member_id]
+        member.declined |= partitions(*indices) & member.warmups
 
     def round(self, *, after_ms: int = 1) -> RoundDecision:
         """Play one round that all members hear."""
@@ -150,6 +158,7 @@ class WarmGroup:
             member = self.members[member_id]
             assert member.takes_part or told.warmups is None
             member.warmups = told.warmups or EMPTY
+            member.declined &= member.warmups
             if member.warm is not None:
                 stopped = member.owned - told.assigned
                 member.warm = (member.warm | stopped) & member.warmups
@@ -179,7 +188,9 @@ class WarmGroup:
         return encode_subscription(
             Subscription(
                 topics=member.topics,
-                user_data=encode_user_data(UserData(warm=member.warm)),
+                user_data=encode_user_data(
+                    UserData(warm=member.warm, host=member.host, declined=member.declined)
+                ),
                 owned=member.owned,
                 generation=member.generation,
                 rack=member.rack,

@@ -65,9 +65,9 @@ class BundledRound:
         return cls(bundles=bundles, whole=context, context=bundled, lags=summed)
 
     @property
-    def group(self) -> GroupSnapshot:
-        """The group in which each bundle is one resource."""
-        return self.bundles.group
+    def asked(self) -> tuple[GroupSnapshot, RoundContext, Lags]:
+        """The input of the decision: each bundle is one resource."""
+        return self.bundles.group, self.context, self.lags
 
     def opened(self, plan: RoundPlan, state: PolicyState) -> tuple[RoundPlan, PolicyState]:
         """Return plan and memory for all parts."""

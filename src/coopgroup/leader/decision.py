@@ -98,15 +98,11 @@ def decide_round(
 
     try:
         bundled = BundledRound.of(group, context, lags, policy)
-        if bundled is None:
-            plan, state, problems = _decided(group, lags, assignor, policy, context)
-        else:
-            plan, state, problems = _decided(
-                bundled.group, bundled.lags, assignor, policy, bundled.context
-            )
-            if not problems:
-                plan, state = bundled.opened(plan, state)
-                problems = violations(group, plan)
+        asked = (group, context, lags) if bundled is None else bundled.asked
+        plan, state, problems = _decided(*asked, assignor, policy)
+        if bundled is not None and not problems:
+            plan, state = bundled.opened(plan, state)
+            problems = violations(group, plan)
     except _UnusableAnswerError as error:
         return refused((str(error),))
     if problems:
@@ -121,7 +117,7 @@ def decide_round(
 
 
 def _decided(
-    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
+    group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
 ) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
     """Return the plan, the memory, and the safety rules that the plan violates."""
     staged, warm = _stage(group, lags, assignor, policy, context)

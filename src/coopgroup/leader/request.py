@@ -216,6 +216,8 @@ def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, byte
         consumption_rate_per_s=ours.consumption_rate_per_s,
         catalogue_version=ours.catalogue_version,
         warm=ours.warm,
+        host=ours.host,
+        declined=ours.declined,
     )
     tells = (subscription.user_data or b"").startswith(MAGIC)
     return claim, wire, subscription.version <= _VERSION_OF_DESIGN_I and not tells

@@ -121,8 +121,9 @@ class Warmups:
             member still stops, and whose state it is to keep.
         begun: warm-ups that the application was told of, and that were not cancelled.
         warm: resources that the member is warm for, and does not own; the next join tells them.
-        failed: wanted resources that the application refused.
-        rejoin_at_ms: when the member wants a round, to tell that it became warm; None for never.
+        failed: wanted resources that the application refused; the next join tells them.
+        rejoin_at_ms: when the member wants a round, to tell one of the two; None for never.
+        rejoin_reason: why it wants this round.
         is_new: whether the process has not received an assignment yet.
     """
 
@@ -131,6 +132,7 @@ class Warmups:
     warm: ResourceSet = EMPTY
     failed: ResourceSet = EMPTY
     rejoin_at_ms: int | None = None
+    rejoin_reason: str = ""
     is_new: bool = True
 
 

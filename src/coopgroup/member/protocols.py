@@ -173,6 +173,8 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     consumption_rate_per_s=member.next_join.consumption_rate_per_s,
                     catalogue_version=member.next_join.catalogue_version,
                     warm=None if warmups is None else warmups.warm,
+                    host=None if warmups is None else member.config.host,
+                    declined=EMPTY if warmups is None else warmups.failed,
                 ),
                 index_min=member.config.index_min,
             )

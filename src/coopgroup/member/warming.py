@@ -7,8 +7,9 @@ Rules of this file:
   behind.
 - The warm set has three sources: finished warm-ups, state that the application found before it
   subscribed, and revoked resources whose state the member keeps.
-- The leader learns that a member became warm from its next join. The member rejoins for this, but
-  never earlier than one heartbeat interval after its last join. Every round tells what all members
+- The leader learns from the next join that a member became warm, or that its application refused
+  a warm-up. The member rejoins for this, but never earlier than one heartbeat interval after its
+  last join. Every round tells what all members
   are warm for, so the whole group has at most one such round in an interval.
 
 A member whose application takes no part has no `Warmups`. All functions here then do nothing.
@@ -44,6 +45,7 @@ __all__ = [
 
 _BECAME_WARM = "became warm"
 _DECLARED = "warm resources declared"
+_DECLINED = "declined a warm-up"
 
 
 def take_report(turn: Turn, event: WarmSetDeclared | WarmedUp | WarmupFailed) -> None:
@@ -127,7 +129,7 @@ def take_warmups(turn: Turn, assignment: Assignment, gained: ResourceSet) -> Non
     if begin:
         turn.emit(BeginWarmups(resources=begin))
     if before.is_new and wanted and _may_return(member):
-        _rejoin_later(turn)
+        _rejoin_later(turn, _BECAME_WARM)
 
 
 def keep_warm(turn: Turn, given_up: ResourceSet) -> None:
@@ -156,11 +158,14 @@ def _take_warm(turn: Turn, resources: ResourceSet) -> None:
         return
     _replace(turn, before, warm=before.warm | fresh)
     turn.emit(Report(record=WarmupsChanged(warm=fresh)))
-    _rejoin_later(turn)
+    _rejoin_later(turn, _BECAME_WARM)
 
 
 def _take_failed(turn: Turn, resources: ResourceSet, error: str) -> None:
-    """Accept that the application cannot warm up resources: the member is cold for them."""
+    """Accept that the application cannot warm up resources: the member is cold for them.
+
+    The next join tells it, so that the leader chooses another resource or member at once.
+    """
     before = turn.member.next_join.warmups
     if before is None:
         return
@@ -175,24 +180,25 @@ def _take_failed(turn: Turn, resources: ResourceSet, error: str) -> None:
         failed=before.failed | failed,
     )
     turn.emit(Report(record=WarmupsChanged(failed=failed, error=error)))
+    _rejoin_later(turn, _DECLINED)
 
 
 def told_warm(turn: Turn) -> None:
-    """Cancel the rejoin for warm resources, because a join tells them now."""
+    """Cancel the rejoin for warm-ups, because a join tells them now."""
     warmups = turn.member.next_join.warmups
     if warmups is not None and warmups.rejoin_at_ms is not None:
-        _replace(turn, warmups, rejoin_at_ms=None)
+        _replace(turn, warmups, rejoin_at_ms=None, rejoin_reason="")
 
 
 def warm_reason(turn: Turn) -> str:
-    """Return why a round is due for warm resources; "" if none is."""
+    """Return why a round is due for warm-ups; "" if none is."""
     warmups = turn.member.next_join.warmups
     if warmups is None or warmups.rejoin_at_ms is None or turn.now_ms < warmups.rejoin_at_ms:
         return ""
-    return _BECAME_WARM
+    return warmups.rejoin_reason
 
 
-def _rejoin_later(turn: Turn) -> None:
+def _rejoin_later(turn: Turn, reason: str) -> None:
     """Schedule a rejoin. More resources may become warm until then, and the pace is limited."""
     member = turn.member
     warmups = member.next_join.warmups
@@ -201,7 +207,8 @@ def _rejoin_later(turn: Turn) -> None:
     config = member.config
     soon_ms = turn.now_ms + config.revocation_grace_ms
     paced_ms = member.last_join.sent_at_ms + config.heartbeat_interval_ms
-    _replace(turn, warmups, rejoin_at_ms=max(soon_ms, paced_ms))
+    due_ms = max(soon_ms, paced_ms)
+    _replace(turn, warmups, rejoin_at_ms=due_ms, rejoin_reason=reason)
 
 
 def _may_return(member: Member) -> bool:

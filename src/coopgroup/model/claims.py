@@ -45,6 +45,8 @@ class MemberClaim:
         catalogue_version: newest version of the group's catalogue that it has seen, None for none.
         warm: resources that it is warm for without owning them; None if it takes no part in
             warm-ups.
+        host: machine that runs the process, None if unknown.
+        declined: warm-ups that its application refused.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -59,6 +61,8 @@ class MemberClaim:
     consumption_rate_per_s: float | None = None
     catalogue_version: int | None = None
     warm: ResourceSet | None = None
+    host: str | None = None
+    declined: ResourceSet = EMPTY
     readable: bool = True
 
 
@@ -110,6 +114,8 @@ def _member(claim: MemberClaim) -> GroupMember:
         consumption_rate_per_s=claim.consumption_rate_per_s,
         readable=claim.readable,
         warms=claim.warm is not None,
+        host=claim.host,
+        declined=claim.declined,
     )
 
 

@@ -50,6 +50,8 @@ class GroupMember:
         readable: whether its subscription could be decoded. If not, its topics and claims are
             unknown.
         warms: whether it takes part in warm-ups (KIP-441).
+        host: machine that runs the process, None if unknown.
+        declined: warm-ups that its application refused.
     """
 
     member_id: str
@@ -60,6 +62,8 @@ class GroupMember:
     consumption_rate_per_s: float | None = None
     readable: bool = True
     warms: bool = False
+    host: str | None = None
+    declined: ResourceSet = EMPTY
 
     @property
     def known_loss_ms(self) -> int | None:

@@ -11,22 +11,29 @@ import math
 from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
-from coopgroup.model import NO_LOSS
+from coopgroup.model import EMPTY, NO_LOSS
 from coopgroup.protocol.reader import INT16, INT32, INT64, NULL, ByteReader
-from coopgroup.protocol.resource_array import packed_nullable_resources, read_nullable_resources
+from coopgroup.protocol.resource_array import (
+    packed_nullable_resources,
+    packed_resources,
+    read_nullable_resources,
+    read_resources,
+)
 from coopgroup.protocol.values import UserData
-from coopgroup.protocol.writer import packed_int32, packed_int64
+from coopgroup.protocol.writer import packed_int32, packed_int64, packed_nullable_string
 
 __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
-USER_DATA_NEWEST: Final = 5
+USER_DATA_NEWEST: Final = 6
 _DELAY: Final = "remaining_delay_ms"
 _LOSS: Final = "remaining_loss_ms"
 _RATE: Final = "consumption_rate_per_s"
 _CATALOGUE: Final = "catalogue_version"
 _WARM: Final = "warm"
+_HOST: Final = "host"
+_DECLINED: Final = "declined"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
@@ -40,7 +47,7 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
 
     Raises:
         EncodeError: a time or a version is negative or does not fit its type, the rate is invalid,
-            or a warm resource has no wire form.
+            or a warm resource, a declined one or the host has no wire form.
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
     rate_per_s, catalogue = user_data.consumption_rate_per_s, user_data.catalogue_version
@@ -58,7 +65,12 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
     if warm is None:
         return MAGIC + INT16.pack(4) + delay + loss + rate + version
     resources = packed_nullable_resources(warm, _WARM, index_min=index_min)
-    return MAGIC + INT16.pack(5) + delay + loss + rate + version + resources
+    fields = delay + loss + rate + version + resources
+    if user_data.host is None and not user_data.declined:
+        return MAGIC + INT16.pack(5) + fields
+    host = packed_nullable_string(user_data.host, _HOST)
+    declined = packed_resources(user_data.declined, _DECLINED, index_min=index_min)
+    return MAGIC + INT16.pack(6) + fields + host + declined
 
 
 def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData | None:
@@ -89,6 +101,10 @@ def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData |
     warm = None
     if version >= 5:
         warm = read_nullable_resources(reader, _WARM, index_min=index_min)
+    host, declined = None, EMPTY
+    if version >= 6:
+        host = reader.read_nullable_string(_HOST)
+        declined = read_resources(reader, _DECLINED, index_min=index_min)
     if version <= USER_DATA_NEWEST:
         reader.require_end()
     if version >= 3 and loss_ms == delay_ms:  # one wait, or none
@@ -99,6 +115,8 @@ def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData |
         consumption_rate_per_s=rate_per_s,
         catalogue_version=catalogue,
         warm=warm,
+        host=host,
+        declined=declined,
     )
 
 

@@ -133,6 +133,9 @@ class UserData:
             groups of partitions, or without versions.
         warm: resources that the member is warm for without owning them; None if the member takes no
             part in warm-ups.
+        host: name of the machine that runs the member, None if unknown. Standbys are on other hosts
+            first. Only for members that take part in warm-ups.
+        declined: warm-ups that the application refused. Only for members that take part.
     """
 
     remaining_delay_ms: int | None = None
@@ -140,3 +143,5 @@ class UserData:
     consumption_rate_per_s: float | None = None
     catalogue_version: int | None = None
     warm: ResourceSet | None = None
+    host: str | None = None
+    declined: ResourceSet = EMPTY

@@ -58,6 +58,13 @@ def told(driven: DrivenMember) -> ResourceSet | None:
     return data.warm
 
 
+def declined(driven: DrivenMember) -> ResourceSet:
+    """Return the declined warm-ups of the join that the last step sent."""
+    data = decode_user_data(driven.claims().user_data)
+    assert data is not None
+    return data.declined
+
+
 def warmups(driven: DrivenMember) -> Warmups:
     found = driven.member.next_join.warmups
     assert found is not None
@@ -232,6 +239,26 @@ def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
     assert told(driven) == some(3)
     driven.join(2).sync(warmups=some(2, 3))
     assert begun(driven) == cancelled(driven) == []
+
+
+def test_failed_warmup_is_told_at_the_next_pace_and_until_the_leader_cancels_it() -> None:
+    driven = warming(2, 3).give(WarmupFailed(resources=some(2), error="disk full")).wait(PACE_MS)
+    assert (told(driven), declined(driven)) == (EMPTY, some(2))
+    assert driven.sent_join().reason == "declined a warm-up"
+    driven.join(2).sync(warmups=some(2, 3))
+    assert driven.member.wants_a_round_at_ms is None, "the leader knows it"
+    assert declined(driven.give(RejoinRequested(reason="other"))) == some(2)
+    driven.join(3).sync(warmups=some(3))
+    assert not declined(driven.give(RejoinRequested(reason="other")))
+
+
+def test_host_is_told_with_warm_ups_only() -> None:
+    config = attrs.evolve(CONFIG, host="node-3")
+    plain = DrivenMember(member=new_member(config)).subscribe()
+    for driven, host in ((plain, None), (taking_part(config=config), "node-3")):
+        data = decode_user_data(driven.claims().user_data)
+        assert data is not None
+        assert data.host == host
 
 
 def test_failed_warmup_begins_again_after_the_leader_cancelled_it() -> None:

@@ -76,7 +76,7 @@ def encode(value: Value, version: int) -> bytes:
 def ascending(row: Row) -> Row:
     """Return the row with all resources sorted, as our encoder writes them."""
     sorted_row: dict[str, Any] = dict(row)
-    for name in ("owned", "assigned", "revoked", "warm", "warmups"):
+    for name in ("owned", "assigned", "revoked", "warm", "warmups", "declined"):
         if isinstance(row.get(name), dict):
             sorted_row[name] = {key: sorted(row[name][key]) for key in sorted(row[name])}
     if "topics" in row:
@@ -95,6 +95,8 @@ def _user_data(row: Row) -> UserData:
         consumption_rate_per_s=None if units == -1 else units / 1_000,
         catalogue_version=None if catalogue == -1 else catalogue,
         warm=None if row.get("warm") is None else ResourceSet(row["warm"]),
+        host=row.get("host"),
+        declined=ResourceSet(row.get("declined")),
     )
 
 

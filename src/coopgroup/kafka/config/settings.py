@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from socket import gethostname
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -34,7 +35,13 @@ __all__ = [
 ]
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
-_ON_THE_WIRE: Final = ("group.id", "group.instance.id", "client.id", "client.rack")
+_ON_THE_WIRE: Final = (
+    "group.id",
+    "group.instance.id",
+    "client.id",
+    "client.rack",
+    "coopgroup.host",
+)
 # Kafka's strings end at 32,767 bytes, and a member id is a client id with a suffix.
 _WIRE_BYTES_MAX: Final = 32_000
 _SHOWN_MAX: Final = 100
@@ -60,6 +67,7 @@ _GROUP_KEYS: Final = (
 )
 SHARED_KEYS: Final = (
     "coopgroup.bell.topic",
+    "coopgroup.host",
     "coopgroup.leader.timeout.ms",
     "coopgroup.lookup.timeout.ms",
     "coopgroup.state.dir",
@@ -268,6 +276,7 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         eager=bool(protocols) and _is_eager(protocols[0]),
         instance_id=_text(given, "group.instance.id"),
         rack=_text(given, "client.rack"),
+        host=_host(given),
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=heartbeat_ms,
         rebalance_timeout_ms=max_poll_ms,
@@ -278,6 +287,11 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         keeps_identity=_text(given, "coopgroup.state.dir") is not None,
         has_bell=_bell_topic(given) is not None,
     )
+
+
+def _host(given: Mapping[str, Any]) -> str | None:
+    """Return the name of the machine; only members that take part in warm-ups tell it."""
+    return _text(given, "coopgroup.host") or gethostname() or None
 
 
 def _protocols(given: Mapping[str, Any]) -> tuple[str, ...]:

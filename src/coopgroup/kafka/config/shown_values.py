@@ -60,7 +60,7 @@ _OF_FETCHING: Final = """
     retry.backoff.max.ms enable.metrics.push consume.callback.max.messages plugin.library.paths
 """
 _OURS: Final = """
-    coopgroup.bell.topic coopgroup.callback.threads coopgroup.catalogue.refresh.ms
+    coopgroup.bell.topic coopgroup.callback.threads coopgroup.catalogue.refresh.ms coopgroup.host
     coopgroup.leader.timeout.ms coopgroup.lookup.timeout.ms coopgroup.protocols
     coopgroup.retry.backoff.ms coopgroup.retry.backoff.max.ms coopgroup.state.dir
     coopgroup.stop.timeout.ms coopgroup.telemetry.file coopgroup.telemetry.file.backups

@@ -15,7 +15,7 @@ import numpy as np
 from coopgroup.model import NOBODY
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.state import NO_CLAIMS, Claims, Holdings, PolicyState, RunningWarmups
-from coopgroup.policies.stopping import stopping_claims
+from coopgroup.policies.stopping import rightful_resources, stopping_claims
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
 def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> RoundPlan:
     """Return the plan for all parts.
 
-    A part that another member still claims, or may own, waits for the rest of its bundle.
+    A part that another member still claims, or may own, waits for the rest of its bundle. If a
+    bundle waits for a part, the receiver keeps the parts that it owns already.
 
     Args:
         bundles: the bundles of the round.
@@ -76,8 +77,13 @@ def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> Rou
     free = ~group.claimed() & ~unclaimed.withheld
     assigned = np.where((group.owner == wanted) | free, wanted, NOBODY).astype(np.int32)
     waits = (wanted != NOBODY) & (assigned == NOBODY)
+    told = stopping_claims(group, context)
+    keeps = plan.waiting[bundle_of] & (wanted == NOBODY) & (bundles.sizes[bundle_of] > 1)
+    keeps &= (plan.target[bundle_of] == group.owner) & (group.owner != NOBODY)
+    keeps &= ~rightful_resources(group, told)
+    assigned[keeps] = group.owner[keeps]
     stops = revoked_claims(group, assigned)
-    stopping = stops & stopping_claims(group, context)
+    stopping = stops & told
     follow_up = plan.follow_up or bool((stops & ~stopping).any())
     follow_up = follow_up or bool((waits & unclaimed.withheld).any())
     is_silent = follow_up or bool(stops.any())
@@ -92,7 +98,7 @@ def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> Rou
         loss_timeout_ms=None if is_silent else plan.loss_timeout_ms,
         lost=plan.lost[bundle_of],
         created=unclaimed.created & (assigned != NOBODY),
-        waiting=plan.waiting[bundle_of] | waits,
+        waiting=(plan.waiting[bundle_of] & ~keeps) | waits,
         waiting_for_members=None if first_members is None else first_members[bundle_of],
         stopping=stopping,
         warmup_members=members,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from coopgroup.model import GroupSnapshot
+    from coopgroup.model import GroupMember, GroupSnapshot
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
@@ -114,6 +114,7 @@ class Bundles:
         racks, arrivals = whole.replica_racks, whole.arrivals_per_s
         return attrs.evolve(
             whole,
+            members=tuple(self._member(member) for member in whole.members),
             resources=whole.resources.take(is_first),
             assignable=whole.assignable[self.first],
             owner=owner,
@@ -197,6 +198,14 @@ class Bundles:
     @cached_property
     def _starts(self) -> Int64Array:
         return self.sizes.cumsum() - self.sizes
+
+    def _member(self, member: GroupMember) -> GroupMember:
+        """Return a member that declines the whole bundle if it declines a part."""
+        if not member.declined:
+            return member
+        mask = np.zeros(len(self.whole.resources), dtype=np.bool_)
+        mask[self.first[self.any_of(self.whole.mask_of(member.declined))]] = True
+        return attrs.evolve(member, declined=self.whole.resources.take(mask))
 
     def _warm_pairs(self, owner: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return member and bundle of each warm pair; a member is warm if no part is cold for it.

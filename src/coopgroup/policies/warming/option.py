@@ -79,6 +79,8 @@ class Warmup:
             warm-ups. "cancel" leaves the resource with its owner, which works, and tries another
             resource if the balance is the same; the group can stay uneven until its members change.
             A standby that times out is always cancelled.
+            A warm-up that its member declines ends at once: another resource is tried, and if there
+            is none, the option decides.
         co_partition: topics whose partitions belong together, for example
             `[("orders", "payments")]`. Partition i of each listed topic is one bundle: a bundle has
             one owner, and it warms up and moves as a whole. Balance, ration and limits count

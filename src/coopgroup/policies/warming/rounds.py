@@ -10,7 +10,7 @@ Limits of cold warm-ups: those of moves come first, running ones before new ones
 then those of standbys in the same order. A member that is kept warm does not count.
 
 The leader remembers each warm-up and when it began, the receiver of each unfinished move, and the
-pairs that timed out and were cancelled. A new leader knows only the members' warm sets. It keeps
+pairs that timed out or were declined. A new leader knows only the members' warm sets. It keeps
 them warm in its first round, and starts the time of cold warm-ups anew.
 """
 
@@ -102,22 +102,26 @@ class Warming:
 
     @cached_property
     def _may_move_cold(self) -> Int64Array:
-        """Return the moves that are made although the receiver is cold."""
+        """Return the moves that are made although the receiver is cold.
+
+        These are the moves whose warm-up timed out, and pairs for which no warm-up will run. The
+        assignor is asked to avoid the latter, so such a move is made only without another choice.
+        """
         if self.warmth.option.on_timeout != "move":
             return NO_KEYS
-        return self._late[self._are_moves(self._late)]
+        members = members_of(self.warmth.group, self._late)
+        moves = self.warmth.receivers[resources_of(self.warmth.group, self._late)] == members
+        return np.union1d(self._late[moves], self._known_refused)
+
+    @cached_property
+    def _known_refused(self) -> Int64Array:
+        return np.union1d(self.warmth.refused, self.warmth.declined)
 
     @cached_property
     def refused(self) -> Int64Array:
-        """Return the pairs that are cancelled because of their time-out."""
+        """Return the pairs that are cancelled: they timed out, or were declined."""
         cancelled = self._late[~holds(self._may_move_cold, self._late)]
-        return np.union1d(self.warmth.refused, cancelled)
-
-    def _are_moves(self, keys: Int64Array) -> BoolArray:
-        moves: BoolArray = self.warmth.receivers[
-            resources_of(self.warmth.group, keys)
-        ] == members_of(self.warmth.group, keys)
-        return moves
+        return np.union1d(self._known_refused, cancelled)
 
     def aim(self, ask: Callable[[Int32Array], Int32Array]) -> Int32Array:
         """Return the final target: int32 (R,).

@@ -1,9 +1,9 @@
 """Standbys: members that stay warm for a resource beside its owner (KIP-441).
 
-Members that are warm already come first, then members in another rack than the owner's, then
-members with the fewest standbys, then the smallest member id. Standbys are balanced by themselves.
-They do not count in the balance of owners. A warm standby is never given up for a better place,
-because its state would have to be restored elsewhere.
+Members that are warm already come first, then members in another rack than the owner's, then those
+on another host, then members with the fewest standbys, then the smallest member id. Standbys are
+balanced by themselves. They do not count in the balance of owners. A warm standby is never given up
+for a better place, because its state would have to be restored elsewhere.
 
 The previous owner of a resource that moves is a good standby: it has the state already.
 """
@@ -58,7 +58,7 @@ class Standbys:
         keys = keys[is_ready | ~holds(self.refused, keys)]
         is_ready = holds(ready, keys)
         resources, members = resources_of(group, keys), members_of(group, keys)
-        order = np.lexsort((members, self._same_rack(keys), ~is_ready, resources))
+        order = np.lexsort((members, self._nearness(keys), ~is_ready, resources))
         rank = np.empty(keys.size, dtype=np.int64)
         ordered = resources[order]
         rank[order] = np.arange(keys.size) - ordered.searchsorted(ordered)
@@ -78,7 +78,7 @@ class Standbys:
         loads = np.bincount(members_of(group, kept), minlength=len(group.members)).tolist()
         able = _able_by_name(self.warmth)
         names = group.resources.name_numbers
-        racks = [member.rack for member in group.members]
+        places = [(member.rack, member.host) for member in group.members]
         added: list[int] = []
         open_ = slots.open_members()
         for resource in np.flatnonzero(missing > 0).tolist():
@@ -95,7 +95,10 @@ class Standbys:
                 ]
                 if not candidates:
                     break
-                best = min(candidates, key=lambda m: (racks[m] == racks[owner], loads[m], m))
+                near = [_nearness(places[member], places[owner]) for member in candidates]
+                _, _, best = min(
+                    (far, loads[m], m) for far, m in zip(near, candidates, strict=True)
+                )
                 key = resource * len(group.members) + best
                 added.append(key)
                 taken.add(key)
@@ -111,16 +114,15 @@ class Standbys:
         other: BoolArray = (self.assigned[resources] != members) & (self.goal[resources] != members)
         return keys[other]
 
-    def _same_rack(self, keys: Int64Array) -> BoolArray:
-        """Return for each pair whether its member is in the owner's rack."""
+    def _nearness(self, keys: Int64Array) -> Int64Array:
+        """Return how near each pair's member is to the owner, as `_nearness` of the module."""
         group = self.warmth.group
-        named = [member.rack or "" for member in group.members]
-        numbers = {rack: number for number, rack in enumerate(sorted({*named} - {""}))}
-        racks = np.array([numbers.get(rack, NOBODY) for rack in named], dtype=np.int64)
-        owner = self.assigned[resources_of(group, keys)]
-        owners_rack = np.where(owner == NOBODY, NOBODY, racks[owner])
-        same: BoolArray = racks[members_of(group, keys)] == owners_rack
-        return same
+        racks = _numbered([member.rack for member in group.members])
+        hosts = _numbered([member.host for member in group.members])
+        members, owner = members_of(group, keys), self.assigned[resources_of(group, keys)]
+        near = 2 * (racks[members] == racks[owner]) + (hosts[members] == hosts[owner])
+        nearness: Int64Array = np.where(owner == NOBODY, 0, near).astype(np.int64)
+        return nearness
 
     def _missing(self, kept: Int64Array) -> Int64Array:
         """Return how many standbys each resource lacks: int64 (R,), at most the possible ones."""
@@ -138,6 +140,22 @@ class Standbys:
             resources_of(group, kept), minlength=len(group.resources)
         )
         return missing
+
+
+def _numbered(places: list[str | None]) -> Int64Array:
+    """Return a number for each place; unknown places have the same number."""
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    return np.array([numbers[place] for place in places], dtype=np.int64)
+
+
+def _nearness(one: tuple[str | None, str | None], other: tuple[str | None, str | None]) -> int:
+    """Return how much would fail together: 0 nothing, 1 the host, 2 the rack, 3 both.
+
+    Args:
+        one: rack and host of a member. If both are unknown, members count as near.
+        other: the same of another member.
+    """
+    return 2 * (one[0] == other[0]) + (one[1] == other[1])
 
 
 def _able_by_name(warmth: Warmth) -> list[frozenset[int]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model import NOBODY
+from coopgroup.model import EMPTY, NOBODY
+from coopgroup.model.positions import ABSENT, positions_in
 from coopgroup.policies.stopping import member_numbers, rightful_resources, stopping_claims
 from coopgroup.policies.waiting.staging import keepable
 from coopgroup.policies.warming.pairs import (
@@ -44,7 +45,9 @@ class Warmth:
         running: warm-ups of the last round whose member still takes part, cold or warm.
         since_ms: int64, when each of `running` began.
         receivers: int32 (R,): planned receiver of each unfinished move, `NOBODY` without one.
-        refused: pairs that timed out and were cancelled, while the members are the same.
+        refused: pairs that timed out or were declined, and were cancelled, while the members are
+            the same.
+        declined: cold pairs whose member says that its application refused the warm-up.
         may_stay: bool (R,): could stay with its owner, which was not told to stop it.
         stopping: bool (R,): its owner was told to stop it, and still claims it.
         free: bool (R,): assignable, with a subscriber, and not claimed.
@@ -60,6 +63,7 @@ class Warmth:
     since_ms: Int64Array
     receivers: Int32Array
     refused: Int64Array
+    declined: Int64Array
     may_stay: BoolArray
     stopping: BoolArray
     free: BoolArray
@@ -112,10 +116,25 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
         since_ms=since_ms,
         receivers=_receivers(group, context.state),
         refused=refused,
+        declined=_declined(group, warm),
         may_stay=keepable(group) & ~stopping,
         stopping=stopping,
         free=group.assignable & group.subscribed() & ~group.claimed(),
     )
+
+
+def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
+    """Return the warm-ups that members declined; a member that became warm has thought better."""
+    sets = [member.declined if member.warms else EMPTY for member in group.members]
+    if not any(sets):
+        return NO_KEYS
+    members = np.arange(len(sets), dtype=np.int64).repeat([len(one) for one in sets])
+    positions = positions_in(group.resources, sets)
+    there = positions != ABSENT
+    keys = np.sort(pair_keys(group, positions[there], members[there]))
+    counts = subscribes(group, keys) & ~holds(warm, keys)
+    counts &= group.owner[resources_of(group, keys)] != members_of(group, keys)
+    return keys[counts]
 
 
 def _remembered(

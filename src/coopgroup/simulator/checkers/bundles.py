@@ -23,7 +23,24 @@ from coopgroup.telemetry import (
     RoundRefused,
 )
 
-__all__ = ["check_bundles", "in_bundles"]
+__all__ = ["are_always_together", "check_bundles", "in_bundles"]
+
+
+def are_always_together(
+    telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
+) -> bool:
+    """Return whether each process subscribes to all topics of each list or to none.
+
+    Args:
+        telemetry: records of a run without changed subscriptions.
+        co_partition: topics whose partitions belong together.
+    """
+    started = {one.record.topics for one in telemetry if isinstance(one.record, ProcessStarted)}
+    return all(
+        len({topic in subscribed for topic in topics}) == 1
+        for topics in co_partition
+        for subscribed in started
+    )
 
 
 def check_bundles(
@@ -31,34 +48,28 @@ def check_bundles(
 ) -> Iterator[Violation]:
     """Yield bundles whose parts a round assigns to several members.
 
-    A list of topics counts if no process subscribes to a part of the list. A refused round moves
-    nothing, so it leaves a bundle as it is.
+    A refused round moves nothing, so it leaves a bundle as it is.
 
     Args:
-        telemetry: records of a run without changed subscriptions.
+        telemetry: records of a run in which the topics are always together.
         co_partition: topics whose partitions belong together.
     """
-    started = {one.record.topics for one in telemetry if isinstance(one.record, ProcessStarted)}
-    label = {
-        topic: topics[0]
-        for topics in co_partition
-        if all(len({topic in one for topic in topics}) == 1 for one in started)
-        for topic in topics
-    }
+    label = {topic: topics[0] for topics in co_partition for topic in topics}
     decided = Counter(one.generation for one in telemetry if isinstance(one.record, RoundDecided))
     refused = {one.generation for one in telemetry if isinstance(one.record, RoundRefused)}
     owners: dict[tuple[int, str, int], str] = {}
     for one in telemetry:
-        if not isinstance(one.record, AssignmentReceived) or not label:
+        if not isinstance(one.record, AssignmentReceived):
             continue
         if decided[one.generation] != 1 or one.generation in refused:
             continue
         for name, index in one.record.gained | one.record.kept:
             if name in label:
                 key = (one.generation, label[name], int(index))
-                other = owners.setdefault(key, one.member)
-                if other != one.member:
-                    message = f"{name}-{index} goes to {one.member}, its bundle to {other}"
+                # A static member that returns gets its assignment under another member id.
+                other = owners.setdefault(key, one.client)
+                if other != one.client:
+                    message = f"{name}-{index} goes to {one.client}, its bundle to {other}"
                     yield Violation(checker="bundles", at_ms=one.at_ms, message=message)
 
 

@@ -47,6 +47,8 @@ class _Warmups:
         running: the cold ones, without those that failed.
         left: the part of `warm` that ended last, for example because the process left.
         broken: warm ones that failed: the leader may have decided before.
+        declined: those that failed and did not begin since; they move without a wait.
+        ran_ms: how long the last warm-up ran that was cancelled.
         received: number of its assignments.
         generation: generation of the last one.
         member: member id at that time.
@@ -57,6 +59,8 @@ class _Warmups:
     begun_ms: dict[Resource, int] = field(factory=dict)
     running: ResourceSet = EMPTY
     broken: ResourceSet = EMPTY
+    declined: ResourceSet = EMPTY
+    ran_ms: dict[Resource, int] = field(factory=dict)
     left: ResourceSet = EMPTY
     received: int = 0
     generation: int = -1
@@ -72,6 +76,9 @@ class _Warmups:
         for resource in record.begun:
             self.begun_ms.setdefault(resource, at_ms)
         self.broken -= record.cancelled | record.warm
+        self.declined = (self.declined | record.failed) - record.begun
+        for resource in record.cancelled:
+            self.ran_ms[resource] = at_ms - self.begun_ms.get(resource, at_ms)
         for resource in record.moved | record.cancelled:
             self.begun_ms.pop(resource, None)
 
@@ -243,7 +250,9 @@ def _too_cold(
     due_ms = option.timeout_ms - option.timeout_ms // 20 - _TOLERANCE_MS
     for resource in planned - one.warm - one.broken:
         ran_ms = envelope.at_ms - one.begun_ms.get(resource, envelope.at_ms)
-        if option.on_timeout != "move" or ran_ms < due_ms:
+        ran_ms = max(ran_ms, one.ran_ms.get(resource, 0))
+        waits = ran_ms < due_ms and resource not in one.declined
+        if option.on_timeout != "move" or waits:
             yield _violation(envelope, f"{resource} moves to {envelope.client}, which is cold")
 
 

@@ -1,6 +1,7 @@
 """Valid configurations, and each reason to refuse one."""
 
 import logging
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     settings = read()
     assert settings.member == MemberConfig(
         group_id="g",
+        host=gethostname(),
         session_timeout_ms=45_000,
         heartbeat_interval_ms=3_000,
         rebalance_timeout_ms=300_000,
@@ -58,6 +60,7 @@ def test_settings_when_all_is_given_are_that() -> None:
             "enable.auto.offset.store": "False",
             "auto.offset.reset": "smallest",
             "topic.metadata.refresh.interval.ms": -1,
+            "coopgroup.host": "node-3",
             "coopgroup.leader.timeout.ms": 1_000,
             "coopgroup.lookup.timeout.ms": 2_000,
             "coopgroup.state.dir": "state",
@@ -71,6 +74,7 @@ def test_settings_when_all_is_given_are_that() -> None:
         group_id="g",
         instance_id="static-1",
         rack="rack-a",
+        host="node-3",
         session_timeout_ms=6_000,
         heartbeat_interval_ms=500,
         rebalance_timeout_ms=60_000,
@@ -124,6 +128,7 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
         ("coopgroup.bell.topic", "a/b", TOPIC_NAME_RULE),
         ("coopgroup.bell.topic", 5, "a string"),
+        ("coopgroup.host", 5, "a string"),
         ("coopgroup.state.dir", 5, "a string"),
         ("coopgroup.telemetry.file", 5, "a string"),
         ("coopgroup.telemetry.file.backups", -1, "a whole number from 0 to 1000"),
@@ -134,7 +139,7 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             "coopgroup.telemetry.path",
             "x",
             (
-                "no such key: coopgroup's own are coopgroup.bell.topic, "
+                "no such key: coopgroup's own are coopgroup.bell.topic, coopgroup.host, "
                 "coopgroup.leader.timeout.ms, "
                 "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
                 "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "

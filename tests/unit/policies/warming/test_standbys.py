@@ -63,3 +63,46 @@ def test_warm_ups_of_deleted_resources_end(*, is_warm: bool, forgets: bool) -> N
     decision = group.round()
     assert set(group.warmups().get("b", [])) <= {0}
     assert decision.group.claimed().sum() == 4
+
+
+def test_standbys_are_on_other_hosts_first_within_a_rack_and_without_racks() -> None:
+    for rack in (None, "r1"):
+        policy = SimplePolicy(warmup=Warmup(standbys=1, max_concurrent=9, per_member=9))
+        group = WarmGroup(existing=partitions(*range(6)), policy=policy)
+        for number, (member, host) in enumerate({"a": "h1", "b": "h1", "c": "h2"}.items()):
+            group.add(member, *range(number, 6, 3), rack=rack).host = host
+        group.round()
+        assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
+
+
+def test_another_rack_counts_more_than_another_host() -> None:
+    group = WarmGroup(existing=partitions(0), policy=SimplePolicy(warmup=Warmup(standbys=1)))
+    for member, rack, host in (("a", "r1", "h1"), ("b", "r1", "h2"), ("c", "r2", "h1")):
+        one = group.add(member, *([0] if member == "a" else []), rack=rack)
+        one.host = host
+    group.round()
+    assert group.warmups() == {"c": [0]}
+
+
+def test_warm_standby_on_another_host_is_kept_before_one_on_the_same() -> None:
+    group = WarmGroup(existing=partitions(0), policy=SimplePolicy(warmup=Warmup(standbys=1)))
+    for member, host in (("a", "h1"), ("b", "h1"), ("c", "h2")):
+        warm = () if member == "a" else (0,)
+        group.add(member, *([0] if member == "a" else []), warm=warm).host = host
+    group.round()
+    group.round()
+    assert group.warmups() == {"c": [0]}
+
+
+def test_declined_standby_is_given_to_another_member_at_once() -> None:
+    group = WarmGroup(existing=partitions(0), policy=SimplePolicy(warmup=Warmup(standbys=1)))
+    group.add("a", 0)
+    for member in "bc":
+        group.add(member)
+    group.round()
+    assert group.warmups() == {"b": [0]}
+    group.declines("b", 0)
+    group.round()
+    assert group.warmups() == {"c": [0]}
+    group.round()
+    assert group.warmups() == {"c": [0]}, "the refusal is remembered"

@@ -3,7 +3,7 @@
 import attrs
 
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.simulator.checkers.bundles import check_bundles, in_bundles
+from coopgroup.simulator.checkers.bundles import are_always_together, check_bundles, in_bundles
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
@@ -86,8 +86,15 @@ def test_refused_and_doubled_rounds_do_not_count() -> None:
     assert not [*check_bundles([*found, refused], TOGETHER)]
 
 
-def test_topics_do_not_belong_together_if_a_process_subscribes_to_one() -> None:
-    found = [*rows(received(U=0)), envelope("o", started(("U",)))]
+def test_topics_are_apart_if_a_process_subscribes_to_one() -> None:
+    found = rows(received(U=0))
+    assert are_always_together([*found, envelope("o", started(("V",)))], TOGETHER)
+    assert not are_always_together([*found, envelope("o", started(("U",)))], TOGETHER)
+
+
+def test_static_member_that_returns_gets_its_assignment_under_another_id() -> None:
+    found = rows(received(U=0))
+    found[-1] = attrs.evolve(found[-1], client="m")
     assert not [*check_bundles(found, TOGETHER)]
 
 

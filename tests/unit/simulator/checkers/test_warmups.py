@@ -1,5 +1,6 @@
 """Checkers of warm-ups: limits, and planned moves to cold members."""
 
+import attrs
 import pytest
 
 from coopgroup.model import EMPTY, ResourceSet
@@ -167,7 +168,9 @@ def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     failed = envelope(98, 3, WarmupsChanged(failed=T0), "b")
     assert messages([*rows[:6], failed, *rows[6:]]) == []
     cold = move(WarmupsChanged(begun=T0))
-    assert len(messages([*cold[:6], failed, *cold[6:]])) == 1
+    declined = [*cold[:6], failed, *cold[6:]]
+    assert messages(declined) == [], "it moves without a wait if there is no other choice"
+    assert len(messages(declined, attrs.evolve(OPTION, on_timeout="cancel"))) == 1
 
 
 def test_member_that_missed_a_round_is_left_out() -> None:
