@@ -9,14 +9,14 @@ their bugs cannot change the data of the check.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.leader.bundled import BundledRound
+from coopgroup.leader.read_only import read_only, read_only_group
 from coopgroup.leader.record import round_record
 from coopgroup.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.policies.eager import EagerPolicy
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Record
 
 __all__ = ["RoundDecision", "decide_round", "refused_round"]
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @frozen(kw_only=True, eq=False)
@@ -91,7 +89,7 @@ def decide_round(
     """
     context = _without_hearsay(context)
     group = resolve_claims(claims, metadata.resources, metadata.racks)
-    group = _read_only_group(with_holders_rights(group, context))
+    group = read_only_group(with_holders_rights(group, context))
 
     def refused(problems: tuple[str, ...]) -> RoundDecision:
         return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
@@ -200,7 +198,7 @@ def _stage(
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
         if arrivals is not None:
-            _read_only(arrivals)
+            read_only(arrivals)
         warming = Warming.of(group, context, policy, offer)
         owner, withheld = offer.owner, offer.withheld_from_assignor
         if warming is not None:
@@ -209,17 +207,17 @@ def _stage(
 
     def ask(owner: Int32Array) -> Int32Array:
         view = group.view(
-            owner=_read_only(owner.copy()),
-            assignable=_read_only(assignable.copy()),
+            owner=read_only(owner.copy()),
+            assignable=read_only(assignable.copy()),
             arrivals_per_s=arrivals,
         )
         with _asking(f"assignor {assignor.name}"):
-            target = assignor.assign(view, _read_only(lags.aligned(group.resources)))
+            target = assignor.assign(view, read_only(lags.aligned(group.resources)))
             check_target(view, target)
         return target
 
     def stage(target: Int32Array) -> StagedRound:
-        return policy.stage(group, _read_only(target.copy()), context, offer)
+        return policy.stage(group, read_only(target.copy()), context, offer)
 
     target = ask(owner) if warming is None else warming.aim(ask)
     with _asking(f"policy {policy.name}"):
@@ -248,19 +246,6 @@ def _asking(whom: str) -> Iterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())
         raise _UnusableAnswerError(f"{whom}: {type(error).__name__}: {said}") from error
-
-
-def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    array.flags.writeable = False
-    return array
-
-
-def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
-    for field in attrs.fields(type(group)):
-        value = getattr(group, field.name)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    return group
 
 
 def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
