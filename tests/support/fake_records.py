@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define, field, frozen
 from confluent_kafka import TopicPartition
 
+from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["FakeAsyncConsumer", "FakeConsumer", "FakeRecord"]
@@ -101,6 +102,7 @@ class FakeConsumer:
             committing=self,
             work=SimpleNamespace(is_processing=False),
             driver=SimpleNamespace(
+                meter=WorkMeter(),
                 settings=SimpleNamespace(member=SimpleNamespace(group_id="g")),
                 inbox=SimpleNamespace(wake=lambda: None),
                 sink=SimpleNamespace(warn=lambda event, **_: self.warned.append(event)),

@@ -31,6 +31,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.records import ConsumerRecord, by_partition, record_of
+from coopgroup.aio.work_rate import LoopWork
 from coopgroup.kafka.clock import CLOCK, now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.fetching import Fetching
@@ -59,6 +60,7 @@ class HandOut:
         is_idle: whether the polling thread fetches nothing until it is asked.
         is_held_back: whether librdkafka is paused as a whole.
         breathe_at_s: when the loop gets its next turn; 0 to make it soon.
+        work: measures how fast the tasks process the records.
     """
 
     driver: GroupDriver
@@ -73,6 +75,7 @@ class HandOut:
     is_idle: bool = field(default=False, init=False)
     is_held_back: bool = field(default=False, init=False)
     breathe_at_s: float = field(default=0.0, init=False)
+    work: LoopWork = field(init=False)
     _buffer: RecordBuffer = field(init=False)
     _waiters: set[asyncio.Future[None]] = field(factory=set, init=False)
     _polling: int = field(default=0, init=False)  # number of awaits that count as polling
@@ -84,6 +87,7 @@ class HandOut:
 
     def __attrs_post_init__(self) -> None:
         self._buffer = self.fetching.record_buffer
+        self.work = LoopWork(self.driver.meter)
 
     # --- hand out --------------------------------------------------------------------------------
 
@@ -96,6 +100,7 @@ class HandOut:
         """
         self.port.bind()
         driver, inbox, take = self.driver, self.driver.inbox, self._buffer.ready.popleft
+        work = self.work
         while True:
             now = clock_gettime(CLOCK)
             if now >= self.breathe_at_s:
@@ -111,6 +116,7 @@ class HandOut:
                     pass
                 else:
                     driver.polled_at_s = now
+                    work.taken += 1
                     if message.error() is not None:
                         raise KafkaException(message.error())
                     yield record_of((message,))
@@ -178,6 +184,7 @@ class HandOut:
         if not taken:
             return []
         self.driver.polled_at_s = now_s()
+        self.work.taken += max(1, first)
         if first == 0:
             raise KafkaException(taken[0].error())
         return taken[:first]
@@ -207,6 +214,7 @@ class HandOut:
     async def _breathe(self) -> None:
         """Let other tasks of the loop run, and see to what need not be seen to at each record."""
         self._raise_errors()
+        self.work.look(now_s(), has_more=bool(self._buffer.ready))
         # The loop gets the next records by itself, unless they do not come without the thread.
         needs_thread = self.is_held_back or not self.is_fetching_here
         if self.is_idle and needs_thread and 2 * len(self._buffer.ready) < self.fetching.ahead:
@@ -224,6 +232,7 @@ class HandOut:
         self._raise_errors()
         if self.is_closed:
             raise RuntimeError(CLOSED)
+        self.work.wait(now_s())
         waiter = loop.create_future()
         self._waiters.add(waiter)
         timer = None if limit_s is None else loop.call_later(limit_s, _end, waiter)

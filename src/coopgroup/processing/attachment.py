@@ -18,6 +18,7 @@ from coopgroup.aio.polling import Polling
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Interceptor
 from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.member.events import Offset
 from coopgroup.processing.scheduler import Partition, StoredOffset
@@ -92,6 +93,11 @@ class Attachment:
         self.parts.listener.finish_revoke([TopicPartition(*one) for one in partitions])
 
     @property
+    def meter(self) -> WorkMeter:
+        """Return the meter of the work rate."""
+        return self.parts.driver.meter
+
+    @property
     def group_id(self) -> str:
         """Return the name of the group."""
         return self.parts.driver.settings.member.group_id
@@ -121,6 +127,7 @@ class Attachment:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
         self._was_automatic = self.parts.committing.store.automatic
         self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
+        self.meter.is_elsewhere = True
         self.parts.work.is_processing = True
         self.call_later(self._take_over)
 
@@ -146,6 +153,7 @@ class Attachment:
                 with suppress(KafkaException, RuntimeError):  # lost at this moment, or closed
                     self.seek(topic, number, offset)
         self.hook.interceptor = None
+        self.meter.is_elsewhere = False
         self.parts.work.is_processing = False
         if is_complete:
             self.call_later(self._restore)

@@ -201,6 +201,16 @@ class Scheduler:
         return self._records
 
     @property
+    def in_progress(self) -> int:
+        """Return the number of records that a worker has taken and not ended."""
+        return len(self._begun)
+
+    @property
+    def partition_count(self) -> int:
+        """Return the number of partitions that records have come from."""
+        return len(self._tenures)
+
+    @property
     def ready(self) -> int:
         """Return the number of records that a worker could take now."""
         return len(self._ready)

@@ -34,6 +34,7 @@ from coopgroup.processing.failures import (
 )
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
+from coopgroup.processing.work_rate import HandlerWork
 
 __all__ = ["TaskProcessing"]
 
@@ -55,6 +56,7 @@ class TaskProcessing:
     timing: Timing
     concurrency: int
     _attachment: Attachment = field(init=False)
+    _rate: HandlerWork = field(init=False)
     _idle: deque[asyncio.Future[None]] = field(factory=deque, init=False)
     _progress: set[asyncio.Future[None]] = field(factory=set, init=False)
     _running: dict[Work, asyncio.Task[None]] = field(factory=dict, init=False)
@@ -68,6 +70,7 @@ class TaskProcessing:
 
     def __attrs_post_init__(self) -> None:
         self._attachment = Attachment.of_tasks(self.consumer)
+        self._rate = HandlerWork(self._attachment.meter, self.scheduler, self.concurrency)
 
     async def run(self) -> None:
         """Process until `stop` is set, the consumer is closed, or a record cannot be handled.
@@ -278,6 +281,7 @@ class TaskProcessing:
                     self._cancelled.discard(work)
                     task.uncancel()
                 del self._running[work]
+                self._rate.note_end(monotonic())
                 (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
                 if self._failure is not None:  # before a later record of the same lane can begin
                     self.scheduler.close()

@@ -31,6 +31,7 @@ from coopgroup.processing.failures import (
 )
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
+from coopgroup.processing.work_rate import HandlerWork
 
 __all__ = ["ThreadProcessing"]
 
@@ -60,6 +61,7 @@ class ThreadProcessing:
     timing: Timing
     workers: int
     _attachment: Attachment = field(init=False)
+    _rate: HandlerWork = field(init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
     _ending: dict[Partition, _Ending] = field(factory=dict, init=False)
     _failure: tuple[Work, BaseException] | None = field(default=None, init=False)
@@ -69,6 +71,7 @@ class ThreadProcessing:
 
     def __attrs_post_init__(self) -> None:
         self._attachment = Attachment.of_threads(self.consumer)
+        self._rate = HandlerWork(self._attachment.meter, self.scheduler, self.workers)
 
     def run(self) -> None:
         """Process until `stop` is set, the consumer is closed, or a record cannot be handled.
@@ -286,6 +289,7 @@ class ThreadProcessing:
                 return
             is_handled = self._try(work)
             with self._changed:
+                self._rate.note_end(monotonic())
                 (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
                 if self._failure is not None:  # before a later record of the same lane can begin
                     self.scheduler.close()

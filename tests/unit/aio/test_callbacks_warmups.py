@@ -191,9 +191,9 @@ def test_warm_ups_end_with_their_loop_and_a_closed_consumer_reports_nothing(
         await until(lambda: ("warmup", [1]) in app.heard)
 
     async def second() -> None:
-        stage.driver.inbox.put(BeginWarmups(resources=ZERO))
         stage.feed(0, 5)
         await consumer.getone()
+        stage.driver.inbox.put(BeginWarmups(resources=ZERO))
         await until(lambda: ("warmup", [0]) in app.heard)
         await consumer.close()
 

@@ -11,6 +11,7 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
@@ -203,6 +204,7 @@ class FakeDriver:
         settings: the settings that the tests need.
         on_commit: called with the id of each pending commit, if set.
         waited_s: limits of the waits for commits.
+        meter: measures the work of the application.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
@@ -219,6 +221,7 @@ class FakeDriver:
     reminders: list[float] = field(factory=list)
     warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
     settings: Any = field(factory=lambda: SimpleNamespace(max_poll_interval_ms=60_000))
+    meter: WorkMeter = field(factory=WorkMeter)
 
     @property
     def sink(self) -> Any:  # noqa: ANN401  (as much of one as is asked for)

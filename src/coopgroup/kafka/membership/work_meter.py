@@ -10,6 +10,9 @@ member has no rate yet. Time in the group's code and in callbacks is not work. A
 if partitions were paused, resumed or skipped in it, because the application then works elsewhere.
 
 The rate is smoothed over some seconds of work, no matter how long ago the work was.
+
+An event loop (`coopgroup.aio.work_rate`) and `coopgroup.processing` measure by themselves, and call
+`add`.
 """
 
 from __future__ import annotations
@@ -31,9 +34,12 @@ class WorkMeter:
 
     Attributes:
         rate_per_s: records per second of work; None before there was enough work.
+        is_elsewhere: whether the records are handled elsewhere, so that calls for records tell
+            nothing about the work.
     """
 
     rate_per_s: float | None = field(default=None, init=False)
+    is_elsewhere: bool = field(default=False, init=False)
     # Measured work that is not in the rate yet.
     _records: int = field(default=0, init=False)
     _seconds: float = field(default=0.0, init=False)
@@ -50,7 +56,8 @@ class WorkMeter:
     def pause(self, now_s: float, waiting: int, rearranged: int) -> None:
         """Note that the application asks for records other than simply the next ones."""
         self._stretch, self._more_waited, self._ended_s = (0, 0.0), waiting > 0, now_s
-        if self._since_s is not None and rearranged == self._rearranged:
+        is_plain = rearranged == self._rearranged and not self.is_elsewhere
+        if self._since_s is not None and is_plain:
             self._stretch = self._at_hand - waiting, now_s - self._since_s
         self._since_s = None
 
@@ -60,11 +67,12 @@ class WorkMeter:
             return
         done, seconds = self._stretch
         if done and (self._more_waited or now_s - self._ended_s <= seconds):
-            self._add(done, seconds)
+            self.add(done, seconds)
         self._since_s, self._at_hand = now_s, handed + waiting
         self._rearranged = rearranged
 
-    def _add(self, records: int, seconds: float) -> None:
+    def add(self, records: int, seconds: float) -> None:
+        """Add records that were processed in some seconds of work."""
         self._records += records
         self._seconds += seconds
         if self._seconds < _SAMPLE_S:
