@@ -38,6 +38,7 @@ def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: 
             resources=ResourceSet({"orders": range(partitions)}),
         ),
         measures=Measured(moved=seed * len(policy)),
+        begin_ms=10_000,
     )
 
 

@@ -97,10 +97,9 @@ def write_history_page(
         CoopgroupError: Bokeh is not installed.
     """
     _write_history(
-        envelopes,
+        history_of(envelopes, lag),
         path,
         title=title,
-        lag=lag,
         measures=measures,
         objections=objections,
         notes=notes,
@@ -119,11 +118,10 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
         CoopgroupError: Bokeh is not installed.
     """
     _write_history(
-        run.telemetry,
+        history_of(run.telemetry, run.lag, settled_ms=run.begin_ms),
         path,
         title=f"{_scenario_title(run)}: {run.policy}",
         about=f"seed {run.seed}",
-        lag=run.lag,
         measures=run.measures,
         objections=_objections(run),
     )
@@ -147,11 +145,15 @@ def write_comparison_page(
     if not runs_by_policy or not all(runs_by_policy.values()):
         raise ConfigurationError("runs_by_policy", dict(runs_by_policy), "a run of each policy")
     firsts = {policy: runs[0] for policy, runs in runs_by_policy.items()}
-    histories = {policy: history_of(run.telemetry, run.lag) for policy, run in firsts.items()}
+    histories = {
+        policy: history_of(run.telemetry, run.lag, settled_ms=run.begin_ms)
+        for policy, run in firsts.items()
+    }
     measured = {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
     rows = comparison_rows(measured)
     scenario = next(iter(firsts.values())).scenario
     verdict = verdict_of(measured, scenario.move_ms, returns_pay=scenario.returns_pay)
+    seeds = max(map(len, runs_by_policy.values()))
     charts = () if verdict is None or verdict.chart is None else (verdict.chart,)
     drawn = _drawn_side_by_side(histories, charts)
     write_page(
@@ -159,7 +161,8 @@ def write_comparison_page(
         "comparison.html",
         drawn.figures,
         title=f"{_scenario_title(next(iter(firsts.values())))}: policies compared",
-        under=_HINT if verdict is None else verdict.summary,
+        lead="" if verdict is None else verdict.summary,
+        under=" · ".join((counted(len(firsts), "policy", "policies"), counted(seeds, "seed"))),
         hint=_HINT,
         verdict=() if verdict is None else verdict.sentences,
         charts=drawn.charts,
@@ -169,7 +172,7 @@ def write_comparison_page(
             for run in runs
             for one in _objections(run)
         ],
-        seeds=max(map(len, runs_by_policy.values())),
+        seeds=seeds,
         policies=list(runs_by_policy),
         rows=bars_of(rows),
         legend=drawn.legend,
@@ -180,20 +183,17 @@ def write_comparison_page(
 
 
 def _write_history(
-    envelopes: Iterable[Envelope],
+    history: History,
     path: str | Path,
     *,
     title: str,
     about: str = "",
-    lag: LagSamples | None,
     measures: object | None,
     objections: Sequence[Objection] | None,
     notes: Sequence[str] = (),
 ) -> None:
     require_bokeh()
-    ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
-    history = history_of(ordered, lag)
-    found = [*(objections or ()), *_refusals(ordered, history)]
+    found = [*(objections or ()), *_refusals(history)]
     if objections is None:
         found += _double_owners(history)
     rows = _fact_rows(history) if measures is None else measure_rows(measures)
@@ -203,6 +203,7 @@ def _write_history(
         "history.html",
         Figures() if timeline is None else timeline.figures,
         title=title,
+        lead=_lead(history, measures),
         under=_under(history, about),
         notes=notes,
         cards=[*rows, ("violations", f"{len(found):,}" if found else "none")],
@@ -226,7 +227,7 @@ def _drawn(history: History) -> _Timeline:
     with_warmups = 1 if history.warm_spans else 0
     return _Timeline(
         figures=figures,
-        hint=_HINT + _exactness(drawn.timelines),
+        hint=_HINT + _scale_words(history) + _exactness(drawn.timelines),
         legend=legend_of(clients, paint),
         ownership=ownership,
         warmups=rest[:with_warmups],
@@ -280,12 +281,35 @@ def _paint(clients: Sequence[str]) -> list[Paint]:
 
 def _most_unowned(history: History) -> int:
     ownership = history.ownership
-    return unowned_counts(history.gaps, ownership.begin_ms, ownership.until_ms).settled_max
+    counts = unowned_counts(history.gaps, ownership.begin_ms, ownership.until_ms)
+    return counts.highest_from(history.settled_ms)
+
+
+def _scale_words(history: History) -> str:
+    since_ms = history.settled_ms - history.ownership.begin_ms
+    if since_ms <= 0:
+        return ""
+    return f" The scales of the curves leave out the start, which ends at {seconds(since_ms)}."
 
 
 def _exactness(timelines: Iterable[Timeline]) -> str:
     step_ms = max(timeline.step_ms for timeline in timelines)
     return "" if step_ms == 1 else f" Drawn to {seconds(step_ms)}; gaps are never left out."
+
+
+def _lead(history: History, measures: object | None) -> str:
+    """Return the line for readers who read only one."""
+    facts = facts_of(history)
+    out_s = getattr(measures, "unavailable_partition_s", facts.gap_seconds)
+    worst_ms = getattr(measures, "worst_outage_ms", facts.worst_gap_ms)
+    if not out_s:
+        return "No partition was out of service."
+    moved = getattr(measures, "moved", None)
+    moves = "" if moved is None else f", {counted(moved, 'move')}"
+    return (
+        f"{out_s:,.1f} partition-seconds out of service{moves}. The longest outage of a partition "
+        f"took {seconds(worst_ms)}."
+    )
 
 
 def _under(history: History, about: str) -> str:
@@ -315,14 +339,14 @@ def _fact_rows(history: History) -> list[tuple[str, str]]:
     ]
 
 
-def _refusals(envelopes: Iterable[Envelope], history: History) -> list[Objection]:
+def _refusals(history: History) -> list[Objection]:
     return [
         Objection(
             source=f"leader {one.client or one.member}",
             at_ms=one.at_ms - history.ownership.begin_ms,
             message=violation,
         )
-        for one in envelopes
+        for one in history.envelopes
         if isinstance(one.record, RoundRefused)
         for violation in one.record.violations
     ]

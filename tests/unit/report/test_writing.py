@@ -45,6 +45,7 @@ def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # n
             resources=ResourceSet({"orders": range(6)}),
         ),
         "measures": Measured(moved=seed),
+        "begin_ms": 10_000,
     }
     return SimpleNamespace(**{**values, **changed})
 
@@ -69,7 +70,8 @@ def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
     )
     words = seen((tmp_path / "page.html").read_text())
     assert words.startswith(
-        "billing billing 6 partitions · 3 members · 31 s · deferred, sticky one line lost"
+        "billing billing 18.7 partition-seconds out of service. The longest outage of a partition "
+        "took 3.03 s. 6 partitions · 3 members · 31 s · deferred, sticky one line lost"
     )
     assert "longest gap of one partition 3.03 s violations none" in words
     assert "2 (orders 0, 4)" in words
@@ -135,7 +137,8 @@ def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> N
 def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
     write_run_page(run(seed=7), tmp_path / "run.html")
     words = seen((tmp_path / "run.html").read_text())
-    assert words.startswith("rolling bounce: deferred rolling bounce: deferred 6 partitions")
+    title = "rolling bounce: deferred"
+    assert words.startswith(f"{title} {title} 18.7 partition-seconds out of service, 7 moves. The")
     assert "sticky · seed 7 partitions moved 7 time to converge never violations none" in words
     assert "Lag Records that wait" in words
 

@@ -25,12 +25,13 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
 
     Args:
         scene: scene of the figure.
-        counts_max: upper end of the axis. None for the highest count after the group's start; the
-            count at the start would dwarf everything later.
+        counts_max: upper end of the axis. None for the highest count after the start of the group,
+            because the count at the start would dwarf everything later.
     """
     ownership = scene.history.ownership
     steps = unowned_counts(scene.history.gaps, ownership.begin_ms, ownership.until_ms)
-    highest = steps.settled_max if counts_max is None else counts_max
+    settled_ms = scene.history.settled_ms
+    highest = steps.highest_from(settled_ms) if counts_max is None else counts_max
     plot = framed(
         scene,
         height=_UNOWNED_HEIGHT,
@@ -67,8 +68,16 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
 
 
 def lag_figure(scene: Scene, lag: LagLines) -> figure:
-    """Draw lag over time: of each member and of unowned partitions."""
-    highest = max(1, int(lag.lags.max(initial=0)), int(lag.nobody.max(initial=0)))
+    """Draw lag over time: of each member and of unowned partitions.
+
+    As above, the scale leaves out the start of the group.
+    """
+    settled = lag.times_ms >= scene.history.settled_ms
+    if not settled.any():
+        settled[:] = True
+    highest = max(
+        1, int(lag.lags[:, settled].max(initial=0)), int(lag.nobody[settled].max(initial=0))
+    )
     plot = framed(
         scene,
         height=_LAG_HEIGHT,

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
-from coopgroup.report.history.rounds import RoundRow, client_names, round_rows
-from coopgroup.report.history.timeline import Doubles, Spans, doubles_of, gaps_of
+from coopgroup.report.history.names import named
+from coopgroup.report.history.rounds import RoundRow, round_rows
+from coopgroup.report.history.timeline import Doubles, Spans, doubles_of, gaps_of, unowned_counts
 from coopgroup.report.history.timeline_events import TimelineEvent, known_ms, timeline_events
 from coopgroup.report.runs import LagSamples
 from coopgroup.telemetry import Envelope, WarmEnd, WarmSpan, read_warm_spans
@@ -28,6 +29,8 @@ class History:
     Attributes:
         known_ms: int64, shape (R,): first mention of each resource.
         warm_spans: warm-ups and standbys.
+        settled_ms: end of the start of the group. Scales leave out what is before.
+        envelopes: the records, sorted by time, with a client name in each.
     """
 
     ownership: Ownership
@@ -37,6 +40,8 @@ class History:
     rounds: tuple[RoundRow, ...]
     timeline_events: tuple[TimelineEvent, ...]
     warm_spans: tuple[WarmSpan, ...] = ()
+    settled_ms: int = 0
+    envelopes: tuple[Envelope, ...] = ()
     lag: LagSamples | None = None
 
 
@@ -58,9 +63,20 @@ class Facts:
     moved_warm: int = 0
 
 
-def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> History:
-    """Read the records of one group."""
-    ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
+def history_of(
+    envelopes: Iterable[Envelope],
+    lag: LagSamples | None = None,
+    *,
+    settled_ms: int | None = None,
+) -> History:
+    """Read the records of one group.
+
+    Args:
+        envelopes: records of the group, in any order.
+        lag: lag over time, if measured.
+        settled_ms: end of the start of the group; None to derive it from the records.
+    """
+    ordered, names = named(sorted(envelopes, key=lambda envelope: envelope.at_ms))
     ends_ms = [one.at_ms for one in ordered[-1:]]
     if lag is not None:
         ends_ms += lag.times_ms[-1:].tolist()
@@ -68,15 +84,20 @@ def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> 
     warm_spans = read_warm_spans(ordered, until_ms=until_ms)
     ownership = _of_clients_at_work(read_ownership(ordered, until_ms=until_ms), warm_spans)
     known = known_ms(ordered, ownership.resources, ownership.until_ms)
-    rounds = round_rows(ordered, client_names(ordered))
+    rounds = round_rows(ordered, names)
+    gaps = gaps_of(ownership, known)
+    if settled_ms is None:
+        settled_ms = unowned_counts(gaps, ownership.begin_ms, ownership.until_ms).settled_ms
     return History(
         ownership=ownership,
         known_ms=known,
-        gaps=gaps_of(ownership, known),
+        gaps=gaps,
         doubles=doubles_of(ownership),
         rounds=rounds,
         timeline_events=timeline_events(ordered, rounds),
         warm_spans=warm_spans,
+        settled_ms=settled_ms,
+        envelopes=tuple(ordered),
         lag=lag,
     )
 

@@ -16,7 +16,7 @@ from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds
 from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
 
-__all__ = ["RoundRow", "client_names", "round_rows"]
+__all__ = ["RoundRow", "round_rows"]
 
 Names: TypeAlias = Mapping[str, str]
 
@@ -46,11 +46,6 @@ class RoundRow:
     timeout_ms: int = 0
     sentences: tuple[str, ...] = ()
     refused: bool = False
-
-
-def client_names(envelopes: Iterable[Envelope]) -> dict[str, str]:
-    """Return the client of each member id, as far as the records name it."""
-    return {one.member: one.client for one in envelopes if one.member and one.client}
 
 
 def round_rows(envelopes: Iterable[Envelope], names: Names) -> tuple[RoundRow, ...]:

@@ -136,15 +136,17 @@ class Counts:
     counts: Int64Array
 
     @property
-    def settled_max(self) -> int:
-        """Return the highest count after the count first fell to nearly zero.
-
-        If it never did, or if nothing follows, return the highest of all.
-        """
+    def settled_ms(self) -> int:
+        """Return when the count first fell to nearly zero; the begin if it never did."""
         highest = int(self.counts.max(initial=0))
         begun = np.flatnonzero(self.counts <= highest * _NEXT_TO_NOTHING)
         fallen = begun[begun > np.argmax(self.counts > 0)]
-        return int(self.counts[fallen[0] :].max(initial=0)) or highest if fallen.size else highest
+        return int(self.times_ms[fallen[0] if fallen.size else 0])
+
+    def highest_from(self, from_ms: int) -> int:
+        """Return the highest count from a time on; the highest of all if that is zero."""
+        place = max(0, int(np.searchsorted(self.times_ms, from_ms, side="right")) - 1)
+        return int(self.counts[place:].max(initial=0)) or int(self.counts.max(initial=0))
 
 
 def spans_of(ownership: Ownership) -> Spans:

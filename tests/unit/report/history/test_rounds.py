@@ -1,7 +1,8 @@
 """Decisions of a leader and their reasons, in words."""
 
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.report.history.rounds import RoundRow, client_names, round_rows
+from coopgroup.report.history.names import named
+from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.telemetry import RoundRefused
 from tests.unit.report.histories import Story
 
@@ -11,7 +12,7 @@ THREE = ResourceSet({"orders": [3]})
 
 
 def told(story: Story) -> list[RoundRow]:
-    return list(round_rows(story.envelopes, client_names(story.envelopes)))
+    return list(round_rows(*named(story.envelopes)))
 
 
 def test_first_round_says_who_is_there_and_what_is_new() -> None:

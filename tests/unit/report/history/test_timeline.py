@@ -221,6 +221,7 @@ def test_unowned_counts_when_there_are_too_many_are_exact_in_quiet_times() -> No
         ([(0, 0, 0, 30), (1, 0, 0, 9), (2, 0, 0, 9)], 2),  # the begin had none
     ],
 )
-def test_settled_max_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
+def test_highest_count_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
     gaps = gaps_of(ownership_of(held, until_ms=END_MS), np.zeros(3, dtype=np.int64))
-    assert unowned_counts(gaps, 0, END_MS).settled_max == highest
+    counts = unowned_counts(gaps, 0, END_MS)
+    assert counts.highest_from(counts.settled_ms) == highest

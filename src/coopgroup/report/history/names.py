@@ -1,0 +1,75 @@
+"""Short names of members for readers.
+
+Simulators record the name of each process. Real consumers write only member ids: the client id (or
+`group.instance.id`) and a UUID. The client id alone is the name if one member has it. If several
+members have it, for example before and after a restart, the beginning of the UUID follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from attrs import evolve
+
+from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
+
+__all__ = ["named", "short_names"]
+
+_ID: Final = re.compile(r"(?P<client>.+)-(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_DIGITS: Final = (4, 8, 36)
+
+
+def short_names(members: Iterable[str]) -> dict[str, str]:
+    """Return a name for each member id; two member ids never get the same name."""
+    parts = {member: _ID.fullmatch(member) for member in dict.fromkeys(members)}
+    clients: dict[str, list[str]] = {}
+    for member, part in parts.items():
+        clients.setdefault(member if part is None else part["client"], []).append(member)
+    names: dict[str, str] = {}
+    for client, some in clients.items():
+        if len(some) == 1:
+            names[some[0]] = client
+            continue
+        uuids = ["" if (part := parts[member]) is None else part["uuid"] for member in some]
+        digits = next(
+            count for count in _DIGITS if len({uuid[:count] for uuid in uuids}) == len(uuids)
+        )
+        for member, uuid in zip(some, uuids, strict=True):
+            names[member] = f"{client} {uuid[:digits]}" if uuid else client
+    return names
+
+
+def named(envelopes: Sequence[Envelope]) -> tuple[list[Envelope], Mapping[str, str]]:
+    """Give each record a client name; return the records, and the name of each member id."""
+    known = {one.member: one.client for one in envelopes if one.member and one.client}
+    listed = (
+        member
+        for one in envelopes
+        for member in (
+            one.member,
+            *(one.record.members if isinstance(one.record, RoundDecided) else ()),
+        )
+        if member and member not in known
+    )
+    names = short_names(listed) | known
+    return [_renamed(one, names) for one in envelopes], names
+
+
+def _renamed(envelope: Envelope, names: Mapping[str, str]) -> Envelope:
+    record = envelope.record
+    if isinstance(record, RoundRefused):
+        record = evolve(
+            record, violations=tuple(_reworded(one, names) for one in record.violations)
+        )
+        envelope = evolve(envelope, record=record)
+    if envelope.client or not envelope.member:
+        return envelope
+    return evolve(envelope, client=names[envelope.member])
+
+
+def _reworded(sentence: str, names: Mapping[str, str]) -> str:
+    for member, name in names.items():
+        sentence = sentence.replace(member, name)
+    return sentence

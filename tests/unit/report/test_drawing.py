@@ -1,0 +1,167 @@
+"""Every number that a page draws, compared with the measures of the run."""
+
+import itertools
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from bokeh.models import ColumnDataSource
+
+from coopgroup.report.drawing import draw_history
+from coopgroup.report.history import facts_of, history_of
+from coopgroup.report.history.lag_lines import lag_lines
+from coopgroup.report.palette import paints
+from coopgroup.simulator import Run, simulate
+from coopgroup.simulator.scenario import (
+    Choice,
+    Close,
+    Cost,
+    Crash,
+    Group,
+    MemberSet,
+    Scale,
+    Scenario,
+    Span,
+    Topic,
+)
+
+Array = npt.NDArray[np.float64]
+
+PARTITIONS = 12
+SCENARIO = Scenario(
+    duration_ms=120_000,
+    settle_ms=60_000,
+    group=Group(session_timeout_ms=6_000, rebalance_timeout_ms=30_000),
+    topics=(Topic(name="t", partitions=PARTITIONS, rate_per_s=(5.0,) * PARTITIONS),),
+    members=(MemberSet(name="m", count=3, topics=("t",), capacity_per_s=200.0),),
+    costs=(Cost(stop_ms=Span(10, 90), restore_ms=Span(300, 900)),),
+    events=(
+        Crash(at_ms=30_000, member="m-1", back_after_ms=4_000),
+        Close(at_ms=60_000, member="m-2", back_after_ms=9_000),
+        Scale(at_ms=90_000, members="m", to=5),
+    ),
+)
+POLICIES = (
+    Choice(name="eager"),
+    Choice(name="simple"),
+    Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 20_000}),
+    Choice(name="incremental", options={"warmup": {"timeout_ms": 60_000, "standbys": 1}}),
+)
+
+
+class Drawn:
+    """The data of all figures of a run, from its begin of the window to its end, in seconds."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.history = history_of(run.telemetry, run.lag, settled_ms=run.begin_ms)
+        self.lag = lag_lines(self.history.ownership, run.lag)
+        paint = paints(len(self.history.ownership.clients))
+        self.drawing = draw_history(self.history, paint, self.lag)
+        self.from_s = (run.begin_ms - self.history.ownership.begin_ms) / 1_000
+        self.sources: dict[str, dict[str, Any]] = {}
+        for figure in self.drawing.figures:
+            for source in figure.select({"type": ColumnDataSource}):
+                if source.name:
+                    self.sources[source.name] = source.data
+
+    def bars(self, name: str) -> tuple[Array, Array, Array]:
+        """Return row count, begin and end of each bar, limited to the window."""
+        data = self.sources[name]
+        left, right = np.asarray(data["left"]), np.asarray(data["right"])
+        height = np.asarray(data["bottom"]) - np.asarray(data["top"])
+        return height, np.maximum(left, self.from_s), np.maximum(right, self.from_s)
+
+
+@cache
+def drawn(policy: Choice) -> Drawn:
+    return Drawn(simulate(SCENARIO, policy=policy, seed=3))
+
+
+each_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
+each_order = pytest.mark.parametrize("order", ["by_owner", "by_name"])
+
+
+@each_policy
+@each_order
+def test_gaps_are_the_outages(policy: Choice, order: str) -> None:
+    one = drawn(policy)
+    measures = one.run.measures
+    height, begin_s, end_s = one.bars(f"{order}_gaps")
+    assert (height * (end_s - begin_s)).sum() == pytest.approx(measures.unavailable_partition_s)
+    assert (end_s - begin_s).max() * 1_000 == pytest.approx(measures.worst_outage_ms)
+    assert one.sources[f"{order}_doubles"]["left"].size == 0
+
+
+@each_policy
+def test_curve_of_unowned_partitions_is_the_outages(policy: Choice) -> None:
+    one = drawn(policy)
+    measures = one.run.measures
+    data = one.sources["unowned_counts"]
+    left = np.maximum(np.asarray(data["left"]), one.from_s)
+    right = np.maximum(np.asarray(data["right"]), one.from_s)
+    counts = np.asarray(data["top"])
+    assert (counts * (right - left)).sum() == pytest.approx(measures.unavailable_partition_s)
+    assert counts[right > left].max() == measures.unavailable_peak
+    (unowned,) = (one for one in one.drawing.figures if one.name == "unowned")
+    assert unowned.y_range.end == pytest.approx(1.08 * max(1, measures.unavailable_peak))
+
+
+@each_policy
+@each_order
+def test_bars_show_the_moves_and_the_returns(policy: Choice, order: str) -> None:
+    one = drawn(policy)
+    data = one.sources[f"{order}_owned"]
+    rows: dict[int, list[tuple[float, float, str]]] = {}
+    for top, bottom, left, right, who in zip(
+        *(data[key] for key in ("top", "bottom", "left", "right", "who")), strict=True
+    ):
+        for row in range(round(top + 0.5), round(bottom + 0.5)):
+            rows.setdefault(row, []).append((left, right, who))
+    moved = returned = 0
+    for bars in map(sorted, rows.values()):
+        for before, after in itertools.pairwise(bars):
+            if after[0] >= one.from_s:
+                moved += before[2] != after[2]
+                returned += before[2] == after[2]
+    assert len(rows) == PARTITIONS
+    assert (moved, returned) == (one.run.measures.moved, one.run.measures.returned)
+
+
+@each_policy
+def test_strip_shows_the_rounds_and_all_processes(policy: Choice) -> None:
+    one = drawn(policy)
+    rounds = [at_s for at_s in one.sources["rounds"]["x"] if at_s >= one.from_s]
+    assert len(rounds) == one.run.measures.rounds
+    assert [round(at_s) for at_s in one.sources["faults"]["x"]] == [30]
+    ended = [round(at_s) for at_s in one.sources["ended"]["x"]]
+    assert ended == [30, 60]
+
+
+@each_policy
+def test_lag_curves_add_up_to_the_lag(policy: Choice) -> None:
+    one = drawn(policy)
+    (figure,) = (figure for figure in one.drawing.figures if figure.name == "lag")
+    curves = [line.data_source.data for line in figure.renderers if line.name]
+    assert len(curves) == 1 + len(one.history.ownership.clients)
+    total = sum(np.asarray(data["y"]) for data in curves)
+    measured = np.asarray(curves[0]["x"]) >= one.from_s
+    assert total[measured].max() == one.run.measures.lag_peak
+    assert total[-1] == one.run.measures.lag_final
+    highest = max(np.asarray(data["y"])[measured].max() for data in curves)
+    assert figure.y_range.end == pytest.approx(1.08 * highest)
+
+
+def test_rows_of_warm_ups_are_the_warm_ups() -> None:
+    one = drawn(POLICIES[-1])
+    facts = facts_of(one.history)
+    for order in ("by_owner", "by_name"):
+        data = one.sources[f"{order}_restoring"]
+        assert len(data["left"]) == facts.warmups
+        begun = sum(left >= one.from_s for left in data["left"])
+        assert begun == one.run.measures.warmups > 0
+        in_window = sum(at_s >= one.from_s for at_s in one.sources[f"{order}_moved"]["x"])
+        warm_moves = one.run.measures.moved - one.run.measures.moved_cold
+        assert in_window >= warm_moves > 0
