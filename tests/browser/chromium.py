@@ -56,6 +56,17 @@ class Page:
         ready_ms = self.run("requestAnimationFrame(() => 0); return performance.now()")
         return float(ready_ms) / 1000
 
+    def prefer(self, scheme: str) -> None:
+        """Let the reader prefer a colour scheme: "light" or "dark"."""
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def resize(self, width: int) -> None:
+        """Give the window another width, in pixels; 0 for its own."""
+        size = {"width": width, "height": 900 * bool(width), "deviceScaleFactor": 0}
+        command = "Emulation.setDeviceMetricsOverride"
+        self.driver.execute_cdp_cmd(command, {**size, "mobile": False})
+
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - what the script gives
         return self.driver.execute_script(script, *arguments)
 

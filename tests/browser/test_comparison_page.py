@@ -71,3 +71,33 @@ def test_policies_stand_side_by_side(
     assert page.run(axes) == 1
     cells = "return document.querySelectorAll('#measures td.bar').length"
     assert page.run(cells) == len(POLICIES)
+
+
+@frozen(kw_only=True)
+class Priced(Measured):
+    unavailable_partition_s: float
+    moved_cold: int
+    returned: int = 0
+    warmups: int = 0
+    converge_ms: int = 0
+
+
+def test_verdict_comes_first_and_its_lines_cross(page: Page, tmp_path: Path) -> None:
+    simple, deferred = run("simple", 1, 12, 4), run("deferred", 1, 12, 4)
+    simple.measures = Priced(moved=10, moved_cold=10, unavailable_partition_s=24.0)
+    deferred.measures = Priced(moved=0, moved_cold=0, unavailable_partition_s=80.0)
+    path = tmp_path / "page.html"
+    write_comparison_page({"simple": [simple], "deferred": [deferred]}, path)
+    page.open(path)
+    text = "return document.querySelector(arguments[0]).textContent"
+    lead = "Simple: 24 partition-seconds out of service, 10 moves. Deferred: 80 and 0."
+    assert page.run(text, ".lead") == lead
+    assert "simple if a move costs less than 6 s; deferred above" in page.run(text, "#verdict")
+    assert page.column("verdict_0", "y")[0] == 20.0
+    try:
+        page.resize(380)
+        wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.run(wide) <= 0
+    finally:
+        page.resize(0)
+    assert page.complaints() == []

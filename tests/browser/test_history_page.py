@@ -121,6 +121,45 @@ def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
     assert small.range() == whole
 
 
+def test_dark_mode_changes_figures_with_the_page_and_back(small: Page) -> None:
+    ink = "return page.model('ownership').left[0].major_label_text_color"
+    paper = "return getComputedStyle(document.querySelector('section')).backgroundColor"
+    light = small.run(ink), small.run(paper)
+    try:
+        small.prefer("dark")
+        small.wait_for_change("unowned", 12, 0.5, GAP)
+        dark = small.run(ink), small.run(paper)
+        assert all(one != other for one, other in zip(light, dark, strict=True))
+        small.wait_for_colour("ownership", 11.5, 0, "#000000")
+        assert small.colour("ownership", 6, 0) == COLOURS[0]
+        assert small.complaints() == []
+    finally:
+        small.prefer("light")
+    small.wait_for_colour("ownership", 11.5, 0, GAP)
+    small.wait_for_colour("unowned", 12, 0.5, GAP)
+    assert (small.run(ink), small.run(paper)) == light
+
+
+def test_page_that_opens_in_the_dark_is_dark(page: Page, tmp_path: Path) -> None:
+    try:
+        page.prefer("dark")
+        opened(page, tmp_path, rolling_bounce(12, 4))
+        page.wait_for_colour("ownership", 11.5, 0, "#000000")
+    finally:
+        page.prefer("light")
+
+
+def test_narrow_window_shows_everything_without_scrolling_sideways(small: Page) -> None:
+    try:
+        small.resize(380)
+        wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert small.run(wide) <= 0
+        width = "return document.querySelector('#ownership').getBoundingClientRect().width"
+        assert 300 < small.run(width) <= 380
+    finally:
+        small.resize(0)
+
+
 def test_wheel_zooms_with_shift_only(small: Page) -> None:
     turn = (
         "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === 'ownership');"

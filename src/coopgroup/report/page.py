@@ -17,7 +17,7 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.report.measures import Cell, ComparisonRow
-from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN, Paint, ranks
+from coopgroup.report.palette import DOUBLE, PLAIN, Paint, ranks
 from coopgroup.report.wording import counted, seconds
 
 if TYPE_CHECKING:
@@ -154,7 +154,12 @@ def write_page(path: str | Path, template: str, figures: Figures, **values: obje
 def legend_of(clients: Sequence[str], paint: Sequence[Paint]) -> Legend:
     """Return the legend for owners."""
     order = sorted(range(len(clients)), key=ranks(clients).__getitem__)
-    states = ((GAP, "nobody"), (DOUBLE, "two at once"), (UNKNOWN, "not known yet"))
+    # The page's script changes the colours of figures in dark mode, and its style those of chips.
+    states = (
+        ("var(--gap)", "nobody"),
+        (DOUBLE, "two at once"),
+        ("var(--unknown)", "not known yet"),
+    )
     return Legend(
         chips=(
             *(_Chip(label=words, background=colour) for colour, words in states),

@@ -202,8 +202,9 @@ def _chart(costs: Sequence[PolicyCost], reaches: Sequence[Reach], played_s: floa
     prices = tuple(end_s * step / _STEPS for step in range(_STEPS + 1))
     return Chart(
         name="verdict",
-        title="partition-seconds out of service over the price of a move",
+        title="out of service, over the price of a move",
         x_label="seconds for a move",
+        y_label="partition-seconds",
         curves=tuple(
             Curve(
                 label=one.policy,

@@ -35,7 +35,7 @@ __all__ = ["require_bokeh", "write_comparison_page", "write_history_page", "writ
 
 _EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time starts near 0; this is in 1973
 _HINT: Final = (
-    "A row is a partition, a colour the member that works on it. Dark: nobody does. Red lines are "
+    "A row is a partition, a colour the member that works on it. Black: nobody does. Red lines are "
     "faults, dotted lines rounds."
 )
 
@@ -233,7 +233,7 @@ def _drawn(history: History) -> _Timeline:
         warmups=rest[:with_warmups],
         lag=rest[with_warmups:],
         lag_hint="Records that wait, by the member that works on their partitions, in its colour. "
-        "Dark: of those that nobody works on."
+        "In the colour of the curve above: of those that nobody works on."
         + (f" Grey: lowest to highest of {others:,} other members." if others else ""),
     )
 

@@ -61,11 +61,15 @@ class Drawn:
         paint = paints(len(self.history.ownership.clients))
         self.drawing = draw_history(self.history, paint, self.lag)
         self.from_s = (run.begin_ms - self.history.ownership.begin_ms) / 1_000
-        self.sources: dict[str, dict[str, Any]] = {}
+        self.sources: dict[str, Any] = {}
         for figure in self.drawing.figures:
             for source in figure.select({"type": ColumnDataSource}):
-                if source.name:
+                if isinstance(source, ColumnDataSource) and source.name:
                     self.sources[source.name] = source.data
+
+    def figure(self, name: str) -> Any:  # noqa: ANN401 - Bokeh's types hide most properties
+        (found,) = (one for one in self.drawing.figures if one.name == name)
+        return found
 
     def bars(self, name: str) -> tuple[Array, Array, Array]:
         """Return row count, begin and end of each bar, limited to the window."""
@@ -105,8 +109,9 @@ def test_curve_of_unowned_partitions_is_the_outages(policy: Choice) -> None:
     counts = np.asarray(data["top"])
     assert (counts * (right - left)).sum() == pytest.approx(measures.unavailable_partition_s)
     assert counts[right > left].max() == measures.unavailable_peak
-    (unowned,) = (one for one in one.drawing.figures if one.name == "unowned")
-    assert unowned.y_range.end == pytest.approx(1.08 * max(1, measures.unavailable_peak))
+    assert one.figure("unowned").y_range.end == pytest.approx(
+        1.08 * max(1, measures.unavailable_peak)
+    )
 
 
 @each_policy
@@ -143,10 +148,10 @@ def test_strip_shows_the_rounds_and_all_processes(policy: Choice) -> None:
 @each_policy
 def test_lag_curves_add_up_to_the_lag(policy: Choice) -> None:
     one = drawn(policy)
-    (figure,) = (figure for figure in one.drawing.figures if figure.name == "lag")
+    figure = one.figure("lag")
     curves = [line.data_source.data for line in figure.renderers if line.name]
     assert len(curves) == 1 + len(one.history.ownership.clients)
-    total = sum(np.asarray(data["y"]) for data in curves)
+    total = np.sum([data["y"] for data in curves], axis=0)
     measured = np.asarray(curves[0]["x"]) >= one.from_s
     assert total[measured].max() == one.run.measures.lag_peak
     assert total[-1] == one.run.measures.lag_final

@@ -63,6 +63,7 @@ def chart_figure(chart: Chart) -> figure:
     ]
     legend = Legend(items=items, location="left", border_line_color=None)
     legend.label_text_font, legend.label_text_font_size = FONT, "11px"
+    legend.label_text_color, legend.background_fill_color = INK, None
     plot.add_layout(legend, "below")
     for mark in chart.marks:
         _add_mark(plot, mark.x, mark.label, highest)
