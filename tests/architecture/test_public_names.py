@@ -16,6 +16,7 @@ PUBLIC = {
     "coopgroup",
     "coopgroup.aio",
     "coopgroup.assignors",
+    "coopgroup.health",
     "coopgroup.metrics",
     "coopgroup.policies",
     "coopgroup.processing",

@@ -100,7 +100,7 @@ class FakeConsumer:
         self._parts = SimpleNamespace(
             listener=self,
             committing=self,
-            work=SimpleNamespace(is_processing=False),
+            work=SimpleNamespace(oldest=None),
             driver=SimpleNamespace(
                 meter=WorkMeter(),
                 settings=SimpleNamespace(member=SimpleNamespace(group_id="g")),

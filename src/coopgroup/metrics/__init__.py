@@ -3,7 +3,7 @@
 Counters and durations come from telemetry records. Gauges, such as the rest of the lease, are read
 from the member at the moment of a scrape. Nothing here waits on a thread of a member.
 
-The extra `metrics` installs what this package needs: `pip install 'coopgroup[metrics]'`.
+The extra `metrics` installs what this package needs: `pip install '.[metrics]'`.
 """
 
 from importlib import import_module

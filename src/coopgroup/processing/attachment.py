@@ -6,7 +6,7 @@ still be in flight, so a commit takes only offsets that processing stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -113,8 +113,18 @@ class Attachment:
         own = self.callbacks()
         return own.on_lost or own.on_revoke
 
-    def attach(self, on_revoke: Callable[..., Any], on_lost: Callable[..., Any]) -> None:
+    def attach(
+        self,
+        on_revoke: Callable[..., Any],
+        on_lost: Callable[..., Any],
+        oldest: Callable[[], Mapping[Partition, int]],
+    ) -> None:
         """Hear of revocations and losses in place of the application's callbacks.
+
+        Args:
+            on_revoke: called for partitions to give up.
+            on_lost: called for partitions that are lost.
+            oldest: returns the oldest unhandled record of each partition, for the health.
 
         Raises:
             ConfigurationError: the consumer does not commit by itself, or is processed already.
@@ -128,7 +138,7 @@ class Attachment:
         self._was_automatic = self.parts.committing.store.automatic
         self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
         self.meter.is_elsewhere = True
-        self.parts.work.is_processing = True
+        self.parts.work.oldest = oldest
         self.call_later(self._take_over)
 
     def _take_over(self) -> None:
@@ -154,7 +164,7 @@ class Attachment:
                     self.seek(topic, number, offset)
         self.hook.interceptor = None
         self.meter.is_elsewhere = False
-        self.parts.work.is_processing = False
+        self.parts.work.oldest = None
         if is_complete:
             self.call_later(self._restore)
 

@@ -121,7 +121,8 @@ class Tenure:
     @property
     def first_unhandled(self) -> int | None:
         """Return the offset of the first record that has not been handled, None without one."""
-        return self._order[0].offset if self._order else None
+        first = next(iter(self._order.copy()), None)  # a copy: the health asks on another thread
+        return None if first is None else first.offset
 
 
 @define(eq=False)
@@ -199,6 +200,11 @@ class Scheduler:
     def in_flight(self) -> int:
         """Return the number of records in flight."""
         return self._records
+
+    def oldest(self) -> dict[Partition, int]:
+        """Return the offset of the first unhandled record of each partition; for any thread."""
+        found = {one: tenure.first_unhandled for one, tenure in self._tenures.copy().items()}
+        return {one: offset for one, offset in found.items() if offset is not None}
 
     @property
     def in_progress(self) -> int:

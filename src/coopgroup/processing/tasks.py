@@ -82,7 +82,7 @@ class TaskProcessing:
             KafkaException: the group refused this member permanently, or a partition failed.
             Exception: raised by a callback.
         """
-        self._attachment.attach(self._on_revoke, self._on_lost)
+        self._attachment.attach(self._on_revoke, self._on_lost, self.scheduler.oldest)
         workers = [asyncio.create_task(self._work()) for _ in range(self.concurrency)]
         is_cancelled = False
         try:

@@ -81,7 +81,7 @@ class ThreadProcessing:
             KafkaException: the group refused this member permanently, or a partition failed.
             Exception: raised by a callback.
         """
-        self._attachment.attach(self._on_revoke, self._on_lost)
+        self._attachment.attach(self._on_revoke, self._on_lost, self.scheduler.oldest)
         is_complete = False
         try:
             for number in range(self.workers):

@@ -39,14 +39,15 @@ class ConsumerWork:
 
     Attributes:
         end_offsets: looks up log end offsets with another client; it may wait, and raise.
-        is_processing: whether `coopgroup.processing` stores the offsets of handled records.
+        oldest: returns the oldest record of each partition that `coopgroup.processing` has not
+            handled; None while it does not run.
     """
 
     listener: GroupListener
     fetching: Fetching
     committing: Committing
     end_offsets: Callable[[ResourceSet], Mapping[tuple[str, int], int]]
-    is_processing: bool = field(default=False, init=False)
+    oldest: Callable[[], Mapping[tuple[str, int], int]] | None = field(default=None, init=False)
     _at_s: float = field(default=0.0, init=False)
     _partitions: Mapping[tuple[str, int], PartitionSample] = field(factory=dict, init=False)
     _is_requested: bool = field(default=False, init=False)
@@ -87,7 +88,7 @@ class ConsumerWork:
         owned, paused = listener.owned, fetching.record_buffer.paused
         if not owned:
             return {}
-        stored = self.committing.store.stored() if self.is_processing else {}
+        oldest = {} if self.oldest is None else self.oldest()
         looked_up = self._ends
         return {
             (one.topic, one.partition): PartitionSample(
@@ -95,7 +96,7 @@ class ConsumerWork:
                 end=max(self._end_of_fetch(one), looked_up.get(key, -1)),
                 waits_for_offset=key in fetching.waiting,
                 is_paused=key in paused or key in listener.stopping,
-                handled=self._handled(key, stored),
+                oldest=oldest.get(key),
             )
             for one in fetching.positions(to_partitions(owned))
             for key in ((one.topic, one.partition),)
@@ -106,13 +107,6 @@ class ConsumerWork:
         bare = TopicPartition(partition.topic, partition.partition)
         end: int = self.fetching.consumer.get_watermark_offsets(bare, cached=True)[1]
         return end
-
-    def _handled(self, key: tuple[str, int], stored: Mapping[tuple[str, int], int]) -> int | None:
-        """Return the next offset to handle; that of the beginning before the first is handled."""
-        if not self.is_processing:
-            return None
-        start = stored.get(key, self._start(key))
-        return None if start < 0 else start
 
     def _start(self, key: tuple[str, int]) -> int:
         """Return the offset where a partition began; negative if it has no number yet."""

@@ -25,14 +25,15 @@ class PartitionSample:
         end: log end offset; negative if it is unknown.
         waits_for_offset: whether the partition waits for its committed offset.
         is_paused: whether the application, or a revocation, holds the partition back.
-        handled: next offset to handle with `coopgroup.processing`; None without it.
+        oldest: offset of the oldest record that `coopgroup.processing` has and did not handle yet;
+            None without such a record.
     """
 
     position: int = -1
     end: int = -1
     waits_for_offset: bool = False
     is_paused: bool = False
-    handled: int | None = None
+    oldest: int | None = None
 
     @property
     def lag(self) -> int | None:
@@ -40,11 +41,6 @@ class PartitionSample:
         if self.end < 0 or self.position < 0:
             return None
         return max(0, self.end - self.position)
-
-    @property
-    def has_unhandled(self) -> bool:
-        """Return whether a record was handed to `coopgroup.processing` and is not handled."""
-        return self.handled is not None and 0 <= self.handled < self.position
 
 
 @frozen(kw_only=True)
@@ -100,18 +96,18 @@ def _has_advanced(before: PartitionSample, now: PartitionSample) -> bool:
     A handler that works on one record makes progress only when the record is handled: records that
     wait behind it do not count.
     """
-    if now.has_unhandled:
-        return not before.has_unhandled or now.handled != before.handled
+    if now.oldest is not None:
+        return now.oldest != before.oldest
     if now.is_paused:
         return True
     if now.waits_for_offset or before.waits_for_offset:
         return now.waits_for_offset != before.waits_for_offset
-    return now.position != before.position or before.has_unhandled
+    return now.position != before.position or before.oldest is not None
 
 
 def _work(before: PartitionSample, now: PartitionSample) -> str | None:
     """Return what waits for the application; None if nothing is known to wait."""
-    if now.has_unhandled:
+    if now.oldest is not None:
         return "handler"
     if now.waits_for_offset:
         return "no committed offset"

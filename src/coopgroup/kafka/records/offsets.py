@@ -91,10 +91,6 @@ class OffsetStore:
         for offset in offsets:
             self._stored[offset.topic, offset.partition] = offset
 
-    def stored(self) -> dict[Partition, int]:
-        """Return the offsets that the application stored, for any thread."""
-        return {key: one.offset for key, one in self._stored.copy().items()}
-
     def due(self, owned: ResourceSet) -> tuple[Offset, ...]:
         """Return the offsets of owned partitions that are not committed yet, ascending."""
         if not owned:

@@ -18,7 +18,6 @@ from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.member.events import Offset
 from coopgroup.model import EMPTY, ResourceSet
 from tests.support.waiting import wait_for
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
@@ -108,19 +107,14 @@ def test_log_ends_are_looked_up_again_only_after_a_while(monkeypatch: pytest.Mon
     assert stage.looked_up.wait(5)
 
 
-def test_handled_offset_is_the_stored_one_while_processing_runs() -> None:
+def test_oldest_unhandled_record_is_that_of_processing() -> None:
     stage = Stage()
-    stage.work.read()
-    stage.poll(handed=3)
-    assert stage.work.read().partitions["t", 0].handled is None
-    stage.work.is_processing = True
     stage.work.take()
-    before = stage.work.read().partitions["t", 0]
-    stage.store.store([Offset("t", 0, 5)])
+    assert stage.work.read().partitions["t", 0].oldest is None
+    stage.work.oldest = lambda: {("t", 0): 3}
     stage.work.take()
-    after = stage.work.read().partitions["t", 0]
-    assert (before.position, before.handled, after.handled) == (6, 3, 5)
-    assert before.has_unhandled
+    partitions = stage.work.read().partitions
+    assert (partitions["t", 0].oldest, partitions["t", 1].oldest) == (3, None)
 
 
 def test_closed_consumer_gives_no_sample_and_no_error() -> None:

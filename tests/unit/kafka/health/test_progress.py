@@ -53,25 +53,25 @@ def test_partition_that_waits_for_its_committed_offset_is_stuck() -> None:
 
 
 def test_handler_that_hangs_is_stuck_though_records_are_handed_out() -> None:
-    busy = evolve(AT, position=20, handled=10)
+    busy = evolve(AT, position=20, oldest=10)
     assert _stuck_after(busy, evolve(busy, position=30, end=30), busy) == [("handler", 2.0)]
 
 
 def test_handler_that_hangs_in_a_paused_partition_is_stuck() -> None:
     """Processing pauses a partition whose records pile up."""
-    busy = evolve(AT, handled=10, position=20, is_paused=True)
+    busy = evolve(AT, oldest=10, position=20, is_paused=True)
     assert _stuck_after(busy, busy) == [("handler", 1.0)]
 
 
 def test_handler_that_ends_is_progress() -> None:
-    busy = evolve(AT, position=20, handled=10)
-    assert _stuck_after(busy, evolve(busy, handled=11), evolve(busy, handled=12)) == []
+    busy = evolve(AT, position=20, oldest=10)
+    assert _stuck_after(busy, evolve(busy, oldest=11), evolve(busy, oldest=12)) == []
 
 
 def test_first_record_after_a_quiet_time_is_not_late() -> None:
     """A handler counts from its own record on, not from the last progress before."""
-    idle = evolve(AT, position=20, end=20, handled=20)
-    assert _stuck_after(idle, idle, idle, evolve(idle, position=21, end=21)) == []
+    idle = evolve(AT, position=20, end=20)
+    assert _stuck_after(idle, idle, idle, evolve(idle, position=21, oldest=20)) == []
 
 
 def test_partition_that_is_given_up_is_forgotten() -> None:

@@ -1,0 +1,174 @@
+"""`serve`: `/livez`, `/readyz` and `/metrics` on a small server of the standard library.
+
+The server has a thread of its own, so it answers while a handler of the application hangs. This is
+the case in which a probe must answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Protocol, Self
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.health.answers import Answer, live, ready
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
+
+__all__ = ["HealthServer", "serve"]
+
+_PORT_MAX: Final = 65_535
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+# A client that sends nothing must not keep a thread for ever.
+_REQUEST_TIMEOUT_S: Final = 10.0
+
+
+class Member(Protocol):
+    """A consumer, a group of named resources, or a leadership."""
+
+    def health(self) -> Health:
+        """Return the state of this moment; for any thread, without waiting."""
+        ...
+
+
+class Metrics(Protocol):
+    """Metrics with a text form, such as `coopgroup.metrics.PrometheusMetrics`."""
+
+    def text(self) -> str:
+        """Return all metrics in the text format of Prometheus."""
+        ...
+
+
+class HealthServer:
+    """The server of one process, see `serve`."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        members: tuple[Member, ...],
+        metrics: Metrics | None,
+        limits: HealthLimits,
+    ) -> None:
+        answers = _Answers(members, metrics, limits)
+        self._server = _Server(address, _handler(answers.answer))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.1},
+            name="coopgroup-health",
+            daemon=True,
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Return the port; useful if port 0 was asked for."""
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """End the server; requests in progress are answered."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(
+    port: int,
+    *members: Member,
+    host: str = "127.0.0.1",
+    metrics: Metrics | None = None,
+    limits: HealthLimits = DEFAULT_LIMITS,
+) -> HealthServer:
+    """Answer `/livez`, `/readyz` and, with `metrics`, `/metrics` over HTTP, on a thread.
+
+    `/livez` is 200 while no member is stuck, else 503: a supervisor should restart the process.
+    `/readyz` is 200 while all members are in their groups, with or without partitions. The content
+    is JSON and names the problems.
+
+    Args:
+        port: TCP port; 0 for any free port.
+        members: consumers, groups of named resources and leaderships of this process.
+        host: address to listen on. Probes of Kubernetes need "0.0.0.0".
+        metrics: such as the `PrometheusMetrics` of these members.
+        limits: how long each state may last before a member counts as stuck.
+
+    Raises:
+        ConfigurationError: the port is not a port, or there is no member, or a member has no
+            `health`.
+        OSError: the port is in use, or the address is not an address of this machine.
+    """
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _PORT_MAX:
+        raise ConfigurationError("port", port, f"a whole number from 0 to {_PORT_MAX}")
+    if not members:
+        raise ConfigurationError("members", members, "at least one consumer, group or leadership")
+    for one in members:
+        if not callable(getattr(one, "health", None)):
+            raise ConfigurationError("members", one, "an object with health()")
+    return HealthServer((host, port), members, metrics, limits)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Ignore clients that disconnect early; they are no errors of this process."""
+
+
+class _Answers:
+    """The answers to all paths."""
+
+    def __init__(
+        self, members: tuple[Member, ...], metrics: Metrics | None, limits: HealthLimits
+    ) -> None:
+        self._members, self._metrics, self._limits = members, metrics, limits
+
+    def answer(self, path: str) -> Answer:
+        """Answer a path; an error is an answer, too."""
+        try:
+            match path.partition("?")[0].rstrip("/"):
+                case "/livez":
+                    return live(self._healths(), self._limits)
+                case "/readyz":
+                    return ready(self._healths())
+                case "/metrics" if self._metrics is not None:
+                    return Answer(200, _TEXT, self._metrics.text().encode())
+                case _:
+                    return Answer(404, _TEXT, b"/livez, /readyz or /metrics\n")
+        except Exception as error:  # noqa: BLE001 -- a probe without an answer says less
+            return Answer(500, _TEXT, f"{error!r}\n".encode())
+
+    def _healths(self) -> list[Health]:
+        return [one.health() for one in self._members]
+
+
+def _handler(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _REQUEST_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            """Answer a request."""
+            self._send(with_content=True)
+
+        def do_HEAD(self) -> None:
+            """Answer a request without the content."""
+            self._send(with_content=False)
+
+        def _send(self, *, with_content: bool) -> None:
+            answer = answer_path(self.path)
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            if with_content:
+                self.wfile.write(answer.content)
+
+        def log_message(self, *_: Any) -> None:  # noqa: ANN401  (as the base class has it)
+            """Log nothing: a probe each second is no event."""
+
+    return Handler

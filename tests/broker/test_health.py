@@ -1,0 +1,220 @@
+"""Each way to be alive and stuck turns liveness red within its limit, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+
+from coopgroup import CooperativeConsumer, CooperativeGroup
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.health import HealthLimits, HealthServer, serve
+from coopgroup.kafka.health import consumer_work, probe
+from coopgroup.processing import process
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique
+from tests.support.waiting import wait_for
+
+WAIT_S = 30.0
+LIMIT_S = 1.5
+
+
+def _settings(cluster: KafkaCluster, **more: object) -> dict[str, Any]:
+    return {
+        **cluster.client_config(),
+        "group.id": unique("health"),
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 300,
+        **more,
+    }
+
+
+def _livez(server: HealthServer) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/livez", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def _wait_red(
+    server: HealthServer, words: str, poll: Callable[[], object] = lambda: time.sleep(0.05)
+) -> None:
+    def is_red() -> bool:
+        poll()
+        status, content = _livez(server)
+        return status == 503 and words in content
+
+    wait_for(is_red, words, WAIT_S)
+
+
+@contextmanager
+def _polling(consumer: CooperativeConsumer) -> Iterator[None]:
+    """Poll in a thread, as an application does, and ignore records and refusals."""
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            try:
+                consumer.poll(0.05)
+            except KafkaException:
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _owns(consumer: CooperativeConsumer, count: int) -> Callable[[], bool]:
+    return lambda: len(consumer.assignment()) == count
+
+
+def test_handler_that_hangs_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    topic = unique("hangs")
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [1])
+    consumer = CooperativeConsumer(_settings(kafka_cluster))
+    with consumer, serve(0, consumer, limits=HealthLimits(poll_s=LIMIT_S)) as server:
+        consumer.subscribe([topic])
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        assert _livez(server)[0] == 200
+        began_s = time.monotonic()
+        _wait_red(server, "poll was not called")  # this thread is the handler
+        assert LIMIT_S <= time.monotonic() - began_s < LIMIT_S + 1
+        consumer.poll(0)
+        assert _livez(server)[0] == 200
+
+
+def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    """With `process` the consumer polls on, and the other partitions go on."""
+    topic = unique("one-hangs")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [3, 3])
+    goes_on, stop = threading.Event(), threading.Event()
+    consumer = CooperativeConsumer(_settings(kafka_cluster))
+
+    def handle(message: Any) -> None:  # noqa: ANN401  (Message has no public type)
+        if message.partition() == 1:
+            goes_on.wait(WAIT_S)
+
+    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+        consumer.subscribe([topic])
+        processing = threading.Thread(
+            target=process, args=(consumer, handle), kwargs={"stop": stop}
+        )
+        processing.start()
+        _wait_red(server, f"{topic}-1 makes no progress")
+        assert f"{topic}-0" not in _livez(server)[1]
+        goes_on.set()
+        wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
+        stop.set()
+        processing.join()
+
+
+def test_revocation_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    topic, settings = unique("revokes"), _settings(kafka_cluster)
+    kafka_cluster.create_topic(topic, 2)
+    slow, other = CooperativeConsumer(settings), CooperativeConsumer(settings)
+    with slow, other, serve(0, slow, limits=HealthLimits(revocation_s=LIMIT_S)) as server:
+        slow.subscribe([topic], on_revoke=lambda _, parts: slow.revoke_later(parts))
+        with _polling(slow), _polling(other):
+            wait_for(_owns(slow, 2), "both", WAIT_S)
+            other.subscribe([topic])
+            _wait_red(server, "a revocation runs")
+
+
+def test_consumer_that_hears_of_no_record_turns_liveness_red(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after librdkafka#5301: its client polls on and fetches nothing."""
+    monkeypatch.setattr(probe, "QUIET_S", 0.2)
+    monkeypatch.setattr(consumer_work, "_ENDS_S", 0.3)
+    topic = unique("deaf")
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [1])
+    consumer = CooperativeConsumer(_settings(kafka_cluster))
+    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+        consumer.subscribe([topic])
+        assert consumer.poll(WAIT_S) is not None
+        inner = consumer._fetching.consumer  # noqa: SLF001  (what becomes deaf)
+        inner.pause([TopicPartition(topic, 0)])
+        with _polling(consumer):
+            wait_for(lambda: bool(consumer.health().lags), "a sample", WAIT_S)
+            time.sleep(2 * LIMIT_S)
+            assert _livez(server)[0] == 200  # nothing waits
+            produce(kafka_cluster, topic, [3])
+            _wait_red(server, "records wait")
+
+
+def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    """The application catches the error and polls on."""
+    topic = unique("fenced")
+    kafka_cluster.create_topic(topic, 1)
+    settings = _settings(kafka_cluster, **{"group.instance.id": "one"})
+    first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
+    with first, second, serve(0, first) as server, _polling(first):
+        first.subscribe([topic])
+        wait_for(_owns(first, 1), "the partition", WAIT_S)
+        second.subscribe([topic])
+        with _polling(second):
+            _wait_red(server, "the group refused this member")
+
+
+def test_blocked_event_loop_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    topic = unique("blocked")
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [1])
+
+    async def live() -> None:
+        consumer = AsyncCooperativeConsumer(_settings(kafka_cluster), topic)
+        with serve(0, consumer, limits=HealthLimits(poll_s=LIMIT_S)) as server:
+            async with consumer:
+                await asyncio.wait_for(consumer.getone(), WAIT_S)
+                assert _livez(server)[0] == 200
+                _wait_red(server, "poll was not called")  # on the loop itself
+
+    asyncio.run(live())
+
+
+def test_start_of_a_resource_that_hangs_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    goes_on = threading.Event()
+    settings = _settings(kafka_cluster)
+    del settings["auto.offset.reset"]
+    group = CooperativeGroup(
+        settings,
+        catalogue=[("jobs", 0)],
+        start=lambda _: goes_on.wait(WAIT_S),
+        stop=lambda _: None,
+    )
+    with group, serve(0, group, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+        _wait_red(server, "jobs-0 makes no progress")
+        goes_on.set()
+
+
+def test_member_without_partitions_or_records_stays_green(kafka_cluster: KafkaCluster) -> None:
+    topic, settings = unique("idle"), _settings(kafka_cluster)
+    kafka_cluster.create_topic(topic, 1)
+    first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
+    limits = HealthLimits(partition_s=LIMIT_S, poll_s=LIMIT_S)
+    with first, second, serve(0, first, second, limits=limits) as server:
+        for one in (first, second):
+            one.subscribe([topic])
+        with _polling(first), _polling(second):
+            wait_for(lambda: first.health().is_ready and second.health().is_ready, timeout_s=WAIT_S)
+            for _ in range(10):
+                assert _livez(server)[0] == 200
+                time.sleep(0.3)
