@@ -50,7 +50,9 @@ class HealthServer:
         limits: HealthLimits,
     ) -> None:
         answers = _Answers(members, metrics, limits)
-        self._server = _Server(address, _handler(answers.answer))
+        self._server = ThreadingHTTPServer(address, _request_class(answers.answer))
+        # A client that disconnects early is no error of this process, and worth no traceback.
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.1},
@@ -113,13 +115,6 @@ def serve(
     return HealthServer((host, port), members, metrics, limits)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Ignore clients that disconnect early; they are no errors of this process."""
-
-
 class _Answers:
     """The answers to all paths."""
 
@@ -147,8 +142,8 @@ class _Answers:
         return [one.health() for one in self._members]
 
 
-def _handler(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _request_class(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Request(BaseHTTPRequestHandler):
         timeout = _REQUEST_TIMEOUT_S
 
         def do_GET(self) -> None:
@@ -171,4 +166,4 @@ def _handler(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequestHandle
         def log_message(self, *_: Any) -> None:  # noqa: ANN401  (as the base class has it)
             """Log nothing: a probe each second is no event."""
 
-    return Handler
+    return Request
