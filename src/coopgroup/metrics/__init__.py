@@ -12,10 +12,29 @@ from typing import TYPE_CHECKING
 from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
+    from coopgroup.metrics.handlers import traced
+    from coopgroup.metrics.opentelemetry import OpenTelemetryMetrics
     from coopgroup.metrics.prometheus import PrometheusMetrics
+    from coopgroup.metrics.several import Several
+    from coopgroup.metrics.spans import OpenTelemetrySpans
 
-__all__ = ["METRICS", "Kind", "Metric", "PrometheusMetrics"]
-_HOMES = {"PrometheusMetrics": "coopgroup.metrics.prometheus"}
+__all__ = [
+    "METRICS",
+    "Kind",
+    "Metric",
+    "OpenTelemetryMetrics",
+    "OpenTelemetrySpans",
+    "PrometheusMetrics",
+    "Several",
+    "traced",
+]
+_HOMES = {
+    "OpenTelemetryMetrics": "coopgroup.metrics.opentelemetry",
+    "OpenTelemetrySpans": "coopgroup.metrics.spans",
+    "PrometheusMetrics": "coopgroup.metrics.prometheus",
+    "Several": "coopgroup.metrics.several",
+    "traced": "coopgroup.metrics.handlers",
+}
 
 if not TYPE_CHECKING:  # type checkers see only the imports above
 

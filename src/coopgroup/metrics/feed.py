@@ -1,23 +1,19 @@
-"""`MetricsFeed`: from the telemetry of members to an exporter, without holding up a member.
+"""`MetricsFeed`: from the telemetry and the health of members to an exporter.
 
-Theory of operation. A member's threads only append records to a bounded queue. A thread of the feed
-takes them and changes the metrics. If that thread is too slow, further records are dropped and
-counted. A scrape first takes all waiting records itself, so it misses none.
+Records wait in a queue (`record_queue`). Gauges are read from the members at each scrape. A scrape
+first takes all waiting records, so it misses none.
 
-Rules of this file: members are referenced weakly, so that a dropped consumer is collected. An
-exception of an exporter is counted and goes no further.
+Rule of this file: members are referenced weakly, so that a dropped consumer is collected.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from attrs import define, field
 
@@ -26,14 +22,12 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.value import GroupLoad, Health
 from coopgroup.kafka.records.commit_meter import CommitCounts
 from coopgroup.metrics.events import Change, MemberEvents
+from coopgroup.metrics.record_queue import RecordQueue
 from coopgroup.metrics.sampling import Reading, readings
 from coopgroup.metrics.wanted import WantedMembers
 from coopgroup.telemetry import Envelope
 
 __all__ = ["CommonLabels", "FeedOptions", "MemberListener", "MetricsFeed", "Probe"]
-
-_LOOK_S: Final = 30.0
-_IDLE_S: Final = 5.0
 
 CommonLabels: TypeAlias = tuple[str, str, str]
 """Group, client id, and instance id."""
@@ -92,7 +86,7 @@ class MemberListener:
     """
 
     feed: MetricsFeed
-    labels: CommonLabels | None
+    labels: CommonLabels
     probe: Callable[[], Probe | None]
     events: MemberEvents = field(factory=MemberEvents, init=False)
     wanted: WantedMembers | None = field(default=None, init=False)
@@ -109,21 +103,24 @@ class MetricsFeed:
 
     Attributes:
         emit: gets each change, with the common labels; only one thread at a time calls it.
-        dropped: number of records without a place in the queue, or refused by the exporter.
     """
 
     options: FeedOptions
     emit: Callable[[CommonLabels, Change], None]
-    dropped: int = field(default=0, init=False)
     _members: list[MemberListener] = field(factory=list, init=False)
     _unbound: dict[CommonLabels, MemberListener] = field(factory=dict, init=False)
     _gone: list[tuple[CommonLabels, CommitCounts]] = field(factory=list, init=False)
-    _waiting: deque[tuple[MemberListener, Envelope]] = field(factory=deque, init=False)
-    # `put` of a SimpleQueue may be interrupted by a signal handler that puts, too.
-    _wakes: queue.SimpleQueue[None] = field(factory=queue.SimpleQueue, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _queue: RecordQueue[MemberListener] = field(init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the members
-    _applying: threading.RLock = field(factory=threading.RLock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        own = weakref.WeakMethod(self._take)
+        look = weakref.WeakMethod(self.look)
+        self._queue = RecordQueue(
+            capacity=self.options.queue_records,
+            take=lambda listener, envelope: _call(own, listener, envelope),
+            look=(lambda: _call(look)) if self.looks else None,
+        )
 
     # --- from the threads of members --------------------------------------------------------------
 
@@ -138,17 +135,12 @@ class MetricsFeed:
             )
         with self._lock:
             self._members.append(listener)
-        self._ensure_thread()
+        self._queue.ensure_thread()
         return listener
 
     def put(self, listener: MemberListener | None, envelope: Envelope) -> None:
         """Queue a record; never waits for the exporter."""
-        if len(self._waiting) >= self.options.queue_records:
-            self.dropped += 1
-            return
-        self._waiting.append((listener or self._listener_of(envelope), envelope))
-        self._wakes.put(None)
-        self._ensure_thread()
+        self._queue.put(listener or self._listener_of(envelope), envelope)
 
     def _listener_of(self, envelope: Envelope) -> MemberListener:
         """Return the listener for records that did not come from a watched member."""
@@ -158,30 +150,20 @@ class MetricsFeed:
             listener = self._unbound[labels] = MemberListener(self, labels, lambda: None)
         return listener
 
-    def _ensure_thread(self) -> None:
-        # A forked child has no thread, and gets its own.
-        if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(
-                target=_serve, args=(weakref.ref(self), self._wakes), daemon=True
-            )
-            thread.name = "coopgroup-metrics"
-            self._thread = thread
-            with suppress(RuntimeError):  # the interpreter ends, or no thread is available
-                thread.start()
-
     # --- for the exporter -------------------------------------------------------------------------
 
     def drain(self) -> None:
         """Take all waiting records, so that the metrics are up to date."""
-        with self._applying:
-            while self._waiting:
-                listener, envelope = self._waiting.popleft()
-                labels = listener.labels or (envelope.group, envelope.client, "")
-                try:
-                    for change in listener.events.changes(envelope):
-                        self.emit(labels, change)
-                except Exception:  # noqa: BLE001 -- counted, and shown as a metric
-                    self.dropped += 1
+        self._queue.drain()
+
+    @property
+    def dropped(self) -> int:
+        """Return how many records had no place in the queue, or were refused by the exporter."""
+        return self._queue.dropped
+
+    def _take(self, listener: MemberListener, envelope: Envelope) -> None:
+        for change in listener.events.changes(envelope):
+            self.emit(listener.labels, change)
 
     def sample(self) -> Iterator[tuple[CommonLabels, Reading]]:
         """Yield the gauges of all members that still exist."""
@@ -190,7 +172,6 @@ class MetricsFeed:
             with suppress(Exception):  # a member that is being closed
                 health = probe.read()
                 wanted = None if listener.wanted is None else listener.wanted.value
-                assert listener.labels is not None
                 for one in readings(
                     health,
                     listener.events,
@@ -206,11 +187,7 @@ class MetricsFeed:
             listener.commits = probe.commits()
         with self._lock:
             found = [*self._gone]
-            found += [
-                (one.labels, one.commits)
-                for one in self._members
-                if one.labels is not None and one.commits is not None
-            ]
+            found += [(one.labels, one.commits) for one in self._members if one.commits is not None]
         yield from found
 
     def _living(self) -> list[tuple[MemberListener, Probe]]:
@@ -220,7 +197,7 @@ class MetricsFeed:
                 probe = listener.probe()
                 if probe is not None:
                     kept.append((listener, probe))
-                elif listener.commits is not None and listener.labels is not None:
+                elif listener.commits is not None:
                     self._gone.append((listener.labels, listener.commits))
             self._members = [listener for listener, _ in kept]
             return kept
@@ -243,17 +220,8 @@ class MetricsFeed:
         return self.options.drain_horizon_s is not None
 
 
-def _serve(own: weakref.ref[MetricsFeed], wakes: queue.SimpleQueue[None]) -> None:
-    """Take records, and look up loads, as long as the feed exists."""
-    look_at_s = now_s()
-    while True:
-        with suppress(queue.Empty):
-            wakes.get(timeout=_IDLE_S)
-        feed = own()
-        if feed is None:
-            return
-        feed.drain()
-        if feed.looks and now_s() >= look_at_s:
-            look_at_s = now_s() + _LOOK_S
-            feed.look()
-        del feed
+def _call(method: weakref.WeakMethod[Any], *arguments: object) -> None:
+    """Call a method while its object exists: the queue's thread must not keep it alive."""
+    found = method()
+    if found is not None:
+        found(*arguments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -37,6 +37,16 @@ class Merge(enum.Enum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+
+    def of(self, values: Sequence[float]) -> float:
+        """Return the one value of several values."""
+        match self:
+            case Merge.SUM:
+                return sum(values)
+            case Merge.MIN:
+                return min(values)
+            case Merge.MAX:
+                return max(values)
 
 
 @frozen(kw_only=True)

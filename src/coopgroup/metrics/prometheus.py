@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import bisect
 import threading
-import types
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from attrs import define, field
@@ -23,7 +22,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
-from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Merge, Metric
+from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Metric
 from coopgroup.telemetry import Envelope
 
 __all__ = ["PrometheusMetrics"]
@@ -31,9 +30,6 @@ __all__ = ["PrometheusMetrics"]
 _COMMITS: Final = "coopgroup_commits_total"
 _COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
 _DROPPED: Final = "coopgroup_dropped_telemetry_total"
-_MERGES: Final[Mapping[Merge, Callable[[Iterable[float]], float]]] = types.MappingProxyType(
-    {Merge.SUM: sum, Merge.MIN: min, Merge.MAX: max}
-)
 
 _collectors: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Collector]] = (
     weakref.WeakKeyDictionary()
@@ -176,7 +172,7 @@ class _Collector:
         for labels, one in self.feed.sample():
             found[one.name, (*labels, *one.labels)].append(one.value)
         for (name, key), values in found.items():
-            families[name].add_metric(key, _MERGES[METRICS[name].merge](values))
+            families[name].add_metric(key, METRICS[name].merge.of(values))
 
     def _add_commits(self, families: dict[str, Any]) -> None:
         outcomes: dict[tuple[str, ...], float] = defaultdict(float)

@@ -125,9 +125,9 @@ def test_wanted_members_follow_the_look_ups_of_the_leader() -> None:
 def test_feed_that_is_dropped_ends_its_thread() -> None:
     feed = _feed([])
     feed.put(None, told())
-    thread = feed._thread  # noqa: SLF001  (what ends)
+    thread = feed._queue._thread  # noqa: SLF001  (what ends)
     assert thread is not None
-    wakes = feed._wakes  # noqa: SLF001  (so that the test need not wait for its time-out)
+    wakes = feed._queue._wakes  # noqa: SLF001  (so that the test need not wait for its time-out)
     del feed
     gc.collect()
     wakes.put(None)

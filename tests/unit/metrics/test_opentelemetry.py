@@ -1,0 +1,84 @@
+"""Metrics on OpenTelemetry, read back through its SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from coopgroup.metrics import METRICS, OpenTelemetryMetrics
+from coopgroup.metrics.attributes import NAMES
+from coopgroup.metrics.names import COMMON_LABELS
+from coopgroup.telemetry import StateChanged
+from tests.unit.metrics.members import HEALTH, GivenProbe, told
+
+
+def _new(*, per_partition: bool = False) -> tuple[OpenTelemetryMetrics, InMemoryMetricReader]:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    return OpenTelemetryMetrics(meter_provider=provider, per_partition=per_partition), reader
+
+
+def _points(metrics: OpenTelemetryMetrics, reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    metrics._feed.drain()  # noqa: SLF001  (the thread would do it a moment later)
+    found = reader.get_metrics_data()
+    assert found is not None
+    return {
+        one.name: list(one.data.data_points)
+        for resource in found.resource_metrics
+        for scope in resource.scope_metrics
+        for one in scope.metrics
+    }
+
+
+def test_events_become_counters_and_histograms_with_attributes() -> None:
+    metrics, reader = _new()
+    probe = GivenProbe()
+    listener = metrics.watch_member(probe)
+    listener(told(StateChanged(before="stable", after="joining", cause="a round has begun")))
+    listener(told())
+    points = _points(metrics, reader)
+    (rebalances,) = points["coopgroup.rebalances"]
+    assert rebalances.value == 1
+    assert rebalances.attributes == {
+        "messaging.system": "kafka",
+        "messaging.consumer.group.name": "g",
+        "messaging.client.id": "c",
+        "coopgroup.cause": "other_member",
+    }
+    (duration,) = points["coopgroup.rebalance_duration"]
+    assert (duration.count, duration.explicit_bounds[0]) == (1, 0.01)
+
+
+def test_gauges_and_commits_are_read_at_each_collection() -> None:
+    metrics, reader = _new(per_partition=True)
+    probe = GivenProbe()
+    probe.meter.add(0.5, is_committed=True)
+    metrics.watch_member(probe)
+    points = _points(metrics, reader)
+    assert [one.value for one in points["coopgroup.assigned_partitions"]] == [2]
+    assert sorted(one.value for one in points["coopgroup.commits"]) == [0, 1]
+    assert [one.value for one in points["coopgroup.commit_time"]] == [0.5]
+    assert [one.value for one in points["coopgroup.dropped_telemetry"]] == [0]
+    by_partition = {
+        one.attributes["messaging.destination.partition.id"]: one.value
+        for one in points["coopgroup.partition_records_lag"]
+    }
+    assert by_partition == {"0": 5, "1": 7}
+
+
+def test_members_with_equal_labels_are_added_up() -> None:
+    metrics, reader = _new()
+    probes = [GivenProbe(), GivenProbe(evolve(HEALTH, lease_s=2.0))]
+    for probe in probes:
+        metrics.watch_member(probe)
+    points = _points(metrics, reader)
+    assert [one.value for one in points["coopgroup.assigned_partitions"]] == [4]
+    assert [one.value for one in points["coopgroup.lease_remaining"]] == [2.0]
+
+
+def test_every_label_has_an_attribute() -> None:
+    labels = {*COMMON_LABELS, *(label for one in METRICS.values() for label in one.labels)}
+    assert labels == NAMES.keys()
