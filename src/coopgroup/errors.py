@@ -18,6 +18,7 @@ __all__ = [
     "InvalidValueError",
     "InvariantViolationError",
     "LocalProtocolError",
+    "MissingExtraError",
     "ProcessingError",
     "ProtocolError",
     "RemoteProtocolError",
@@ -47,6 +48,10 @@ class ConfigurationError(CoopgroupError, ValueError):
         self.field = field
         self.value = value
         self.expected = expected
+
+
+class MissingExtraError(CoopgroupError):
+    """A package is not installed that comes with an extra of coopgroup."""
 
 
 class DecodeError(CoopgroupError, ValueError):

@@ -4,19 +4,21 @@ A command is a module of this package with the same name (`-` becomes `_`) and a
 called `command`. It is imported when it runs. So the list of commands needs no Kafka client and no
 extra. `COMMANDS` repeats the first line of each command's help; a test compares them.
 
-A user's mistake (an unknown option, a missing file, a wrong configuration) gives one line on
-standard error and exit status 2. Any other error that coopgroup reports gives status 1.
+An error that a user can correct (an unknown option, a missing file, a wrong configuration, an extra
+that is not installed) gives one line on standard error and exit status 2. Any other error that
+coopgroup reports gives status 1.
 """
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
 
 from coopgroup import __version__
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
 
 COMMANDS = {
     "bell": "Create the topic that tells members of a round ahead of their heartbeats.",
@@ -34,10 +36,44 @@ COMMANDS = {
 
 _EXIT_ERROR = 1
 _EXIT_USAGE = 2
+_SUMMARY_MAX = 200
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
 
-class LazyGroup(click.Group):
+class PlainGroup(click.Group):
+    """A click group that lists whole summaries, and suggests a near name for an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            UsageError: there is no such command.
+        """
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            near = get_close_matches(args[0], names, n=1)
+            more = f" Did you mean '{near[0]}'?" if near else f" There are {', '.join(names)}."
+            raise click.UsageError(f"No such command '{args[0]}'.{more}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands with their whole first sentences."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.summaries(ctx))
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return name and summary of each command."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [
+            (name, command.get_short_help_str(limit=_SUMMARY_MAX))
+            for name, command in found
+            if command is not None
+        ]
+
+
+class LazyGroup(PlainGroup):
     """A click group that imports a command on first use."""
 
     def __init__(
@@ -63,10 +99,9 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), variable)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(self._abouts.items()))
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
+        """Return name and summary of each command without importing any."""
+        return sorted(self._abouts.items())
 
 
 def _home_of(name: str) -> tuple[str, str]:
@@ -102,7 +137,7 @@ def run(arguments: list[str]) -> int:
         return _EXIT_USAGE
     except click.ClickException as error:
         return _complain(error.format_message(), status=_EXIT_USAGE)
-    except ConfigurationError as error:
+    except (ConfigurationError, MissingExtraError) as error:
         return _complain(str(error), status=_EXIT_USAGE)
     except CoopgroupError as error:
         return _complain(str(error), status=_EXIT_ERROR)

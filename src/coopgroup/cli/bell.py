@@ -9,6 +9,7 @@ import click
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, parse_settings
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
@@ -35,7 +36,7 @@ class BellError(CoopgroupError):
     """The cluster did not create the topic."""
 
 
-@click.group("bell")
+@click.group("bell", cls=PlainGroup)
 def command() -> None:
     """Create the topic that tells members of a round ahead of their heartbeats."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 from confluent_kafka import Consumer, KafkaException
 
+from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, parse_settings
 from coopgroup.cli.group_migration import judge
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -23,7 +24,7 @@ __all__ = ["command"]
 _EXIT_BLOCKED: Final = 1
 
 
-@click.group("group")
+@click.group("group", cls=PlainGroup)
 def command() -> None:
     """Look at a running group, and say how it moves to coopgroup."""
 
@@ -33,8 +34,7 @@ def command() -> None:
 @click.option(
     "--check",
     is_flag=True,
-    required=True,
-    help="Print the next step; changes nothing. The steps themselves are restarts.",
+    help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
 @bootstrap_option
 @click.option(
@@ -55,7 +55,11 @@ def migrate(
     *, group: str, check: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
 ) -> int:
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
-    del check  # the flag is required and has one meaning
+    if not check:
+        raise click.UsageError(
+            f"add --check: coopgroup group migrate {group} --check prints the next step, and "
+            "changes nothing. The steps themselves are restarts of members."
+        )
     configuration = {
         "bootstrap.servers": bootstrap_server,
         "client.id": "coopgroup-group",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
@@ -46,8 +46,11 @@ _EXIT_REFUSED_LINE: Final = 2
 )
 def command(file: BinaryIO, assignor: str, policy: str) -> int:
     """Answer what a leader would do, one JSON object a line."""
-    create_assignor(assignor, {})  # an unknown name is an error of the command, not of each line
-    create_policy(policy, {})
+    # An unknown name is an error of the command, not of each line.
+    _check("--assignor", assignor, create_assignor)
+    _check("--policy", policy, create_policy)
+    if file.isatty():
+        click.echo("coopgroup: type or paste one JSON object a line; Ctrl-D ends", err=True)
     try:
         return answer_lines(file, sys.stdout.buffer, Defaults(assignor=assignor, policy=policy))
     except BrokenPipeError:
@@ -55,6 +58,13 @@ def command(file: BinaryIO, assignor: str, policy: str) -> int:
         # stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _check(option: str, name: str, create: Callable[[str, dict[str, object]], object]) -> None:
+    try:
+        create(name, {})
+    except ConfigurationError as error:
+        raise ConfigurationError(option, name, error.expected) from None
 
 
 def answer_lines(lines: Iterable[bytes], answers: BinaryIO, defaults: Defaults) -> int:

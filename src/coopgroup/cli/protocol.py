@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 
 import click
 
+from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.formats.protocol_json import (
     Dialect,
     Kind,
@@ -44,7 +45,7 @@ _dialect_option = click.option(
 )
 
 
-@click.group("protocol")
+@click.group("protocol", cls=PlainGroup)
 def command() -> None:
     """Encode and decode the embedded messages, one JSON object a line."""
 

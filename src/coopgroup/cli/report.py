@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from coopgroup.errors import CoopgroupError
 from coopgroup.report import Damage, read_files, require_bokeh, write_history_page
 from coopgroup.report.wording import counted
 
@@ -38,10 +37,7 @@ def command(files: Sequence[Path], output: Path, group: str | None, title: str |
     The page is one HTML file that opens without a server or a network. Give the files of all
     members: a member knows what it did itself, and only leaders know why.
     """
-    try:
-        require_bokeh()
-    except CoopgroupError as error:
-        raise click.ClickException(str(error)) from None
+    require_bokeh()
     reading = read_files(files, group)
     notes = tuple(_damage_notes(reading.damages))
     for note in notes:

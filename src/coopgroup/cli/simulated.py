@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError
 from coopgroup.report import require_bokeh
 from coopgroup.report.measures import LABELS, without_warmups
 from coopgroup.report.verdict import verdict_of
@@ -46,15 +46,12 @@ def page_path(given: str | None) -> Path | None:
     """Validate the path of `--html` before anything is played; None without a path.
 
     Raises:
-        ClickException: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
         ConfigurationError: the file cannot be written.
     """
     if given is None:
         return None
-    try:
-        require_bokeh()
-    except CoopgroupError as error:
-        raise click.ClickException(str(error)) from None
+    require_bokeh()
     path = Path(given)
     reason = ""
     if not given or path.is_dir():

@@ -17,7 +17,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.pipeline.connector import check_jars
 from coopgroup.pipeline.errors import PipelineError
@@ -58,13 +58,14 @@ def require_spark() -> None:
     """Check that PySpark, its companions and Java are there.
 
     Raises:
-        PipelineError: a requirement is missing; one line names it and says how to get it.
+        MissingExtraError: a package is missing; one line names it and says how to get it.
+        PipelineError: Java is missing or too old.
     """
     for package in ("pyspark", "pandas", "pyarrow"):
         try:
             __import__(package)
         except ImportError:
-            raise PipelineError(
+            raise MissingExtraError(
                 f"{package} is missing, which the pipeline needs: {install_command('spark')}"
             ) from None
     _require_java()

@@ -47,7 +47,7 @@ def write_advice_page(view: AdviceView, path: str | Path) -> None:
 
     Raises:
         ConfigurationError: the file cannot be written.
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     require_bokeh()
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra

@@ -44,7 +44,7 @@ def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) 
 
     Raises:
         ConfigurationError: the file cannot be written.
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     require_bokeh()
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra

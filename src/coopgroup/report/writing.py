@@ -17,7 +17,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.report.charts import Chart
 from coopgroup.report.history import History, facts_of, history_of
@@ -63,10 +63,10 @@ def require_bokeh() -> None:
     """Check that Bokeh is installed.
 
     Raises:
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     if importlib.util.find_spec("bokeh") is None:
-        raise CoopgroupError(
+        raise MissingExtraError(
             f"pages are drawn with Bokeh, which is not installed: {install_command('report')}"
         )
 
@@ -94,7 +94,7 @@ def write_history_page(
 
     Raises:
         ConfigurationError: the file cannot be written.
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     _write_history(
         history_of(envelopes, lag),
@@ -115,7 +115,7 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
 
     Raises:
         ConfigurationError: the file cannot be written.
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     _write_history(
         history_of(run.telemetry, run.lag, settled_ms=run.begin_ms),
@@ -139,7 +139,7 @@ def write_comparison_page(
 
     Raises:
         ConfigurationError: there is nothing to compare, or the file cannot be written.
-        CoopgroupError: Bokeh is not installed.
+        MissingExtraError: Bokeh is not installed.
     """
     require_bokeh()
     if not runs_by_policy or not all(runs_by_policy.values()):

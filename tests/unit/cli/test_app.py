@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup import __version__
 from coopgroup.cli import app
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
 from tests.support.programs import output_of
 
 
@@ -31,6 +31,14 @@ def test_run_when_asked_for_version_prints_it(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"coopgroup, version {__version__}\n"
 
 
+@pytest.mark.parametrize("group", ["bell", "group", "pipeline", "protocol"])
+def test_summaries_are_whole_sentences(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run([group, "--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert "..." not in commands
+    assert commands.rstrip().endswith(".")
+
+
 def test_run_when_given_nothing_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([]) == 2
     assert capsys.readouterr().out.startswith("Usage: coopgroup [OPTIONS] COMMAND [ARGS]...\n")
@@ -39,7 +47,9 @@ def test_run_when_given_nothing_shows_help(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nope"], "coopgroup: No such command 'nope'.\n"),
+        (["compre"], "coopgroup: No such command 'compre'. Did you mean 'compare'?\n"),
+        (["pipeline", "advice"], "coopgroup: No such command 'advice'. Did you mean 'advise'?\n"),
+        (["protocol", "zip"], "coopgroup: No such command 'zip'. There are decode, encode.\n"),
         (["--nope"], "coopgroup: No such option '--nope'.\n"),
     ],
 )
@@ -60,6 +70,7 @@ def test_run_when_misused_complains_on_one_line(
             2,
             "coopgroup: group.id: got '', expected a name\n",
         ),
+        (MissingExtraError("Bokeh is missing"), 2, "coopgroup: Bokeh is missing\n"),
         (CoopgroupError("two owners\nof a partition"), 1, "coopgroup: two owners of a partition\n"),
         (click.Abort(), 130, ""),
     ],
@@ -71,7 +82,7 @@ def test_run_when_command_fails_reports_status_and_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The user can correct a configuration error (status 2). Other errors end with status 1."""
+    """What the user can correct ends with status 2, other errors with status 1."""
 
     def fail() -> None:
         raise error

@@ -119,7 +119,7 @@ def test_long_list_of_other_clients_is_cut() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["group", "migrate", "g"], "coopgroup: Missing option '--check'."),
+        (["group", "migrate", "g"], "coopgroup: add --check: coopgroup group migrate g --check"),
         (
             ["group", "migrate", "--check", "g", "--config", "oops"],
             "coopgroup: --config: got '(not shown)', expected KEY=VALUE",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.session import build_session, require_spark
 
@@ -41,7 +41,9 @@ def test_package_when_missing_names_the_extra(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PipelineError, match=rf"{package} is missing.*: pip install .*'{package}<"):
+    with pytest.raises(
+        MissingExtraError, match=rf"{package} is missing.*: pip install .*'{package}<"
+    ):
         require_spark()
 
 

@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 
 from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.reading import (
+    NOTHING,
     Row,
     StrictConverter,
     choice_hook,
@@ -64,7 +65,7 @@ class _File:
     topics: dict[str, TopicTable] = field(factory=dict)
     connectors: dict[str, ConnectorTable] = field(factory=dict)
     resources: dict[str, ResourcesTable] = field(factory=dict)
-    members: tuple[MemberSet, ...]
+    members: tuple[MemberSet, ...] = ()
     costs: tuple[Cost, ...] = ()
     network: Network = field(factory=Network)
     bell: Bell | None = None
@@ -97,10 +98,13 @@ def parse_scenario(text: str, *, file: str) -> Scenario:
 
 
 def _scenario(row: Row, name: str) -> Scenario:
+    _check_lists(row)
     shares = _shared_kind(row)
     converter = _OF_TOPICS if shares is Shares.TOPICS else _OF_NAMED_RESOURCES
     tables = _with_subscriptions(row) if shares is Shares.TOPICS else row
     read = structure(converter, tables, _File)
+    if "members" not in row:
+        raise wrong("members", NOTHING, "[[members]], a table for each set of processes")
     with located(shares):
         topics = tuple(named_topic(name, one) for name, one in getattr(read, shares).items())
     scenario = Scenario(
@@ -124,6 +128,13 @@ def _scenario(row: Row, name: str) -> Scenario:
     if policy.options:
         return scenario
     return evolve(scenario, group=evolve(scenario.group, policy=scenario.policy_named(policy.name)))
+
+
+def _check_lists(row: Row) -> None:
+    """Name the brackets of TOML if a list of tables is a single table."""
+    for key in ("members", "costs", "events"):
+        if isinstance(row.get(key), dict):
+            raise wrong(key, row[key], f"[[{key}]] with double brackets, a list of tables")
 
 
 def _shared_kind(row: Row) -> Shares:

@@ -56,7 +56,7 @@ def test_a_missing_extra_is_one_line(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    assert run(["pipeline", job, "--tables", "t"]) == 1
+    assert run(["pipeline", job, "--tables", "t"]) == 2
     assert "which the pipeline needs: pip install '" in capsys.readouterr().err
 
 

@@ -292,6 +292,10 @@ def test_files_are_read_and_name_their_scenario(tmp_path: Path) -> None:
     path.write_text("x = 1")
     with pytest.raises(ConfigurationError, match=r"rolling_bounce\.toml: x: got 1"):
         read_scenario(str(path))
+    path.write_text("duration_ms = 1\ntopics.t = { partitions = 1, rate_per_s = 1 }")
+    missing = r"members: got nothing, expected \[\[members\]\], a table for each set of processes"
+    with pytest.raises(ConfigurationError, match=missing):
+        read_scenario(str(path))
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ WRONG_TABLES = """\
     network.loss: got 1.0, expected a number from 0 up to but not including 1
 [[costs]]; [[costs]]; stop_ms = 1
     costs[1].resources: got nothing, expected a value, as only one cost may be without
+[costs]; stop_ms = 1
+    costs: got {'stop_ms': 1}, expected [[costs]] with double brackets, a list of tables
 [[costs]]; restore_ms = 5; return_ms = [2, 6]
     costs[0].return_ms: got [2, 6], expected at most 5, the highest restore_ms
 [[costs]]; resources = { orders = [1, 2] }
