@@ -20,13 +20,17 @@ WAIT_S = 60
 
 
 class Reader:
-    """A folder with the programs of a page, and what they have printed."""
+    """A folder with the programs of a page.
+
+    Attributes:
+        lines: what the programs have printed, and `expect` has not returned yet.
+    """
 
     def __init__(self, page: Path, folder: Path) -> None:
         self.page = page
         self.folder = folder
         self.cleanup = ExitStack()
-        self._lines: list[str] = []
+        self.lines: list[str] = []
         for token in MarkdownIt().parse(page.read_text()):
             kind, _, name = token.info.partition(" ")
             if kind == "python" and name.endswith(".py"):
@@ -59,14 +63,14 @@ class Reader:
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                self._lines.append(line.rstrip("\n"))
+                self.lines.append(line.rstrip("\n"))
 
     def expect(self, count: int) -> list[str]:
         """Wait for the next `count` lines and return them, sorted."""
         deadline = time.monotonic() + WAIT_S
-        while len(self._lines) < count:
-            assert time.monotonic() < deadline, self._lines
+        while len(self.lines) < count:
+            assert time.monotonic() < deadline, self.lines
             time.sleep(0.05)
-        found = self._lines[:count]
-        del self._lines[:count]
+        found = self.lines[:count]
+        del self.lines[:count]
         return sorted(found)

@@ -10,7 +10,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
+
+# Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
+from confluent_kafka.cimpl import Consumer
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.errors import ConfigurationError

@@ -20,6 +20,7 @@ from coopgroup import (
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.parts import check_plugins
 from coopgroup.policies import EagerPolicy
+from tests.support.programs import output_of
 
 CONFIGURATION = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 AN_OBJECT = "expected an object, not its class"
@@ -110,3 +111,18 @@ def test_consumer_without_a_token_says_so_as_confluent_kafka(
     with pytest.raises(KafkaException) as caught:
         CooperativeConsumer(CONFIGURATION)
     assert caught.value is refusal
+
+
+def test_instrumentation_of_confluent_kafka_does_not_see_our_fetches() -> None:
+    """OpenTelemetry replaces confluent_kafka.Consumer, and would make a span of every fetch."""
+    program = (
+        "import confluent_kafka\n"
+        "class Instrumented(confluent_kafka.Consumer):\n"
+        "    def __init__(self, *args, **kwargs):\n"
+        "        raise SystemExit('a consumer of ours is instrumented')\n"
+        "confluent_kafka.Consumer = Instrumented\n"
+        "from coopgroup import CooperativeConsumer\n"
+        f"CooperativeConsumer({CONFIGURATION!r}).close()\n"
+        "print('plain')\n"
+    )
+    assert output_of(program) == "plain\n"

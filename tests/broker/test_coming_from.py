@@ -1,0 +1,92 @@
+"""What docs/coming-from.md says of FastStream and OpenTelemetry holds on a real broker."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from coopgroup import CooperativeConsumer
+from coopgroup.testing import KafkaCluster
+from tests.architecture.tree import ROOT
+from tests.support.page_reader import WAIT_S, Reader
+
+PARTITIONS = 4
+pytestmark = pytest.mark.slow
+
+
+def test_faststream_service_shares_a_topic_between_two_processes(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Each record is handled once, before, during and after the join of the second process."""
+    kafka_cluster.create_topic("faststream", partitions=PARTITIONS)
+    reader = Reader(ROOT / "docs" / "coming-from.md", tmp_path)
+    program = tmp_path / "service.py"
+    program.write_text(program.read_text().replace('"orders"', '"faststream"'))
+    producer = Producer(kafka_cluster.client_config())
+    sent: list[str] = []
+
+    def handled() -> list[tuple[str, str]]:
+        return [one for line in reader.lines for one in re.findall(r"^(s\d) bills (\S+)$", line)]
+
+    def send_until_handled_by(names: set[str]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while {name for name, _ in handled()} != names:
+            assert time.monotonic() < deadline, reader.lines[-5:]
+            for partition in range(PARTITIONS):
+                sent.append(f"order-{len(sent)}")
+                producer.produce("faststream", sent[-1], partition=partition)
+            producer.flush(10)
+            time.sleep(0.1)
+
+    with reader.cleanup:
+        address = kafka_cluster.bootstrap_servers
+        first = reader.start("service.py", address, "s1")
+        send_until_handled_by({"s1"})
+        second = reader.start("service.py", address, "s2")
+        send_until_handled_by({"s1", "s2"})
+        deadline = time.monotonic() + WAIT_S
+        while len(handled()) < len(sent) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in (second, first):
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
+    assert sorted(order for _, order in handled()) == sorted(sent)
+
+
+def test_wrapper_of_opentelemetry_makes_a_span_for_each_record(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.create_topic("traced", partitions=1)
+    producer = Producer(kafka_cluster.client_config())
+    for number in range(5):
+        producer.produce("traced", str(number))
+    assert producer.flush(30) == 0
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    config = {
+        **kafka_cluster.client_config(),
+        "group.id": "traced",
+        "auto.offset.reset": "earliest",
+    }
+    with CooperativeConsumer(config) as consumer:
+        consumer.subscribe(["traced"])
+        wrap: Any = ConfluentKafkaInstrumentor.instrument_consumer
+        traced = wrap(consumer, provider)
+        values: list[bytes] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(values) < 5 and time.monotonic() < deadline:
+            message = traced.poll(1.0)
+            if message is not None:
+                values.append(message.value())
+        traced.poll(0)  # ends the last span
+    assert values == [b"0", b"1", b"2", b"3", b"4"]
+    names = [span.name for span in spans.get_finished_spans()]
+    assert names.count("traced process") == 5
