@@ -38,6 +38,7 @@ from coopgroup.simulator.scenario.file import read_scenario
 
 __all__ = ["command"]
 
+_POLICIES: Final = "eager,simple,deferred,incremental"
 _SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
 
 
@@ -45,10 +46,9 @@ _SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
 @click.argument("file", metavar="FILE")
 @click.option(
     "--policies",
-    default="eager,simple,deferred,incremental",
-    show_default=True,
     metavar="NAME[:KEY=VALUE,...],...",
-    help="Policies to compare; a name alone has the scenario's options.",
+    help="Policies to compare; a name alone has the scenario's options.  [default: "
+    "eager,simple,deferred,incremental, and the scenario's own policy if that is another one]",
 )
 @click.option(
     "--seeds",
@@ -65,7 +65,7 @@ _SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
 def command(
     *,
     file: str,
-    policies: str,
+    policies: str | None,
     seeds: int,
     assignor: str | None,
     as_json: bool,
@@ -76,7 +76,12 @@ def command(
     FILE is a scenario in TOML.
     """
     scenario = chosen(read_scenario(file), None, assignor)
-    choices = parse_choices("--policies", policies, scenario.policy_named)
+    choices = parse_choices(
+        "--policies", _POLICIES if policies is None else policies, scenario.policy_named
+    )
+    own = scenario.group.policy
+    if policies is None and own not in choices.values():
+        choices[str(own)] = own
     for label in choices:
         chosen(
             scenario, label, None, option="--policies"

@@ -52,6 +52,37 @@ def test_compare_prints_a_column_for_each_policy(
     assert " to " in rows[unavailable + 1]
 
 
+def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
+    tmp_path: Path, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scenario with warm-ups is compared without them and with them."""
+    warm = '[group]\npolicy = { name = "simple", options = { warmup = { timeout_ms = 9000 } } }\n'
+    path = tmp_path / "warm.toml"
+    path.write_text(f"{CRASH.replace('[group]', warm, 1)}\n[policies.simple]\n")
+    assert run(["compare", str(path), "--seeds", "1", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    own = "simple:warmup.timeout_ms=9000"
+    names = ["eager", "simple", "deferred", "incremental", own]
+    assert [row["policy"] for row in rows] == names
+    assert run(["simulate", str(path), "--json", "--policy", own]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["moved"] == rows[-1]["moved"]["median"]
+
+
+def test_compare_ends_with_a_verdict(
+    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", file, "--policies", "simple,deferred", "--seeds", "1"]) == 0
+    *_, summary, best, here = capsys.readouterr().out.splitlines()
+    assert summary.startswith("Simple: ")
+    assert " partition-seconds out of service, " in summary
+    assert best == (
+        "Fewest partition-seconds out of service: simple if a move costs less than 5 s; deferred "
+        "above."
+    )
+    assert here.endswith("a move costs 0 s, so the choice is simple.")
+
+
 def test_compare_of_one_seed_shows_no_ranges(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,7 +126,7 @@ def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
 
 def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_more() -> None:
     def advised(one: float, with_standby: float) -> tuple[str, float]:
-        words = 'simple:warmup={{"max_concurrent": 8, "standbys": {}, "timeout_ms": 80000}}'
+        words = "simple:warmup.max_concurrent=8,warmup.standbys={},warmup.timeout_ms=80000"
         costs = {words.format(0): one, words.format(1): with_standby, "simple": 90.0}
         given = advise(
             history([1_000] * 40), COST, MadeUp(costs), with_rations=False, tries_warmups=True

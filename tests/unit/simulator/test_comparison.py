@@ -142,6 +142,17 @@ def test_a_delay_is_paid_for_with_waiting(name: str) -> None:
     assert deferred.rounds < simple.rounds
 
 
+def test_a_delay_saves_most_where_returns_are_cheap() -> None:
+    """A restart of 10 s and a return of 1 s cost less than a move of 20 s there and back."""
+    deferred, simple = (
+        measured("rolling_bounce_with_caches", policy) for policy in ("deferred", "simple")
+    )
+    assert (deferred.moved, deferred.returned) == (0, 24)
+    assert deferred.unavailable_partition_s < simple.unavailable_partition_s / 3
+    assert deferred.worst_outage_ms < 10_000 + 1_000 + 1_000
+    assert simple.worst_outage_ms > 20_000
+
+
 def test_a_delay_costs_most_where_nobody_comes_back() -> None:
     """Each loss waits 15 s. The bound adds a second of slack and the restore time."""
     deferred, simple = measured("scale_down", "deferred"), measured("scale_down", "simple")

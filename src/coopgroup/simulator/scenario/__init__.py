@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from attrs import Attribute, field, frozen
@@ -131,8 +131,18 @@ class Choice:
     options: Mapping[str, object] = field(factory=dict, hash=False)
 
     def __str__(self) -> str:
-        pairs = [f"{key}={_word(value)}" for key, value in sorted(self.options.items())]
+        """Return the choice as the command line takes it."""
+        pairs = [f"{key}={_word(value)}" for key, value in _flat(self.options)]
         return f"{self.name}:{','.join(pairs)}" if pairs else self.name
+
+
+def _flat(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield all options, those of an option with dots: `warmup.timeout_ms`."""
+    for key, value in sorted(options.items()):
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _word(value: object) -> str:
