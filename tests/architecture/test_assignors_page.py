@@ -2,8 +2,10 @@
 
 import json
 import re
+from pathlib import Path
 
 import attrs
+import pytest
 
 from coopgroup.assignors import (
     DrainTimeAssignor,
@@ -14,6 +16,7 @@ from coopgroup.assignors import (
 from coopgroup.assignors.drain.assignor import LOOKS_MAX
 from coopgroup.assignors.move_budget import MoveBudget
 from coopgroup.assignors.quota_flow import ARCS_MAX
+from coopgroup.cli.app import run
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "assignors.md").read_text()
@@ -50,3 +53,23 @@ def test_page_when_its_example_runs_makes_assignors() -> None:
     exec(compile(block, "assignors.md", "exec"), names)  # noqa: S102 - our own page
     assert names["evened_out"] == LagAwareAssignor(scope="group", moves_max=50)
     assert names["by_speed"] == DrainTimeAssignor(moves_max=50)
+
+
+def test_page_when_it_shows_six_answers_shows_those_of_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Letters are the owners; the last numbers are the lag of each member."""
+    (group,) = re.findall(r"```json group\n(.*?)```", PAGE, flags=re.DOTALL)
+    (shown,) = re.findall(r"```text owners\n(.*?)```", PAGE, flags=re.DOTALL)
+    question = json.loads(group)
+    lags = question["lags"]["orders"]
+    (tmp_path / "group.json").write_text(json.dumps(question))
+    rows = [line.split() for line in shown.splitlines()[3:]]
+    assert len(rows) == 6
+    for name, *cells in rows:
+        assert run(["plan", str(tmp_path / "group.json"), "--assignor", name]) == 0
+        target = json.loads(capsys.readouterr().out)["target"]
+        places = {one: member for member in target for one in target[member]["orders"]}
+        owners = [places[one] for one in range(len(lags))]
+        sums = [sum(lags[one] for one in target[member]["orders"]) for member in "abc"]
+        assert cells == [*owners, *(f"{one:,}" for one in sums)], name

@@ -81,3 +81,15 @@ def test_group_of_your_own(kafka_cluster: KafkaCluster, reader_of: Callable[[str
     seen += reader.expect(4)
     assert sorted(seen) == shown
     assert second.wait(WAIT_S) == 0
+
+
+def test_example_of_the_page_on_testing_passes(reader_of: Callable[[str], Reader]) -> None:
+    reader = reader_of("testing.md")
+    (toml,) = re.findall(r"```toml\n(.*?)```", reader.page.read_text(), flags=re.DOTALL)
+    (reader.folder / "pyproject.toml").write_text(toml)
+    done = reader.start("-m", "pytest", "-q", "--color=no")
+    assert done.wait(WAIT_S) == 0
+    reader.cleanup.close()  # the rest of its output
+    last = reader.lines[-1]
+    assert re.fullmatch(r"1 passed in [\d.]+s", last)
+    assert re.search(r"^1 passed in [\d.]+s$", reader.page.read_text(), re.MULTILINE)
