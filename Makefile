@@ -55,8 +55,9 @@ lint: setup ## ruff: rules and format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types: setup ## mypy --strict over src and tests
+types: setup ## mypy --strict over src and tests, pyright over the public interface
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing
 
 imports: setup ## the layers of the architecture
 	$(BIN)/lint-imports --no-logo
