@@ -20,6 +20,7 @@ __all__ = ["BENCHMARKS", "main"]
 BENCHMARKS: Final = (
     "resource_set",
     "start",
+    "idle",
     "codec",
     "commits",
     "simulator",

@@ -26,15 +26,13 @@ from coopgroup.aio.callbacks import LoopCallbacks
 from coopgroup.aio.hand_out import HandOut, keys_of
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.records.pace import AWAY_S, QUIET_S, Pace
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.published import PublishedPositions
 from coopgroup.kafka.records.record_buffer import Partition
 
 __all__ = ["Polling"]
 
-# Maximum wait before the thread looks at the group's notices again, as in `delivery`.
-_SLICE_BUSY_S: Final = 0.005
-_SLICE_QUIET_S: Final = 0.05
 # Records of a batch. `getmany` makes an object for each record, beside librdkafka's. After 700 new
 # objects CPython searches for garbage. For larger batches that cost 40 % of the CPU time.
 _AHEAD_MAX: Final = 300
@@ -92,6 +90,7 @@ class Polling:
     _is_over: bool = field(default=False, init=False)
     _paused: set[Partition] = field(factory=set, init=False)  # paused in librdkafka by this file
     _full_since_s: float | None = field(default=None, init=False)
+    _pace: Pace = field(factory=Pace, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.parts.fetching.record_buffer.is_shared = True
@@ -189,7 +188,7 @@ class Polling:
         if isinstance(cause, KafkaError) and cause.fatal():
             self.hand_out.fatal = error
             self.hand_out.offer()
-            self.parts.driver.inbox.wait(_SLICE_QUIET_S)
+            self.parts.driver.inbox.wait(QUIET_S)
         else:
             self.hand_out.fail(error)
 
@@ -197,6 +196,8 @@ class Polling:
         parts = self.parts
         self.callbacks.end_orphans()
         parts.driver.inbox.take_stall()  # `on_lost` reports it
+        if parts.driver.inbox.waiting:
+            self._pace.restart()
         parts.listener.serve()
         self.hand_out.fatal = None
         self.hand_out.offer()
@@ -206,8 +207,8 @@ class Polling:
         """Fetch records if there is room; return how long to wait for the group instead."""
         parts, fetching = self.parts, self.parts.fetching
         is_quiet = parts.driver.is_quiet and not fetching.is_about_to_begin
-        wait_s = _SLICE_QUIET_S if is_quiet else _SLICE_BUSY_S
         now, buffer = now_s(), fetching.record_buffer
+        wait_s = self._pace.slice_s(now, is_quiet=is_quiet)
         self._pause_full(buffer.paused)
         if now >= parts.driver.lease_until_s:
             return wait_s
@@ -224,7 +225,7 @@ class Polling:
         if not fetching.fetched:
             # librdkafka has no record, and does not wake up for a command.
             fetching.fetch(1, 0.0)
-            return wait_s
+            return min(AWAY_S, max(0.0, parts.committing.due_at_s - now))
         fetching.fetch(1, wait_s)
         if len(buffer.ready) == 1:
             fetching.fetch(1, 0.0)  # librdkafka wakes up for the first record of many

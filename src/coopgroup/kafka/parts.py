@@ -34,6 +34,7 @@ from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.pace import IDLE_S, QUIET_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import Woken
 from coopgroup.policies.base import Policy
@@ -170,6 +171,7 @@ class ConsumerParts:
                 committing=committing,
                 listener=listener,
                 meter=driver.meter,
+                pace=Pace(IDLE_S if settings.bell_topic is None else QUIET_S),
             ),
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing

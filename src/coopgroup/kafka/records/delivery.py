@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import define
+from attrs import define, field
 from confluent_kafka import KafkaError, Message
 
 from coopgroup.kafka.callbacks.listener import GroupListener
@@ -20,14 +20,13 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.pace import AWAY_S, Pace
 from coopgroup.kafka.records.record_buffer import partition_of
 
 __all__ = ["Delivery"]
 
-# Maximum wait in librdkafka before the application hears from the group again. It is short during a
-# round, and longer while no notice is expected.
-_SLICE_BUSY_S: Final = 0.005
-_SLICE_QUIET_S: Final = 0.05
+# Maximum wait in librdkafka for a large batch.
+_BATCH_S: Final = 0.005
 
 
 @define(eq=False)
@@ -39,6 +38,7 @@ class Delivery:
     committing: Committing
     listener: GroupListener
     meter: WorkMeter
+    pace: Pace = field(factory=Pace)
 
     def take(self, count: int, timeout_s: float | None) -> list[Message]:
         """Take up to a number of records; wait for the full number until the time is over.
@@ -87,6 +87,8 @@ class Delivery:
     def _take(self, count: int, deadline_s: float) -> list[Message]:
         record_buffer = self.fetching.record_buffer
         while True:
+            if self.driver.inbox.waiting:
+                self.pace.restart()
             self.listener.serve()
             self.committing.commit_by_clock(self.listener.owned)
             if count > 1 and not record_buffer.ready and self.fetching.fetched:
@@ -111,7 +113,7 @@ class Delivery:
         driver.polled_at_s = math.inf
         taken: list[Message] = []
         try:
-            wait_s = max(0.0, min(_SLICE_BUSY_S, deadline_s - now))
+            wait_s = max(0.0, min(_BATCH_S, deadline_s - now))
             taken = self.fetching.fetch_past(count, wait_s, self._may_leave)
             driver.polled_at_s = now_s()
         except BaseException:
@@ -132,17 +134,20 @@ class Delivery:
             now = now_s()
             while len(ready) < count:
                 is_quiet = driver.is_quiet and not self.fetching.is_about_to_begin
-                slice_s = _SLICE_QUIET_S if is_quiet else _SLICE_BUSY_S
+                slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
                 wait_s = max(0.0, min(slice_s, deadline_s - now))
                 if now >= driver.lease_until_s:
                     # No record may leave, and the group is about to report the reason.
                     driver.inbox.wait(wait_s)
                     return
-                if not self.fetching.fetched and self.fetching.is_about_to_begin:
-                    # No other record can arrive, and librdkafka does not wake up for the offset.
-                    driver.inbox.wait(wait_s)
+                if not self.fetching.fetched:
+                    # No record can arrive, and librdkafka does not wake up for the group.
+                    until_s = min(deadline_s, now + AWAY_S, self.committing.due_at_s)
+                    driver.inbox.wait(max(0.0, until_s - now))
                     wait_s = 0.0
                 self.fetching.fetch(count - len(ready), wait_s)
+                if ready:
+                    self.pace.hear()
                 now = now_s()
                 if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:
                     return

@@ -18,13 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from attrs import define, field
-from confluent_kafka import (
-    OFFSET_INVALID,
-    OFFSET_STORED,
-    KafkaError,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
@@ -81,6 +75,7 @@ class Fetching:
     # next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
+    _is_idle: bool = field(default=False, init=False)
     # Positions before the current batch; None without a batch.
     _before: list[TopicPartition] | None = field(default=None, init=False)
     _close_is_due: bool = field(default=False, init=False)
@@ -407,12 +402,14 @@ class Fetching:
         return found
 
     def _fetch_ahead(self, wait_s: float) -> list[Message]:
-        messages: list[Message] = self.consumer.consume(self._ahead, 0)
-        if messages:
-            size = max(len(messages[0]), len(messages[-1]), 1)
-            self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
-            return messages
+        if not self._is_idle:  # otherwise one call saves half of the time of each slice
+            messages: list[Message] = self.consumer.consume(self._ahead, 0)
+            if messages:
+                size = max(len(messages[0]), len(messages[-1]), 1)
+                self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
+                return messages
         message = self.consumer.poll(wait_s)
+        self._is_idle = message is None
         return [] if message is None else [message]
 
     def _set_back_to(self, before: Sequence[TopicPartition]) -> None:

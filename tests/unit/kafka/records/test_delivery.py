@@ -17,8 +17,8 @@ from coopgroup.member.effects import STALLED, GrantResources, LoseResources, Rev
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
-from tests.unit.kafka.fakes import places, record
-from tests.unit.kafka.notice_stage import BOTH, ONE, owning
+from tests.unit.kafka.fakes import FakeLibrdkafka, places, record
+from tests.unit.kafka.notice_stage import BOTH, ONE, Stage, owning
 
 WAIT_S = 10.0
 
@@ -254,3 +254,45 @@ def test_take_when_an_offset_comes_late_begins_with_it() -> None:
     assert places(stage.delivery.take(1, WAIT_S)) == [(0, 1)]
     timer.join()
     assert fetching.fetched == BOTH
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each wait in librdkafka, which has no records."""
+    found: list[float] = []
+
+    def poll(_: FakeLibrdkafka, timeout_s: float) -> None:
+        found.append(timeout_s)
+        time.sleep(timeout_s)
+
+    monkeypatch.setattr(FakeLibrdkafka, "poll", poll)
+    return found
+
+
+def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
+    """Such as a slow `revoke_later`, or the outage of a coordinator."""
+    stage = owning()
+    stage.driver.is_quiet = False
+    assert stage.delivery.take(1, 1.0) == []
+    assert min(waits[:5]) == 0.005
+    assert [wait for wait in waits[-6:-1] if wait < 0.05] == []
+
+
+def test_waits_after_a_notice_are_short(waits: list[float]) -> None:
+    stage = owning()
+    stage.driver.is_quiet = False
+    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=False)
+    stage.driver.inbox.wake()
+    assert stage.delivery.take(1, 0.02) == []
+    assert max(waits) == 0.005
+
+
+def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:
+    """Its notices wake the thread; librdkafka only runs its callbacks."""
+    stage = Stage()
+    stage.driver.is_quiet = False
+    notice = GrantResources(resources=ONE)
+    threading.Timer(0.05, stage.driver.inbox.put, (notice,)).start()
+    assert stage.delivery.take(1, 0.15) == []
+    assert stage.heard == [("assign", [1])]
+    assert waits[0] == 0.0

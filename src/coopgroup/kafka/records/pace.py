@@ -1,0 +1,67 @@
+"""How long a thread may wait in librdkafka before it looks at the group again.
+
+No other thread can wake a thread that waits in librdkafka, so it waits in slices. During a round
+the next notice comes within milliseconds, and a slice is short. Some states last for minutes: a
+slow revocation, or the outage of a coordinator. Then the slices grow, because each of them costs
+CPU time. A notice may be late by one slice.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from attrs import define, field
+
+__all__ = ["AWAY_S", "IDLE_S", "QUIET_S", "Pace"]
+
+_BUSY_S: Final = 0.005
+QUIET_S: Final = 0.05
+IDLE_S: Final = 0.2
+# Without a partition to fetch, the thread waits for the group instead, which wakes it. librdkafka
+# only runs its callbacks meanwhile.
+AWAY_S: Final = 0.2
+# A slice is at most this share of the time for which a notice has been expected.
+_SHARE: Final = 0.1
+# Silence after which a consumer is idle: no records and no notices.
+_IDLE_AFTER_S: Final = 2.0
+
+
+@define(eq=False)
+class Pace:
+    """The slices of one thread.
+
+    Attributes:
+        idle_s: longest slice, in seconds, of a consumer that is idle. confluent_kafka looks for
+            signals as often as `IDLE_S`. A member with a bell hears of a round at once, and must
+            not lose that time again.
+    """
+
+    idle_s: float = QUIET_S
+    _since_s: float = field(default=math.inf, init=False)
+    _heard_s: float = field(default=math.inf, init=False)
+
+    def restart(self) -> None:
+        """Begin with short slices again: another notice often follows a notice."""
+        self._since_s = self._heard_s = math.inf
+
+    def hear(self) -> None:
+        """Note that records came, so more of them may follow."""
+        self._heard_s = math.inf
+
+    def slice_s(self, now_s: float, *, is_quiet: bool) -> float:
+        """Return the next slice, in seconds.
+
+        Args:
+            now_s: the monotonic clock.
+            is_quiet: whether no notice is expected within the next moments.
+        """
+        if is_quiet:
+            self._since_s = math.inf
+            if math.isinf(self._heard_s):
+                self._heard_s = now_s
+            return self.idle_s if now_s - self._heard_s >= _IDLE_AFTER_S else QUIET_S
+        self._heard_s = math.inf
+        if math.isinf(self._since_s):
+            self._since_s = now_s
+        return min(QUIET_S, max(_BUSY_S, (now_s - self._since_s) * _SHARE))

@@ -1,0 +1,103 @@
+"""What an idle consumer costs, beside confluent_kafka: CPU, wake-ups, threads, descriptors, memory.
+
+Four states that last: stable without records; no broker at all; the broker stops while the member
+owns partitions; and, only with coopgroup, a revocation that `revoke_later` postpones. The CPU time
+is that of the process without the thread that measures, in percent of a core.
+
+Goals: a stable member costs at most 1.5 times as much as confluent_kafka, and without a broker no
+more. The process has at most 8 threads.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from coopgroup.testing import KafkaCluster
+
+__all__ = ["run"]
+
+PARTITIONS: Final = 24
+SECONDS: Final = 10.0
+KINDS: Final = ("confluent_kafka", "coopgroup")
+_JOIN_S: Final = 60.0
+
+
+def run(*, seconds: float = SECONDS) -> dict[str, Any]:
+    """Measure each kind of consumer in each state.
+
+    Args:
+        seconds: how long each measurement takes.
+
+    Returns:
+        By state and kind: CPU in percent of a core, wake-ups per second, threads, descriptors,
+        memory in MiB, and CPU and wake-ups of each thread.
+    """
+    found: dict[str, Any] = {"stable": {}, "broker_away": {}, "no_broker": {}}
+    for kind in KINDS:
+        with _worker(kind, "127.0.0.1:1", "idle", "records") as worker:
+            time.sleep(5.0)
+            found["no_broker"][kind] = _ask(worker, seconds)
+    with KafkaCluster() as cluster:
+        cluster.create_topic("records", partitions=PARTITIONS)
+        for kind in KINDS:
+            with _worker(kind, cluster.bootstrap_servers, kind, "records") as worker:
+                _wait_owned(worker, PARTITIONS)
+                found["stable"][kind] = _ask(worker, seconds)
+        found["revoke_later"] = {"coopgroup": _revoking(cluster.bootstrap_servers, seconds)}
+        for kind in KINDS:
+            with _worker(kind, cluster.bootstrap_servers, f"{kind}-2", "records") as worker:
+                _wait_owned(worker, PARTITIONS)
+                cluster.pause(1)
+                try:
+                    time.sleep(5.0)
+                    found["broker_away"][kind] = _ask(worker, seconds)
+                finally:
+                    cluster.resume(1)
+    return found
+
+
+def _revoking(bootstrap: str, seconds: float) -> dict[str, Any]:
+    """Measure a member that stops half of its partitions slowly, because another has joined."""
+    arguments = (bootstrap, "revoking", "records")
+    with _worker("coopgroup-revoking", *arguments) as worker:
+        _wait_owned(worker, PARTITIONS)
+        with _worker("coopgroup", *arguments):
+            time.sleep(8.0)  # two heartbeats
+            return _ask(worker, seconds)
+
+
+@contextmanager
+def _worker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.idle_worker", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _ask(worker: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(f"{seconds}\n")
+    worker.stdin.flush()
+    found: dict[str, Any] = json.loads(worker.stdout.readline())
+    return found
+
+
+def _wait_owned(worker: subprocess.Popen[str], partitions: int) -> None:
+    deadline = time.monotonic() + _JOIN_S
+    while _ask(worker, 0.2)["partitions"] < partitions:
+        assert time.monotonic() < deadline, "the consumer did not get its partitions"
+    time.sleep(2.0)
