@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _consumer(kind: str, configuration: dict[str, Any], topic: str, assigned: list[object]) -> Any:  # noqa: ANN401  (of either client)
-    def on_assign(_: object, partitions: list[object]) -> None:
+    def on_assign(_: object, partitions: list[Any]) -> None:
         assigned.extend(partitions)
 
     if kind == "confluent_kafka":
