@@ -27,8 +27,12 @@ napoleon_use_ivar = True  # autodoc documents the fields; their text belongs to 
 # Building needs no network, so names of other projects have no page to link to. References that
 # spell a name of coopgroup out in full are checked.
 nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
-# A token without public parts, and a type variable.
+# A token without public parts, Protocols that the text of the arguments describes, a private enum
+# of a field with a default, and a type variable.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.pending_revocations.PutOff"),
+    ("py:class", "coopgroup.health.server.Member"),
+    ("py:class", "coopgroup.health.server.Metrics"),
+    ("py:class", "coopgroup.metrics.names.Merge"),
     ("py:class", "coopgroup.model.named_factories.T"),
 ]
