@@ -1,0 +1,138 @@
+"""The dashboard and the alerts ask only for metrics and labels that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import promql_parser
+import pytest
+from prometheus_client import CollectorRegistry
+
+from coopgroup.metrics import METRICS, Kind, PrometheusMetrics
+from coopgroup.metrics.names import COMMON_LABELS
+from deploy.monitoring import make
+from tests.architecture.tree import ROOT
+
+DESCRIPTION = make.read_description()
+PANELS = [panel for row in DESCRIPTION["rows"] for panel in row["panels"]]
+PANEL_QUERIES = [one["query"] for panel in PANELS for one in panel["queries"]]
+ALERT_QUERIES = [one["query"] for one in DESCRIPTION["alerts"]]
+DROPPED = "coopgroup_dropped_telemetry_total"
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+
+
+def _promql(query: str) -> str:
+    """Return a query as Prometheus would get it from Grafana."""
+    filled = query.replace("SELECT", make.SELECT).replace("$__rate_interval", "1m")
+    return filled.replace("$group", ".*").replace("$client_id", ".*")
+
+
+def _series(name: str) -> tuple[str, set[str]]:
+    """Return the metric of a series, and all labels of the series."""
+    for suffix in ("_bucket", "_sum", "_count"):
+        metric = METRICS.get(name.removesuffix(suffix))
+        if name.endswith(suffix) and metric is not None and metric.kind is Kind.HISTOGRAM:
+            le = {"le"} if suffix == "_bucket" else set()
+            return metric.name, {*COMMON_LABELS, *metric.labels, *le}
+    metric = METRICS[name]
+    return name, set() if name == DROPPED else {*COMMON_LABELS, *metric.labels}
+
+
+def _check(node: Any) -> set[str]:  # noqa: ANN401, PLR0911  (a node without annotations)
+    """Check the labels of a query, and return those of its result."""
+    match type(node).__name__:
+        case "VectorSelector":
+            _, labels = _series(node.name)
+            asked = {one.name for one in node.matchers.matchers}
+            assert asked <= labels, f"{node.name} has no label {asked - labels}"
+            return labels
+        case "MatrixSelector":
+            return _check(node.vector_selector)
+        case "ParenExpr" | "SubqueryExpr":
+            return _check(node.expr)
+        case "AggregateExpr":
+            labels = _check(node.expr)
+            kept = set(node.modifier.labels) if node.modifier is not None else set()
+            assert kept <= labels, f"{node}: no label {kept - labels}"
+            return kept
+        case "Call":
+            return set().union(*(_check(one) for one in node.args))
+        case "BinaryExpr":
+            return _check(node.lhs) | _check(node.rhs)
+        case "NumberLiteral":
+            return set()
+        case other:
+            raise AssertionError(f"a query of a new kind: {other}")
+
+
+@pytest.mark.parametrize("query", PANEL_QUERIES + ALERT_QUERIES)
+def test_query_asks_for_metrics_and_labels_that_exist(query: str) -> None:
+    _check(promql_parser.parse(_promql(query)))
+
+
+def test_query_for_what_does_not_exist_is_found() -> None:
+    """This test could not fail otherwise."""
+    with pytest.raises(KeyError):
+        _check(promql_parser.parse("coopgroup_partitions"))
+    with pytest.raises(AssertionError, match="no label"):
+        _check(promql_parser.parse("sum by (cause) (coopgroup_members)"))
+    with pytest.raises(AssertionError, match="no label"):
+        _check(promql_parser.parse('coopgroup_members{topic="t"}'))
+
+
+@pytest.mark.parametrize("one", PANELS, ids=lambda one: one["title"])
+def test_legend_names_labels_of_the_result(one: dict[str, Any]) -> None:
+    for query in one["queries"]:
+        labels = _check(promql_parser.parse(_promql(query["query"])))
+        assert set(re.findall(r"{{(\w+)}}", query["legend"])) <= labels
+
+
+@pytest.mark.parametrize("one", DESCRIPTION["alerts"], ids=lambda one: one["name"])
+def test_text_of_an_alert_names_labels_of_its_query(one: dict[str, Any]) -> None:
+    labels = _check(promql_parser.parse(_promql(one["query"])))
+    assert set(re.findall(r"\$labels\.(\w+)", one["summary"])) <= labels
+
+
+@pytest.mark.parametrize("one", DESCRIPTION["alerts"], ids=lambda one: one["name"])
+def test_page_says_what_to_do_at_each_alert(one: dict[str, Any]) -> None:
+    assert f"\n### {one['name']}\n" in PAGE
+
+
+def test_every_metric_has_a_panel_or_a_reason() -> None:
+    """Per-partition series are for queries of one's own."""
+    shown = {
+        _series(name)[0] for query in PANEL_QUERIES for name in re.findall(r"coopgroup_\w+", query)
+    }
+    assert METRICS.keys() - shown == {"coopgroup_partition_records_lag"}
+
+
+def test_files_are_those_of_the_description() -> None:
+    """Run deploy/monitoring/make.py after a change."""
+    assert json.loads(make.DASHBOARD.read_text()) == make.dashboard(DESCRIPTION)
+    assert json.loads(make.ALERTS.read_text()) == make.alert_rules(DESCRIPTION)
+
+
+def test_panels_do_not_overlap() -> None:
+    places: set[tuple[int, int]] = set()
+    for panel in make.dashboard(DESCRIPTION)["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & places, panel["title"]
+        places |= cells
+
+
+def test_names_of_the_queries_are_in_the_text_that_prometheus_scrapes() -> None:
+    text = PrometheusMetrics(registry=CollectorRegistry(), per_partition=True).text()
+    described = set(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE))
+    asked = {
+        _series(name)[0]
+        for query in PANEL_QUERIES + ALERT_QUERIES
+        for name in re.findall(r"coopgroup_\w+", query)
+    }
+    assert asked <= described
