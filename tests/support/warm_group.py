@@ -47,6 +47,7 @@ class WarmMember:
     instance_id: str | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    hands_over: bool = False
 
     @property
     def takes_part(self) -> bool:
@@ -106,6 +107,11 @@ class WarmGroup:
         """Let a member refuse warm-ups until the leader cancels them."""
         member = self.members[member_id]
         member.declined |= partitions(*indices) & member.warmups
+
+    def hands_over(self, member_id: str) -> None:
+        """Let a member leave permanently."""
+        member = self.members[member_id]
+        member.topics, member.hands_over = (), True
 
     def round(self, *, after_ms: int = 1) -> RoundDecision:
         """Play one round that all members hear."""
@@ -189,7 +195,12 @@ class WarmGroup:
             Subscription(
                 topics=member.topics,
                 user_data=encode_user_data(
-                    UserData(warm=member.warm, host=member.host, declined=member.declined)
+                    UserData(
+                        warm=member.warm,
+                        host=member.host,
+                        declined=member.declined,
+                        hands_over=member.hands_over,
+                    )
                 ),
                 owned=member.owned,
                 generation=member.generation,

@@ -220,7 +220,7 @@ class CooperativeGroup:
             raise RuntimeError("a group is joined before it is handed over")
         deadline_s = math.inf if timeout_s is None else now_s() + timeout_s
         self._watcher.stop()
-        self._driver.post(SubscriptionChanged(topics=()))
+        self._driver.post(SubscriptionChanged(topics=(), hands_over=True))
         # A round in progress may still grant resources.
         while not (self._work.wait_idle(0) and self._is_given_nothing()):
             if now_s() >= deadline_s:

@@ -24,6 +24,7 @@ from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.state import NO_CLAIMS, Claims, PolicyState
 from coopgroup.policies.stopping import with_holders_rights
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
+from coopgroup.policies.warming.leaving import with_leavers, with_pending_moves
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.policies.warming.rounds import Warming, with_kept_warmups
 from coopgroup.telemetry import RoundRefused
@@ -100,7 +101,7 @@ def decide_round(
         plan, state, problems = _decided(*asked, assignor, policy)
         if bundled is not None and not problems:
             plan, state = bundled.opened(plan, state)
-            problems = violations(group, plan)
+            problems = violations(with_leavers(group), plan)
     except _UnusableAnswerError as error:
         return refused((str(error),))
     if problems:
@@ -121,7 +122,7 @@ def _decided(
     staged, warm = _stage(group, lags, assignor, policy, context)
     with _asking(f"policy {policy.name}"):
         problems = violations(
-            group,
+            group if warm is None else warm.warming.warmth.kept_group,
             staged.plan,
             stops_the_world=isinstance(policy, EagerPolicy),
             warmup=warmup_of(policy),
@@ -152,10 +153,11 @@ def refused_round(
         context: circumstances of the round.
     """
     group = with_holders_rights(group, _without_hearsay(context))
-    plan = plan_that_moves_nothing(group)
+    warms = warmup_of(policy) is not None
+    plan = plan_that_moves_nothing(with_leavers(group) if warms else group)
     if not plan.follow_up:
         plan = _with_running_delay(group, plan)
-    if warmup_of(policy) is not None:
+    if warms:
         plan = with_kept_warmups(group, context, plan)
     return RoundDecision(
         group=group,
@@ -216,13 +218,14 @@ def _stage(
             check_target(view, target)
         return target
 
-    def stage(target: Int32Array) -> StagedRound:
-        return policy.stage(group, read_only(target.copy()), context, offer)
+    def stage(target: Int32Array, seen: GroupSnapshot) -> StagedRound:
+        now = context if seen is group else with_pending_moves(context)
+        return policy.stage(seen, read_only(target.copy()), now, offer)
 
     target = ask(owner) if warming is None else warming.aim(ask)
     with _asking(f"policy {policy.name}"):
         if warming is None:
-            return stage(target), None
+            return stage(target, group), None
         warm = warming.stage(target, stage)
         return attrs.evolve(warm.round_.staged, plan=warm.plan), warm
 

@@ -218,6 +218,7 @@ def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, byte
         warm=ours.warm,
         host=ours.host,
         declined=ours.declined,
+        hands_over=ours.hands_over,
     )
     tells = (subscription.user_data or b"").startswith(MAGIC)
     return claim, wire, subscription.version <= _VERSION_OF_DESIGN_I and not tells

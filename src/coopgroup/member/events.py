@@ -60,9 +60,12 @@ class SubscriptionChanged:
 
     Attributes:
         topics: subscribed names, ascending and distinct.
+        hands_over: whether the member leaves permanently, and keeps each resource until its next
+            owner is warm. It then has no topics.
     """
 
     topics: tuple[str, ...]
+    hands_over: bool = False
 
 
 @frozen(kw_only=True)

@@ -139,9 +139,11 @@ def _take_request(
 
 
 def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
-    if event.topics == turn.member.next_join.topics and turn.member.state in AT_WORK:
+    before = turn.member.next_join
+    is_same = (event.topics, event.hands_over) == (before.topics, before.hands_over)
+    if is_same and turn.member.state in AT_WORK:
         return
-    _set_topics(turn, event.topics)
+    _set_topics(turn, event.topics, hands_over=event.hands_over)
     kept = turn.member.identity.kept
     if turn.member.state is MemberState.UNSUBSCRIBED and kept is not None:
         come_back(turn, kept)
@@ -176,8 +178,9 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
         turn.leave_group_behind()
 
 
-def _set_topics(turn: Turn, topics: tuple[str, ...]) -> None:
-    turn.set(next_join=attrs.evolve(turn.member.next_join, topics=topics))
+def _set_topics(turn: Turn, topics: tuple[str, ...], *, hands_over: bool = False) -> None:
+    before = turn.member.next_join
+    turn.set(next_join=attrs.evolve(before, topics=topics, hands_over=hands_over))
 
 
 def _stall(turn: Turn) -> None:

@@ -147,12 +147,15 @@ class NextJoin:
         consumption_rate_per_s: records that the application processes in a second of work, measured
             by the member's host; None if unknown.
         warmups: the member's warm-ups; None if its application takes no part in them.
+        hands_over: whether the member leaves permanently, and keeps each resource until its next
+            owner is warm.
     """
 
     topics: tuple[str, ...] = ()
     catalogue_version: int | None = None
     consumption_rate_per_s: float | None = None
     warmups: Warmups | None = None
+    hands_over: bool = False
 
 
 @frozen(kw_only=True)

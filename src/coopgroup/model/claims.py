@@ -47,6 +47,7 @@ class MemberClaim:
             warm-ups.
         host: machine that runs the process, None if unknown.
         declined: warm-ups that its application refused.
+        hands_over: whether it leaves permanently, and keeps resources until others are warm.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -63,6 +64,7 @@ class MemberClaim:
     warm: ResourceSet | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    hands_over: bool = False
     readable: bool = True
 
 
@@ -116,6 +118,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         warms=claim.warm is not None,
         host=claim.host,
         declined=claim.declined,
+        hands_over=claim.hands_over,
     )
 
 

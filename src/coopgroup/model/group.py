@@ -52,6 +52,7 @@ class GroupMember:
         warms: whether it takes part in warm-ups (KIP-441).
         host: machine that runs the process, None if unknown.
         declined: warm-ups that its application refused.
+        hands_over: whether it leaves permanently, and keeps resources until others are warm.
     """
 
     member_id: str
@@ -64,6 +65,7 @@ class GroupMember:
     warms: bool = False
     host: str | None = None
     declined: ResourceSet = EMPTY
+    hands_over: bool = False
 
     @property
     def known_loss_ms(self) -> int | None:

@@ -26,7 +26,7 @@ __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
-USER_DATA_NEWEST: Final = 6
+USER_DATA_NEWEST: Final = 7
 _DELAY: Final = "remaining_delay_ms"
 _LOSS: Final = "remaining_loss_ms"
 _RATE: Final = "consumption_rate_per_s"
@@ -34,6 +34,7 @@ _CATALOGUE: Final = "catalogue_version"
 _WARM: Final = "warm"
 _HOST: Final = "host"
 _DECLINED: Final = "declined"
+_HANDS_OVER: Final = "hands_over"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
@@ -51,26 +52,33 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
     rate_per_s, catalogue = user_data.consumption_rate_per_s, user_data.catalogue_version
-    warm = user_data.warm
-    delay = INT32.pack(NULL) if delay_ms is None else _packed_time(delay_ms, _DELAY)
-    if loss_ms is None and rate_per_s is None and catalogue is None and warm is None:
-        return MAGIC + INT16.pack(1) + delay
-    loss = delay if loss_ms is None else _packed_loss(loss_ms)
-    if rate_per_s is None and catalogue is None and warm is None:
-        return MAGIC + INT16.pack(2) + delay + loss
-    rate = INT64.pack(NULL) if rate_per_s is None else _packed_rate(rate_per_s)
-    if catalogue is None and warm is None:
-        return MAGIC + INT16.pack(3) + delay + loss + rate
-    version = INT64.pack(NULL) if catalogue is None else _packed_version(catalogue)
-    if warm is None:
-        return MAGIC + INT16.pack(4) + delay + loss + rate + version
-    resources = packed_nullable_resources(warm, _WARM, index_min=index_min)
-    fields = delay + loss + rate + version + resources
-    if user_data.host is None and not user_data.declined:
-        return MAGIC + INT16.pack(5) + fields
-    host = packed_nullable_string(user_data.host, _HOST)
     declined = packed_resources(user_data.declined, _DECLINED, index_min=index_min)
-    return MAGIC + INT16.pack(6) + fields + host + declined
+    delay = INT32.pack(NULL) if delay_ms is None else _packed_time(delay_ms, _DELAY)
+    fields = (
+        delay,
+        delay if loss_ms is None else _packed_loss(loss_ms),
+        INT64.pack(NULL) if rate_per_s is None else _packed_rate(rate_per_s),
+        INT64.pack(NULL) if catalogue is None else _packed_version(catalogue),
+        packed_nullable_resources(user_data.warm, _WARM, index_min=index_min),
+        packed_nullable_string(user_data.host, _HOST) + declined,
+        INT32.pack(user_data.hands_over),
+    )
+    version = _oldest_version(user_data)
+    return MAGIC + INT16.pack(version) + b"".join(fields[:version])
+
+
+def _oldest_version(user_data: UserData) -> int:
+    """Return the oldest version that has all fields that are known."""
+    known = (
+        True,
+        user_data.remaining_loss_ms is not None,
+        user_data.consumption_rate_per_s is not None,
+        user_data.catalogue_version is not None,
+        user_data.warm is not None,
+        user_data.host is not None or bool(user_data.declined),
+        user_data.hands_over,
+    )
+    return max(version for version, is_known in enumerate(known, start=1) if is_known)
 
 
 def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData | None:
@@ -105,6 +113,7 @@ def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData |
     if version >= 6:
         host = reader.read_nullable_string(_HOST)
         declined = read_resources(reader, _DECLINED, index_min=index_min)
+    hands_over = version >= 7 and reader.read_int32(_HANDS_OVER) == 1
     if version <= USER_DATA_NEWEST:
         reader.require_end()
     if version >= 3 and loss_ms == delay_ms:  # one wait, or none
@@ -117,6 +126,7 @@ def decode_user_data(content: bytes | None, *, index_min: int = 0) -> UserData |
         warm=warm,
         host=host,
         declined=declined,
+        hands_over=hands_over,
     )
 
 

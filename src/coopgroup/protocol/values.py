@@ -136,6 +136,8 @@ class UserData:
         host: name of the machine that runs the member, None if unknown. Standbys are on other hosts
             first. Only for members that take part in warm-ups.
         declined: warm-ups that the application refused. Only for members that take part.
+        hands_over: whether the member leaves permanently, and keeps each resource until its next
+            owner is warm.
     """
 
     remaining_delay_ms: int | None = None
@@ -145,3 +147,4 @@ class UserData:
     warm: ResourceSet | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    hands_over: bool = False

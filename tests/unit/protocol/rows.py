@@ -97,6 +97,7 @@ def _user_data(row: Row) -> UserData:
         warm=None if row.get("warm") is None else ResourceSet(row["warm"]),
         host=row.get("host"),
         declined=ResourceSet(row.get("declined")),
+        hands_over=row.get("hands_over") == 1,
     )
 
 

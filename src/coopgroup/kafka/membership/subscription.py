@@ -94,7 +94,7 @@ class Subscription:
         self.watcher.watch(None)
         self._wish = None
         self._handed_over = True
-        self.driver.post(SubscriptionChanged(topics=()))
+        self.driver.post(SubscriptionChanged(topics=(), hands_over=True))
 
     def _leave_behind(self) -> None:
         """End an earlier member that has failed or is still leaving."""

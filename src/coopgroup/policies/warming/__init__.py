@@ -14,5 +14,8 @@ A round with warm-ups, step by step:
     asking   the assignor answers; running warm-ups are shown to it as done, so that they are kept
     moves    a move to a cold member is held back, and a warm-up is wished for it
     standbys which members stay warm beside the owner
+    leaving  a member that hands over keeps its resources until others are warm
     rounds   the order of these steps, the limits, and the memory for the next round
+
+Resources that belong together are bundles (module `bundles`). The whole round is decided for them.
 """

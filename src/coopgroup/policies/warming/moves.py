@@ -52,7 +52,7 @@ def stage_held(
     warmth: Warmth,
     target: Int32Array,
     may_move_cold: Int64Array,
-    stage: Callable[[Int32Array], StagedRound],
+    stage: Callable[[Int32Array, GroupSnapshot], StagedRound],
 ) -> HeldRound:
     """Stage a round and hold back its moves to cold members.
 
@@ -60,7 +60,7 @@ def stage_held(
         warmth: facts of the round with R resources.
         target: int32 (R,): the final target.
         may_move_cold: pairs that move although the receiver is cold, because they timed out.
-        stage: asks the policy, given a target: int32 (R,) to its round.
+        stage: asks the policy, given a target, int32 (R,), and the group.
     """
     owner, may_stay = warmth.group.owner, warmth.may_stay
 
@@ -69,7 +69,7 @@ def stage_held(
         moves &= warmth.is_cold(receiver) & ~warmth.are_among(may_move_cold, receiver)
         return moves
 
-    first = staged = stage(target)
+    first = staged = stage(target, warmth.group)
     goal = _receivers(warmth.group, target, first)
     intends = may_stay & (goal != owner) & (_taken(warmth, first) | _planned(warmth.group, first))
     held = intends & too_cold(goal)
@@ -77,7 +77,7 @@ def stage_held(
         # A second staging must not make other cold moves instead.
         aim = np.where(too_cold(target) | held, owner, target).astype(np.int32)
         for number in range(_STAGINGS_MAX):
-            staged = stage(aim)
+            staged = stage(aim, warmth.kept_group)
             other = _receivers(warmth.group, aim, staged)
             more = _taken(warmth, staged) & too_cold(other)
             if not more.any():

@@ -31,7 +31,6 @@ from coopgroup.policies.warming.limits import Slots
 from coopgroup.policies.warming.moves import stage_held
 from coopgroup.policies.warming.option import Warmup, warmup_of
 from coopgroup.policies.warming.pairs import (
-    NO_KEYS,
     claims_of,
     holds,
     keys_of,
@@ -108,7 +107,9 @@ class Warming:
         assignor is asked to avoid the latter, so such a move is made only without another choice.
         """
         if self.warmth.option.on_timeout != "move":
-            return NO_KEYS
+            # A member that leaves cannot keep its resources for ever.
+            given_up = np.union1d(self._late, self._known_refused)
+            return given_up[self.warmth.leaving[resources_of(self.warmth.group, given_up)]]
         members = members_of(self.warmth.group, self._late)
         moves = self.warmth.receivers[resources_of(self.warmth.group, self._late)] == members
         return np.union1d(self._late[moves], self._known_refused)
@@ -131,12 +132,14 @@ class Warming:
         """
         return ask_for_warm(self.warmth, self.shown_owner, self.refused, ask)
 
-    def stage(self, answer: Int32Array, stage: Callable[[Int32Array], StagedRound]) -> WarmRound:
+    def stage(
+        self, answer: Int32Array, stage: Callable[[Int32Array, GroupSnapshot], StagedRound]
+    ) -> WarmRound:
         """Stage a round.
 
         Args:
             answer: int32 (R,): what `aim` returned.
-            stage: asks the policy, given a target.
+            stage: asks the policy, given a target and a group.
         """
         group = self.warmth.group
         returns = (self.offer.owner != NOBODY) & ~self.taken

@@ -55,6 +55,7 @@ def shown_owner(warmth: Warmth, offered: Int32Array, taken: BoolArray) -> Int32A
     """
     owner = np.where(taken, NOBODY, offered)
     moves = (owner == NOBODY) & (warmth.free | warmth.stopping)
+    moves |= warmth.leaving & (warmth.receivers != NOBODY)
     return np.where(moves, warmth.receivers, owner).astype(np.int32)
 
 
@@ -72,7 +73,8 @@ def given_to_warm(
     Returns:
         int32 (R,).
     """
-    open_ = warmth.free & ~returns & (target != NOBODY)
+    leaving = warmth.leaving & ~warmth.are_among(warmth.warm, warmth.receivers)
+    open_ = ((warmth.free & ~returns) | leaving) & (target != NOBODY)
     open_ &= ~warmth.are_among(warmth.warm, target)
     planned = (warmth.free & released) | warmth.stopping
     planned &= (target != NOBODY) & warmth.is_cold(target)

@@ -11,6 +11,7 @@ from coopgroup.model import EMPTY, NOBODY
 from coopgroup.model.positions import ABSENT, positions_in
 from coopgroup.policies.stopping import member_numbers, rightful_resources, stopping_claims
 from coopgroup.policies.waiting.staging import keepable
+from coopgroup.policies.warming.leaving import with_leavers
 from coopgroup.policies.warming.pairs import (
     NO_KEYS,
     holds,
@@ -48,7 +49,9 @@ class Warmth:
         refused: pairs that timed out or were declined, and were cancelled, while the members are
             the same.
         declined: cold pairs whose member says that its application refused the warm-up.
-        may_stay: bool (R,): could stay with its owner, which was not told to stop it.
+        kept_group: the group in which members that hand over may keep what they own.
+        may_stay: bool (R,): could stay with its owner in this group, and was not told to stop.
+        leaving: bool (R,): such a resource of a member that hands over.
         stopping: bool (R,): its owner was told to stop it, and still claims it.
         free: bool (R,): assignable, with a subscriber, and not claimed.
     """
@@ -64,7 +67,9 @@ class Warmth:
     receivers: Int32Array
     refused: Int64Array
     declined: Int64Array
+    kept_group: GroupSnapshot
     may_stay: BoolArray
+    leaving: BoolArray
     stopping: BoolArray
     free: BoolArray
 
@@ -105,6 +110,8 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm)
     stopping = rightful_resources(group, stopping_claims(group, context))
+    kept_group = with_leavers(group)
+    may_stay = keepable(kept_group) & ~stopping
     return Warmth(
         group=group,
         option=option,
@@ -117,7 +124,9 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
         receivers=_receivers(group, context.state),
         refused=refused,
         declined=_declined(group, warm),
-        may_stay=keepable(group) & ~stopping,
+        kept_group=kept_group,
+        may_stay=may_stay,
+        leaving=may_stay & ~keepable(group),
         stopping=stopping,
         free=group.assignable & group.subscribed() & ~group.claimed(),
     )

@@ -117,7 +117,6 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected = attrs.evolve(
                 expected, with_losses=False, with_planned_moves=False, max_moves_per_round=None
             )
-        telemetry = in_bundles(telemetry, together)
     if expected.delay_ms is not None and expected.with_losses:
         waits = Waits(
             delay_ms=expected.delay_ms,
@@ -127,9 +126,11 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
         found += check_losses(telemetry, waits)
         found += check_heard_delays(telemetry, waits)
     if expected.warmup is not None:
-        found += check_warmups(telemetry, expected.warmup, with_moves=expected.with_planned_moves)
+        # The limits count bundles.
+        counted = in_bundles(telemetry, together) if together else telemetry
+        found += check_warmups(counted, expected.warmup, with_moves=expected.with_planned_moves)
     if expected.max_moves_per_round is not None:
-        found += check_ration(telemetry, expected.max_moves_per_round)
+        found += check_ration(telemetry, expected.max_moves_per_round, together)
         if expected.balance_cooldown_ms is not None:
             found += check_balance(
                 telemetry, expected.balance_cooldown_ms, expected.max_moves_per_round

@@ -7,7 +7,7 @@ a bundle are one resource.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ from coopgroup.telemetry import (
     RoundRefused,
 )
 
-__all__ = ["are_always_together", "check_bundles", "in_bundles"]
+__all__ = ["are_always_together", "check_bundles", "in_bundles", "of_bundles"]
 
 
 def are_always_together(
@@ -77,20 +77,21 @@ def in_bundles(
     telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
 ) -> Sequence[Envelope]:
     """Return the records with all parts of a bundle as one resource, a part of its first topic."""
-    label = {topic: topics[0] for topics in co_partition for topic in topics}
-    return [attrs.evolve(one, record=_labelled(one.record, label)) for one in telemetry]
+    return [attrs.evolve(one, record=_labelled(one.record, co_partition)) for one in telemetry]
 
 
-def _labelled(record: Any, label: Mapping[str, str]) -> Any:  # noqa: ANN401 - of any kind
+def _labelled(record: Any, co_partition: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - any kind
     changes = {
-        field.name: _of_bundles(value, label)
+        field.name: of_bundles(value, co_partition)
         for field in attrs.fields(type(record))
         if isinstance(value := getattr(record, field.name), ResourceSet) and value
     }
     return attrs.evolve(record, **changes) if changes else record
 
 
-def _of_bundles(resources: ResourceSet, label: Mapping[str, str]) -> ResourceSet:
+def of_bundles(resources: ResourceSet, co_partition: Sequence[Sequence[str]]) -> ResourceSet:
+    """Return the resources with all parts of a bundle as one, a part of its first topic."""
+    label = {topic: topics[0] for topics in co_partition for topic in topics}
     if label.keys().isdisjoint(resources.names):
         return resources
     return ResourceSet.from_pairs(

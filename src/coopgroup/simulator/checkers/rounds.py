@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -51,7 +52,11 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 )
 
 
-def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Iterator[Violation]:
+def check_ration(
+    telemetry: Sequence[Envelope],
+    max_moves_per_round: int,
+    co_partition: Sequence[Sequence[str]] = (),
+) -> Iterator[Violation]:
     """Yield rounds that begin to take more resources from rightful owners than permitted.
 
     A resource moves if the leader reports it as waiting for its present owner. Deleted resources
@@ -76,7 +81,7 @@ def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Ite
         for member in record.members:
             twice |= once & received.get(member, EMPTY)
             once |= received.get(member, EMPTY)
-        moves -= twice
+        moves = of_bundles(moves - twice, co_partition)
         asked = record.revoked
         if len(moves) > max_moves_per_round:
             yield Violation(

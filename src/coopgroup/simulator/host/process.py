@@ -38,7 +38,7 @@ from coopgroup.member.events import (
     WarmSetDeclared,
     Woken,
 )
-from coopgroup.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.session import (
     CheckLags,
@@ -60,6 +60,7 @@ from coopgroup.session import (
 )
 from coopgroup.session import step as step_session
 from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.host.round_check import taken_from_owners
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import World
@@ -471,10 +472,7 @@ class Process:
             if isinstance(record, RoundRefused):
                 self.world.object_to("leader", f"{self.name}: {'; '.join(record.violations)}")
         group, plan = decided.decision.group, decided.decision.plan
-        stays = (group.owner == plan.target) & (group.owner != NOBODY) & group.assignable
-        if plan.stopping is not None:  # revoked before the current target was chosen
-            stays[group.claim_resources[plan.stopping]] = False
-        taken = stays & (plan.assigned != group.owner)
+        taken = taken_from_owners(group, plan, self.run_settings.policy)
         if taken.any():
             resources = group.resources.take(taken).to_dict()
             self.world.object_to("retained", f"{self.name} takes {resources} from their owners")
