@@ -1,7 +1,8 @@
 """What an idle consumer costs, beside confluent_kafka: CPU, wake-ups, threads, descriptors, memory.
 
-Four states that last: stable without records; no broker at all; the broker stops while the member
-owns partitions; and, only with coopgroup, a revocation that `revoke_later` postpones. The CPU time
+States that last: stable without records, alone (a leader) and as the second member (a follower); no
+broker at all; a broker that stops while the member owns partitions; and, only with coopgroup, a
+revocation that `revoke_later` postpones. The CPU time
 is that of the process without the thread that measures, in percent of a core.
 
 Goals: a stable member costs at most 1.5 times as much as confluent_kafka, and without a broker no
@@ -35,10 +36,11 @@ def run(*, seconds: float = SECONDS) -> dict[str, Any]:
         seconds: how long each measurement takes.
 
     Returns:
-        By state and kind: CPU in percent of a core, wake-ups per second, threads, descriptors,
-        memory in MiB, and CPU and wake-ups of each thread.
+        By state and kind of consumer: CPU in percent of a core, wake-ups per second, threads,
+        descriptors, memory in MiB, and CPU and wake-ups of each thread.
     """
-    found: dict[str, Any] = {"stable": {}, "broker_away": {}, "no_broker": {}}
+    states = ("follower", "leader", "no_broker", "broker_away")
+    found: dict[str, Any] = {state: {} for state in states}
     for kind in KINDS:
         with _worker(kind, "127.0.0.1:1", "idle", "records") as worker:
             time.sleep(5.0)
@@ -48,7 +50,10 @@ def run(*, seconds: float = SECONDS) -> dict[str, Any]:
         for kind in KINDS:
             with _worker(kind, cluster.bootstrap_servers, kind, "records") as worker:
                 _wait_owned(worker, PARTITIONS)
-                found["stable"][kind] = _ask(worker, seconds)
+                found["leader"][kind] = _ask(worker, seconds)
+                with _worker(kind, cluster.bootstrap_servers, kind, "records") as second:
+                    _wait_owned(second, PARTITIONS // 2)
+                    found["follower"][kind] = _ask(second, seconds)
         found["revoke_later"] = {"coopgroup": _revoking(cluster.bootstrap_servers, seconds)}
         for kind in KINDS:
             with _worker(kind, cluster.bootstrap_servers, f"{kind}-2", "records") as worker:

@@ -154,6 +154,7 @@ class ConsumerParts:
             sink=sink,
             refresh_ms=settings.metadata_refresh_ms,
         )
+        driver.when_led = watcher.give_back_soon
         work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
         probe = MemberProbe(driver, work)
         sink.watch(probe)

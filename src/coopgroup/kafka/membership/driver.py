@@ -131,6 +131,7 @@ class GroupDriver:
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         fence: fence of the current membership, or of the last membership after a loss.
+        when_led: called on the group's thread when the member no longer leads; it must be quick.
         member: the member after the last step, for readers on other threads.
     """
 
@@ -147,6 +148,7 @@ class GroupDriver:
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     fence: Fence = field(factory=Fence, init=False)
+    when_led: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
@@ -381,7 +383,9 @@ class GroupDriver:
         self._go_on(session, effects)
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
-        self._session = session
+        led, self._session = self._session.leads, session
+        if led and not session.leads:
+            self.when_led()
         self.fence = self.fence.after(session.member)
         # Shorten the lease before the effects: granted resources must not be used without a lease.
         # Extend it after them: a loss must be in the inbox before the lease is cleared. Lost

@@ -159,6 +159,14 @@ class ClusterLookup:
         if transport is not None:
             transport.close()
 
+    def give_back(self) -> None:
+        """Free the clients and their threads; the next look-up makes new ones."""
+        with self._lock:
+            self._admin = None  # it ends with the last look-up that uses it
+            transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+
     @property
     def is_in_doubt(self) -> bool:
         """Return whether a topic seems to have vanished; only another look-up can confirm it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from attrs import Factory, define, field
@@ -25,6 +26,8 @@ __all__ = ["TopicWatcher", "TopicWish"]
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
 _STOP_TIMEOUT_S: Final = 2.0
+# Rounds follow each other, and the leader of the next one may be this member again.
+_GIVE_BACK_S: Final = 5.0
 # Characters of topic names, and the remaining printable ASCII characters.
 _POSIX_CLASSES: Final = {
     "alnum": "a-zA-Z0-9",
@@ -124,6 +127,7 @@ class TopicWatcher:
     _stopped: bool = field(default=False, init=False)
     _last_duty: Callable[[], None] | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
+    _giving_back: threading.Timer | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Start the thread."""
@@ -137,6 +141,8 @@ class TopicWatcher:
         with self._lock:
             self._stopped = True
             self._changed.notify_all()
+            if self._giving_back is not None:
+                self._giving_back.cancel()
         self.lookup.close()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(_STOP_TIMEOUT_S)
@@ -157,6 +163,23 @@ class TopicWatcher:
                 self._topics = wish.matching(())
                 self.post(SubscriptionChanged(topics=self._topics))
             self._changed.notify_all()
+
+    def give_back_soon(self) -> None:
+        """Free the clients of the look-ups a little later, unless the member leads again by then.
+
+        A follower needs none. The leader's client of librdkafka has four threads and connections.
+        """
+        with self._lock, suppress(RuntimeError):  # no thread is available
+            if self._stopped or (self._giving_back is not None and self._giving_back.is_alive()):
+                return
+            self._giving_back = threading.Timer(_GIVE_BACK_S, self._give_back)
+            self._giving_back.daemon = True
+            self._giving_back.name = "coopgroup-give-back"
+            self._giving_back.start()
+
+    def _give_back(self) -> None:
+        if not self.leads():
+            self.lookup.give_back()
 
     def _run(self) -> None:
         self._watch()
@@ -186,6 +209,7 @@ class TopicWatcher:
         try:
             if wish.patterns:
                 self._evaluate(wish)
+                self.give_back_soon()
             else:
                 self.lookup.forget_names()
             pause_ms = self._compare() if self.leads() else self.refresh_ms

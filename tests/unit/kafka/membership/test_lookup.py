@@ -226,6 +226,27 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
         lookup.topic_names()
 
 
+def test_look_up_after_the_clients_were_given_back_makes_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower needs no second client of librdkafka."""
+    clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
+
+    def admin_client(_config: object) -> _Topics:
+        made = _Topics()
+        clients.add(made)
+        return made
+
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
+    lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
+    lookup.topic_names()
+    lookup.give_back()
+    assert len(clients) == 0
+    assert lookup.topic_names() == ()
+    assert len(clients) == 1
+    lookup.close()
+
+
 def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
     configuration = {
         "bootstrap.servers": "127.0.0.1:1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import queue
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from coopgroup.leader import TopicMetadata
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.model import ResourceSet
 from coopgroup.session import SeenTopics
+from tests.support.waiting import wait_for
 
 WAIT_S = 5.0
 
@@ -69,6 +71,9 @@ class Cluster:
         known = {name: self.topics[name] for name in names if name in self.topics}
         self._happen()
         return TopicMetadata(resources=ResourceSet(known))
+
+    def give_back(self) -> None:
+        self.looked.put("given back")
 
     def close(self) -> None:
         pass
@@ -254,3 +259,43 @@ def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
     topics += ["_x", "o", "7days", "orders_abc", "d-1", "ORDERS", "x-fff", "a"]
     expected = tuple(sorted(one for one in topics if posix_matches(pattern, one)))
     assert TopicWish.read([pattern]).matching(topics) == expected
+
+
+def _given_back(cluster: Cluster) -> bool:
+    looks = []
+    while not cluster.looked.empty():
+        looks.append(cluster.looked.get())
+    return "given back" in looks
+
+
+def test_clients_of_an_earlier_leader_are_given_back(
+    running: list[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.01)
+    watched = Watched(Cluster({}))
+    running.append(watched)
+    watched.watcher.give_back_soon()
+    wait_for(lambda: _given_back(watched.cluster))
+
+
+def test_clients_are_kept_if_the_member_leads_again(
+    running: list[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.05)
+    watched = Watched(Cluster({}))
+    running.append(watched)
+    watched.watcher.give_back_soon()
+    watched.leads = True
+    time.sleep(0.2)
+    assert not _given_back(watched.cluster)
+
+
+def test_clients_are_not_given_back_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The close frees them; a timer would be one more thread to end."""
+    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.05)
+    watched = Watched(Cluster({}))
+    watched.watcher.give_back_soon()
+    watched.watcher.stop()
+    watched.watcher.give_back_soon()
+    time.sleep(0.2)
+    assert not _given_back(watched.cluster)
