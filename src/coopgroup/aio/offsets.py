@@ -104,6 +104,8 @@ class Offsets:
             known = self.known_position(key)
             if known is not None:
                 return known
+            if key in fetching.held:
+                return await self._position_before_begin(key)
             start = fetching.start_of(key)
             if start is not None and start.offset in (OFFSET_BEGINNING, OFFSET_END):
                 low, high = await self.watermarks(key)
@@ -112,6 +114,27 @@ class Offsets:
                     return again
                 return low if start.offset == OFFSET_BEGINNING else high
             await asyncio.sleep(_STEP_S)
+
+    async def _position_before_begin(self, key: Partition) -> int:
+        """Return where a partition will begin whose `on_assign` has not ended.
+
+        `on_assign` itself may ask, and the partition waits for it. So this looks up the offset.
+        """
+        committed = await self.committed(key)
+        if committed is not None:
+            return committed
+        reset = self.settings.offset_reset
+        if reset == "error":
+            raise kafka_exception(
+                KafkaError._AUTO_OFFSET_RESET,
+                f"position: {key[0]} [{key[1]}] has no committed offset",
+            )
+        low, high = await self.watermarks(key)
+        offset = low if reset == "earliest" else high
+        known = self.known_position(key)  # `on_assign` may have called `seek` meanwhile
+        if known is None and key in self.polling.parts.listener.owned:
+            self.seek(key, offset)  # the end of the log would move on until the partition begins
+        return offset if known is None else known
 
     def known_position(self, key: Partition) -> int | None:
         """Return the position of a partition, or None if nothing was fetched yet."""

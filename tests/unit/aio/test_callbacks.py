@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from coopgroup.aio.offsets import Offsets
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, RevocationCompleted
@@ -336,3 +337,38 @@ def test_subscribe_is_checked(monkeypatch: Patch) -> None:
         consumer.subscribe(["t"], pattern="x")
     consumer.subscribe(pattern="orders-.*")
     assert consumer.subscription() == {"^orders-.*"}
+
+
+@pytest.mark.parametrize(
+    ("committed", "reset", "begins"),
+    [(7, "latest", 7), (None, "latest", 90), (None, "earliest", 3)],
+)
+def test_on_assign_may_await_the_position_of_its_partition(
+    monkeypatch: Patch, committed: int | None, reset: str, begins: int
+) -> None:
+    """The partition is fetched only after `on_assign`, so this must not wait for that."""
+    stage = AioStage(resources=ZERO)
+    found: list[int] = []
+    monkeypatch.setattr(Offsets, "committed", _answers(committed))
+    monkeypatch.setattr(Offsets, "watermarks", _answers((3, 90)))
+
+    async def assign(consumer: Any, partitions: list[TopicPartition]) -> None:  # noqa: ANN401
+        found.append(await consumer.position(partitions[0]))
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch, **{"auto.offset.reset": reset})
+        consumer.subscribe(["t"], on_assign=assign)
+        async with consumer:
+            await until(lambda: stage.fetching.fetched == ZERO)
+            if committed is None:
+                assert ("assign", [(0, begins)]) in stage.librdkafka.calls
+
+    run(main())
+    assert found == [begins]
+
+
+def _answers(value: object) -> Any:  # noqa: ANN401  (a method)
+    async def answer(_: object, __: object) -> object:
+        return value
+
+    return answer
