@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -63,6 +64,7 @@ class _Round:
         kept: the part of `owned` that the member had claimed in the round.
         sound: whether the leader could read all members, and decided the round.
         warm: resources that some member was warm for, and may take over without a wait.
+        twice: resources that two of its members have received; see `check_ration`.
     """
 
     at_ms: int
@@ -74,6 +76,7 @@ class _Round:
     kept: dict[str, ResourceSet] = field(factory=dict)
     leader_heard: bool = False
     warm: ResourceSet = EMPTY
+    twice: ResourceSet = EMPTY
 
 
 def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
@@ -112,7 +115,7 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
         # continues.
         last = before.led if before is not None and follows else None
         moved_ms = moved_ms if follows else None
-        if _moves(last, after.led):
+        if _moves(last, after):
             for message in _hasty(after, moved_ms, waits):
                 yield Violation(checker="losses", at_ms=after.at_ms, message=message)
             moved_ms = after.at_ms
@@ -132,9 +135,12 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
     decided_ms: dict[str, int] = {}
     membership: dict[str, int] = {}
     sets, warm = WarmSets(), EMPTY
+    has: dict[str, ResourceSet] = {}
     for one in telemetry:
         sets.take(one)
         match one.record:
+            case AssignmentReceived():
+                has[one.member] = one.record.gained | one.record.kept
             case ProcessStarted() | StateChanged(after="losing"):
                 membership[one.client] = membership.get(one.client, 0) + 1
             case StateChanged(after="leading"):
@@ -148,6 +154,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
                     warm=warm | sets.everywhere(one.record.members),
+                    twice=received_twice(has, one.record.members),
                 )
             case _:
                 pass
@@ -161,6 +168,7 @@ def _round(
     *,
     sound: bool,
     warm: ResourceSet,
+    twice: ResourceSet,
 ) -> _Round:
     owned, kept, leader_heard = {}, {}, False
     for one in received:
@@ -179,6 +187,7 @@ def _round(
         kept=kept,
         leader_heard=leader_heard,
         warm=warm,
+        twice=twice,
     )
 
 
@@ -255,7 +264,7 @@ class _Step:
         before, after = self.before.led, self.after.led
         if not after.lost or self.fresh:
             return
-        moves = (after.revoked & after.waiting) - after.contested
+        moves = (after.revoked & after.waiting) - after.contested - self.after.twice
         begun = moves - before.waiting - before.revoked
         if after.policy == "deferred" and not before.revoked and not self.waits.has_warmups:
             begun = moves
@@ -356,9 +365,10 @@ def _only_told_again(before: RoundDecided, after: RoundDecided) -> bool:
     )
 
 
-def _moves(before: RoundDecided | None, after: RoundDecided) -> bool:
+def _moves(before: RoundDecided | None, after: _Round) -> bool:
     asked = EMPTY if before is None else before.revoked
-    return bool((after.revoked & after.waiting) - after.contested - asked)
+    moves = (after.led.revoked & after.led.waiting) - after.led.contested
+    return bool(moves - asked - after.twice)
 
 
 def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:

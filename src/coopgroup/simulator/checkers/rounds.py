@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
@@ -16,7 +16,7 @@ from coopgroup.telemetry import (
     SubscriptionUnreadable,
 )
 
-__all__ = ["check_delays", "check_ration", "check_retained"]
+__all__ = ["check_delays", "check_ration", "check_retained", "received_twice"]
 
 
 def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
@@ -52,6 +52,15 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 )
 
 
+def received_twice(received: Mapping[str, ResourceSet], members: Iterable[str]) -> ResourceSet:
+    """Return the resources that two members of a round have received, by member id."""
+    once = twice = EMPTY
+    for member in members:
+        twice |= once & received.get(member, EMPTY)
+        once |= received.get(member, EMPTY)
+    return twice
+
+
 def check_ration(
     telemetry: Sequence[Envelope],
     max_moves_per_round: int,
@@ -77,11 +86,8 @@ def check_ration(
         if not isinstance(record, RoundDecided):
             continue
         moves = (record.revoked & record.waiting) - record.contested - asked
-        once = twice = EMPTY
-        for member in record.members:
-            twice |= once & received.get(member, EMPTY)
-            once |= received.get(member, EMPTY)
-        moves = of_bundles(moves - twice, co_partition)
+        moves -= received_twice(received, record.members)
+        moves = of_bundles(moves, co_partition)
         asked = record.revoked
         if len(moves) > max_moves_per_round:
             yield Violation(

@@ -169,6 +169,28 @@ def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read()
     assert list(check_losses(rows, Waits(delay_ms=0, interval_ms=200))) == []
 
 
+def test_move_of_what_two_members_have_received_is_only_an_older_claim() -> None:
+    """Regression: a late join claims it from its owner, and the leader revokes the late claim."""
+    t1 = ResourceSet({"T": [1]})
+    for second, count in ((t1, 0), (ResourceSet(), 1)):
+        rows: list[Envelope] = []
+        for generation, at_ms in ((1, 100), (2, 300)):
+            record = RoundDecided(
+                policy="incremental",
+                assignor="sticky",
+                members=("A", "B"),
+                revoked=t1 if generation == 2 else LOST,
+                waiting=t1 if generation == 2 else LOST,
+            )
+            rows.append(_of("a", at_ms, record, generation=generation))
+            heard = AssignmentReceived(leader=True, kept=t1)
+            rows.append(_of("a", at_ms, heard, generation=generation))
+            other = AssignmentReceived(leader=False, kept=second)
+            rows.append(_of("b", at_ms, other, generation=generation))
+        found = list(check_losses(rows, Waits(delay_ms=0, interval_ms=500)))
+        assert len(found) == count, found
+
+
 def _round(
     generation: int,
     at_ms: int,
