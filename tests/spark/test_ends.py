@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, slices, step_ms, write_ends
+from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, step_ms, write_ends
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
@@ -34,7 +35,8 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     producer.flush()
     brokers = Brokers(config=config)
     moments = [FIRST_MS, FIRST_MS + 2_500, FIRST_MS + 9_000]
-    assert brokers.ends(["ends", "gone"], moments, NOW_MS) == [
+    found = chain.from_iterable(brokers.ends(["ends", "gone"], moments, NOW_MS))
+    assert list(found) == [
         ("ends", 0, NOW_MS, 0, 5),
         ("ends", 1, NOW_MS, 0, 0),
         ("ends", 0, FIRST_MS, 0, 0),
@@ -48,12 +50,12 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     deleted = admin.delete_records([TopicPartition("ends", 0, 3)])
     for future in deleted.values():
         future.result()
-    found = brokers.ends(["ends"], moments, NOW_MS)
+    found = chain.from_iterable(brokers.ends(["ends"], moments, NOW_MS))
     assert [row for row in found if row[1] == 0] == [
         ("ends", 0, NOW_MS, 3, 5),
         ("ends", 0, FIRST_MS + 9_000, 3, 5),
     ]
-    assert brokers.ends(["gone"], moments, NOW_MS) == []
+    assert list(brokers.ends(["gone"], moments, NOW_MS)) == []
     with pytest.raises(PipelineError, match="there is no topic gone: it went"):
         brokers.source("gone", "it went")
 
@@ -86,23 +88,27 @@ def test_a_long_history_has_a_longer_step(days: int, minutes: int) -> None:
     assert len(grid_ms(since_ms, until_ms, every_ms)) <= MOMENTS_MAX
 
 
-def test_moments_are_asked_in_parts() -> None:
-    """In order, and at least one part: each part also looks up the present ends."""
-    assert list(slices(range(10, 80, 10), 3)) == [
-        range(10, 40, 10),
-        range(40, 70, 10),
-        range(70, 80, 10),
-    ]
-    assert list(slices(range(0))) == [range(0)]
+def test_a_moment_is_in_the_table_once(
+    spark: SparkSession, kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The executors look it up; rows of earlier look-ups stay unchanged."""
+    kafka_cluster.create_topic("looked-up", 2)
+    producer = Producer(kafka_cluster.client_config())
 
+    def produce(at_ms: int) -> None:
+        producer.produce("looked-up", b"x", partition=1, timestamp=at_ms)
+        producer.flush()
 
-def test_a_moment_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of earlier look-ups stay unchanged."""
+    brokers = Brokers(config=dict(kafka_cluster.client_config()))
     tables = Tables(spark=spark, folder=str(tmp_path))
-    write_ends(tables, [("orders", 0, 10, 0, 5), ("orders", 1, 10, 0, 6)])
-    write_ends(tables, [("orders", 0, 10, 0, 9), ("orders", 0, 20, 0, 9)])
-    assert rows(tables.read("ends")) == [
-        ("orders", 0, 10, 0, 5),
-        ("orders", 0, 20, 0, 9),
-        ("orders", 1, 10, 0, 6),
-    ]
+    produce(FIRST_MS)
+    moments = range(FIRST_MS - 1_000, FIRST_MS + 2_001, 1_000)
+    write_ends(tables, brokers, ["looked-up", "gone"], moments, NOW_MS)
+    ends = [(at_ms, 1, int(at_ms > FIRST_MS)) for at_ms in (*moments, NOW_MS)]
+    expected = [row for at_ms, _, end in ends for row in ((at_ms, 0, 0), (at_ms, 1, end))]
+    assert rows(tables.read("ends"), "at_ms", "partition", "end") == expected
+    produce(FIRST_MS + 3_000)
+    write_ends(tables, brokers, ["looked-up"], moments, NOW_MS)
+    assert rows(tables.read("ends"), "at_ms", "partition", "end") == expected
+    write_ends(tables, brokers, ["gone"], range(0), NOW_MS)
+    assert len(rows(tables.read("ends"))) == len(expected)

@@ -207,6 +207,16 @@ def test_a_job_that_fails_between_tables_leaves_each_row_once(
     assert contents(tables) == expected
 
 
+def test_a_batch_reads_its_source_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Though commits and groups are decoded apart, and written to several tables."""
+    write_input(spark, tmp_path / "in", parts=1)
+    query = start_history(
+        stream(spark, tmp_path / "in"), Tables(spark=spark, folder=str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    assert sum(one["numInputRows"] for one in query.recentProgress) == 7
+
+
 def test_tables_without_their_checkpoint_are_not_added_to(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -46,7 +46,9 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     try:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(pipeline_demo, "REPETITIONS", 1)
-            assert run(["pipeline", "demo", "--tables", "history"]) == 0
+            assert run(["pipeline", "demo", "--tables", "history", "--html", "advice.html"]) == 0
+        # Nothing else is left in the working directory.
+        assert {one.name for one in where.iterdir()} == {"history", "advice.html"}
         yield where
     finally:
         os.chdir(before)

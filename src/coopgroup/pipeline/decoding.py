@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define, field, frozen
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -56,6 +57,7 @@ RAW: Final = StructType(
 )
 """A record of the internal topic."""
 
+_PART_BYTES_MAX: Final = 1_000_000
 _REJECTION: Final = [
     StructField("part", StringType()),
     StructField("reason", StringType()),
@@ -312,8 +314,25 @@ def decode_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """Decode all other records; rows come out as `GROUP_RECORDS`."""
     schema = to_arrow_schema(GROUP_RECORDS)
     for batch in batches:
-        rows = [_group_row(row) for row in batch.to_pylist()]
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        for part in _parts(batch):
+            rows = [_group_row(row) for row in part.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of at most `_PART_BYTES_MAX`, or of one record.
+
+    A record of a large group has thousands of members and partitions. Their rows in Python take
+    many times the bytes of the record, so a whole batch of them would not fit into memory.
+    """
+    sizes = pc.binary_length(batch.column("value")).to_pylist()
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        total += size or 0
+        if total > _PART_BYTES_MAX and place > first:
+            yield batch.slice(first, place - first)
+            first, total = place, size or 0
+    yield batch.slice(first)
 
 
 def _group_row(row: dict[str, Any]) -> dict[str, Any]:

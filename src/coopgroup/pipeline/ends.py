@@ -9,29 +9,33 @@ remaining one is skipped, unless the partition still has all its records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from attrs import frozen
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.sources import Source
+from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["ENDS_JOB", "Brokers", "grid_ms", "slices", "step_ms", "write_ends"]
+__all__ = ["ENDS_JOB", "Brokers", "grid_ms", "step_ms", "write_ends"]
 
 ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
-_SLICE: Final = 500  # number of moments whose ends are in memory together
+_TASKS_PER_CORE: Final = 4
 _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
@@ -105,16 +109,18 @@ class Brokers:
             reason = (refusals or [error.args[0].str()])[-1]
             raise PipelineError(f"no broker answers at {address}: {reason}") from None
 
-    def ends(self, topics: Iterable[str], moments_ms: Sequence[int], now_ms: int) -> list[_Row]:
-        """Return the begin and end of partitions at some moments, and now.
+    def ends(
+        self, topics: Iterable[str], moments_ms: Iterable[int], now_ms: int | None
+    ) -> Iterator[list[_Row]]:
+        """Yield the begins and ends of all partitions at each moment.
 
         Args:
             topics: topics that do not exist (or were deleted) are left out.
             moments_ms: moments in the past.
-            now_ms: time to record for the present.
+            now_ms: time to record for the present, which comes first; `None` leaves it out.
 
-        Returns:
-            (topic, partition, at_ms, begin, end).
+        Yields:
+            Rows (topic, partition, at_ms, begin, end) of one moment, ascending.
 
         Raises:
             PipelineError: the brokers do not answer.
@@ -126,19 +132,19 @@ class Brokers:
             for partition in range(counts[topic])
         ]
         if not places:
-            return []
+            return
         admin = self._admin([])
         begins = _offsets(admin, places, OffsetSpec.earliest())
         ends = _offsets(admin, places, OffsetSpec.latest())
-        rows = [(*place, now_ms, begins[place], ends[place]) for place in sorted(ends)]
+        if now_ms is not None:
+            yield [(*place, now_ms, begins[place], ends[place]) for place in sorted(ends)]
         for at_ms in moments_ms:
             firsts = _offsets(admin, places, OffsetSpec.for_timestamp(at_ms))
-            rows += [
+            yield [
                 (*place, at_ms, begins[place], first if first >= 0 else ends[place])
                 for place, first in sorted(firsts.items())
                 if first != begins[place] or begins[place] == 0
             ]
-        return rows
 
     def _admin(self, refusals: list[str]) -> AdminClient:
         """Return a client that adds the brokers' refusals to the list."""
@@ -177,12 +183,6 @@ def step_ms(since_ms: int, until_ms: int) -> int:
     return max(1, minutes) * _MINUTE_MS
 
 
-def slices(moments: range, size: int = _SLICE) -> Iterator[range]:
-    """Yield parts of the moments, in order, each at most `size` long; one empty part for none."""
-    for first in range(0, max(1, len(moments)), size):
-        yield moments[first : first + size]
-
-
 def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
     """Return moments between two times, at whole multiples of the step, so that they repeat.
 
@@ -199,18 +199,52 @@ def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
     return moments
 
 
-def write_ends(tables: Tables, rows: Sequence[_Row]) -> None:
-    """Add ends that the table does not have yet.
+def write_ends(
+    tables: Tables, brokers: Brokers, topics: Sequence[str], moments: range, now_ms: int
+) -> None:
+    """Look up ends, now and at earlier moments, and add those that the table does not have yet.
+
+    The executors ask the brokers, each for some of the moments. So neither the driver nor an
+    executor ever holds more than the ends of one moment.
 
     Args:
         tables: tables to write to.
-        rows: from `Brokers.ends`.
+        brokers: the cluster.
+        topics: topics that do not exist (or were deleted) are left out.
+        moments: moments in the past, in ms.
+        now_ms: time to record for the present.
+
+    Raises:
+        PipelineError: the brokers do not answer.
     """
-    if not rows:
-        return
-    frame = tables.spark.createDataFrame(list(rows), TABLES["ends"].schema)
+    table = TABLES["ends"]
+    tasks = min(len(moments) + 1, _TASKS_PER_CORE * tables.spark.sparkContext.defaultParallelism)
+    look_up = partial(
+        _looked_up, brokers=brokers, topics=tuple(topics), moments=moments, now_ms=now_ms
+    )
+    numbers = tables.spark.range(0, len(moments) + 1, 1, max(1, tasks))
+    found = numbers.mapInArrow(partial(settled, look_up), table.schema)
     # Only the same moments can repeat; all ends of a long history do not fit into memory.
-    times_ms = [row[2] for row in rows]
-    repeated = sql.col("at_ms").between(min(times_ms), max(times_ms))
-    known = tables.read("ends").where(repeated).select(*_KEY)
-    tables.append(ENDS_JOB, {"ends": frame.join(known, list(_KEY), "left_anti")})
+    first_ms = min([now_ms, *moments[:1]])
+    known = tables.read("ends").where(sql.col("at_ms") >= first_ms).select(*_KEY)
+    tables.append(ENDS_JOB, {"ends": found.join(known, list(_KEY), "left_anti")})
+
+
+def _looked_up(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    brokers: Brokers,
+    topics: Sequence[str],
+    moments: range,
+    now_ms: int,
+) -> Iterator[pa.RecordBatch]:
+    """Look up the ends of the moments with the given numbers; the number 0 is the present."""
+    schema = to_arrow_schema(TABLES["ends"].schema)
+    numbers = [number for batch in batches for number in batch.column("id").to_pylist()]
+    if not numbers:
+        return
+    past = [moments[number - 1] for number in numbers if number]
+    for rows in brokers.ends(topics, past, now_ms if 0 in numbers else None):
+        columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+        arrays = [pa.array(column, one.type) for column, one in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

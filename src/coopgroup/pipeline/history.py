@@ -194,11 +194,14 @@ def start_history(
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        commits, groups = commit_records(rows).persist(), group_records(rows).persist()
+        # Both kinds of records come from the same rows: without the copy, Spark would read the
+        # topic twice.
+        copy = rows.persist()
+        commits, groups = commit_records(copy).persist(), group_records(copy).persist()
         try:
             tables.write(HISTORY_JOB, batch, history_frames(commits, groups, source))
         finally:
-            commits.unpersist()
-            groups.unpersist()
+            for frame in (commits, groups, copy):
+                frame.unpersist()
 
     return start_job(raw, tables, HISTORY_JOB, write, every_s)

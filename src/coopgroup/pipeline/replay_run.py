@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES, ROWS, play_cells
-from coopgroup.pipeline.sweep_run import reason_of
+from coopgroup.pipeline.spark_errors import reason_of
 from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:

@@ -32,6 +32,9 @@ __all__ = ["LOCAL_MASTER", "build_session", "check_settings", "require_spark"]
 LOCAL_MASTER: Final = "local[*]"
 JAVA_MIN: Final = 17
 _JAVA_TIMEOUT_S: Final = 30
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PARTITIONS_MIN: Final = 4
+_PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
@@ -43,7 +46,6 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        "spark.sql.shuffle.partitions": "8",
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -140,6 +142,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     except (PySparkException, OSError, RuntimeError) as error:
         reason = str(error).strip().splitlines() or ["no reason given"]
         raise PipelineError(f"Spark does not start: {reason[0]}") from error
+    if _SHUFFLE_PARTITIONS not in settings:
+        cores = session.sparkContext.defaultParallelism
+        session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
     return session
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.spark_errors import reason_of
 from coopgroup.pipeline.sweep_order import Backlog
 from coopgroup.pipeline.sweep_play import play_tasks
 from coopgroup.pipeline.sweep_schema import SCHEMA, VERSION
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.sweep_order import Kind, Tasks
     from coopgroup.simulator.scenario import Scenario
 
-__all__ = ["finished_keys", "read_results", "reason_of", "run_sweep"]
+__all__ = ["finished_keys", "read_results", "run_sweep"]
 
 _UNDER_WAY: Final = 2
 
@@ -204,14 +205,6 @@ class _Runner:
 
 def _count(spent: Accumulator[dict[Kind, tuple[int, float]]], kind: Kind, seconds: float) -> None:
     spent.add({kind: (1, seconds)})
-
-
-def reason_of(error: Exception) -> str:
-    """Return the line of an error that has the reason: Py4J's own first line only has the place."""
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    if isinstance(error, Py4JError) and len(lines) > 1:
-        lines = lines[1:]
-    return lines[0].removeprefix(": ") if lines else type(error).__name__
 
 
 def _exists(spark: SparkSession, path: str) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.errors import DecodeError
+from coopgroup.pipeline import decoding
 from coopgroup.pipeline.decoding import RAW, decode_commits, decode_groups
 from coopgroup.pipeline.internal_topic import (
     GroupKey,
@@ -86,6 +87,20 @@ def test_a_commit_becomes_a_row() -> None:
             "value": None,
         }
     ]
+
+
+def test_large_groups_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are the same; a record that is larger than a part is a part of its own."""
+    records = [(encode_key(GroupKey(group=name)), encode_group_value(GROUP)) for name in "abcd"]
+    records.insert(2, (encode_key(GroupKey(group="gone")), None))
+    whole = groups(*records)
+    size = len(records[0][1] or b"")
+    for limit, counts in ((size, [1, 2, 1, 1]), (2 * size, [3, 2]), (9 * size, [5])):
+        monkeypatch.setattr(decoding, "_PART_BYTES_MAX", limit)
+        parts = list(decode_groups([batch(records)]))
+        assert [part.num_rows for part in parts] == counts
+        assert [row for part in parts for row in part.to_pylist()] == whole
+    assert next(decode_groups([batch([])])).num_rows == 0
 
 
 def test_a_record_of_no_possible_time_is_rejected() -> None:

@@ -20,9 +20,10 @@ _ABOUTS: Final = {
     "episodes": "Find rebalances, absences and skew.",
     "history": "Read the history of groups from the brokers.",
     "lag": "Compute lag and load of groups.",
+    "run": "Run history, lag, episodes and advice in one call.",
     "telemetry": "Read telemetry of coopgroup's members.",
 }
-_OF_ONE_MODULE: Final = {"advise", "demo"}
+_OF_ONE_MODULE: Final = {"advise", "demo", "run"}
 
 
 def _home_of(name: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
     from coopgroup.simulator.scenario import Choice
 
-__all__ = ["command"]
+__all__ = ["advice_for", "command"]
 
 
 @click.command("advise")
@@ -70,7 +70,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     place = place_of(folder, master, jars, settings)
     tables = place.tables()
     with one_line():
-        given = _advise(tables, group, choice, move_cost_ms, return_cost_ms)
+        given = advice_for(tables, group, choice, move_cost_ms, return_cost_ms)
     if as_json:
         _print_json(given)
     else:
@@ -91,9 +91,25 @@ def _policy(text: str) -> Choice:
     return choice
 
 
-def _advise(
-    tables: Tables, group: str, today: Choice | None, move_ms: int | None, return_ms: int | None
+def advice_for(
+    tables: Tables,
+    group: str,
+    today: Choice | None = None,
+    move_ms: int | None = None,
+    return_ms: int | None = None,
 ) -> Advice:
+    """Return the advice for a group.
+
+    Args:
+        tables: tables with episodes.
+        group: its name.
+        today: its present policy; `None` derives it from the history.
+        move_ms: cost of a move; `None` takes it from telemetry.
+        return_ms: cost of a return; `None` likewise.
+
+    Raises:
+        PipelineError: the tables have no history of the group, or nothing to advise on.
+    """
     from coopgroup.pipeline import advice, advice_tables  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.replay_run import SparkPlay  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise

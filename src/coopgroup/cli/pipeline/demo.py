@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -57,24 +58,23 @@ SHOWN_MAX: Final = 20
 @click.option(
     "--tables",
     "folder",
-    default="pipeline-demo",
-    show_default=True,
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the tables go: a new folder.",
+    help="A new folder for the tables; without it, they are deleted in the end.",
 )
-@click.option(
-    "--html",
-    default="advice.html",
-    show_default=True,
-    metavar="OUT",
-    help="Where the page with the advice goes.",
-)
-def command(*, folder: Path, html: str) -> int:
+@click.option("--html", metavar="OUT", help="Write the advice as a page.")
+def command(*, folder: Path | None, html: str | None) -> int:
     """Make history on a real broker, look at it, and end with advice."""
     require_spark()
-    if folder.exists() and any(folder.iterdir()):
-        raise click.UsageError(f"--tables: {folder} is not empty; name a new folder")
+    if folder is not None:
+        if folder.exists() and any(folder.iterdir()):
+            raise click.UsageError(f"--tables: {folder} is not empty; name a new folder")
+        return _play(folder, html)
+    with TemporaryDirectory(prefix="coopgroup-pipeline-demo-") as temporary:
+        return _play(Path(temporary), html)
+
+
+def _play(folder: Path, html: str | None) -> int:
     console = Console(stderr=False)
     jars = connector_jars()
     with (
@@ -96,7 +96,8 @@ def command(*, folder: Path, html: str) -> int:
         for arguments in jobs(str(folder), bootstrap, str(telemetry)):
             _job(console, arguments)
     _show(console, str(folder))
-    return _job(console, ["advise", "--group", OURS, "--tables", str(folder), "--html", html])
+    page = [] if html is None else ["--html", html]
+    return _job(console, ["advise", "--group", OURS, "--tables", str(folder), *page])
 
 
 def jobs(folder: str, bootstrap: str, telemetry: str) -> tuple[list[str], ...]:

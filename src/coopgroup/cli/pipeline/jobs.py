@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["episodes", "history", "lag", "telemetry"]
+__all__ = [
+    "brokers_of",
+    "compute_lag",
+    "episodes",
+    "history",
+    "lag",
+    "read_history",
+    "require_some",
+    "telemetry",
+]
 
 _INTERNAL_TOPIC: Final = "__consumer_offsets"
 _MS_PER_S: Final = 1_000
@@ -76,15 +85,14 @@ def history(
     """
     require_spark()
     where = place_of(**place)
-    brokers, options = _brokers(bootstrap_server, config, kafka_option)
+    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     source = brokers.source(topic, "no group has ever committed")
     with where.locked("history"):
         tables = where.tables(with_kafka=True)
         with one_line():
-            _claim(tables, "history", source)
-            _finish(_start_history(tables, options, topic, every_s))
+            read_history(tables, options, source, every_s)
             _tell(tables, (*_HISTORY, "rejected"))
-    _require_some(tables, topic)
+    require_some(tables, topic)
 
 
 @click.command("lag")
@@ -131,7 +139,7 @@ def lag(
     where = place_of(**place)
     if every_s is None:
         where.require_folder()
-    brokers, options = _brokers(bootstrap_server, config, kafka_option)
+    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     cluster = brokers.cluster()
     since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
     with where.locked(*(("lag",) if every_s is None else ("lag", "history"))):
@@ -140,14 +148,14 @@ def lag(
             if every_s is None:
                 tables.require("commits", "coopgroup pipeline history")
                 _check_cluster(tables, cluster)
-                _compute_lag(tables, brokers, reset, since_ms, every)
+                compute_lag(tables, brokers, reset, since_ms, every)
             else:
                 source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
                 _claim(tables, "history", source)
                 with interruption() as interrupted:
                     query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
                     while query.isActive and not interrupted.is_set():
-                        _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                        compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
                         interrupted.wait(every_s)
                     _stop(query)
             _tell(tables, ("ends", "lag", "loads"))
@@ -187,7 +195,7 @@ def telemetry(
 
     options = source = None
     if topic is not None:
-        brokers, options = _brokers(bootstrap_server, config, kafka_option)
+        brokers, options = brokers_of(bootstrap_server, config, kafka_option)
         source = brokers.source(topic, "no member writes telemetry to it")
     with where.locked("telemetry"):
         tables = where.tables(with_kafka=topic is not None)
@@ -231,15 +239,33 @@ def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the opti
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _brokers(
+def brokers_of(
     bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
 ) -> tuple[Brokers, dict[str, str]]:
-    """The cluster, and the options with which Spark reads from it."""
+    """Return the cluster, and the options with which Spark reads from it."""
     from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
 
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
     options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
     return Brokers(config=settings), options
+
+
+def read_history(
+    tables: Tables, options: dict[str, str], source: Source, every_s: float | None = None
+) -> None:
+    """Read the history of groups from a topic.
+
+    Args:
+        tables: tables to write to.
+        options: options of Spark's Kafka source.
+        source: the topic.
+        every_s: seconds between batches, until the user ends it; `None` reads the present records.
+
+    Raises:
+        PipelineError: the tables are from another cluster, or lack their checkpoint.
+    """
+    _claim(tables, "history", source)
+    _finish(_start_history(tables, options, source.topic, every_s))
 
 
 def _claim(tables: Tables, job: str, source: Source) -> None:
@@ -282,7 +308,7 @@ def _stop(query: StreamingQuery) -> None:
         query.awaitTermination()
 
 
-def _compute_lag(
+def compute_lag(
     tables: Tables,
     brokers: Brokers,
     reset: str,
@@ -291,7 +317,16 @@ def _compute_lag(
     *,
     is_now: bool = False,
 ) -> None:
-    """Look up ends, of now only or also of earlier moments, and compute the lag anew."""
+    """Look up ends, of now only or also of earlier moments, and compute the lag anew.
+
+    Args:
+        tables: tables with a history.
+        brokers: the cluster of that history.
+        reset: `auto.offset.reset` of the consumers.
+        since_ms: begin of the lag.
+        every_s: seconds between moments; `None` chooses them by the length of the history.
+        is_now: whether to look up the present ends only.
+    """
     from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
@@ -302,16 +337,15 @@ def _compute_lag(
     first_ms = max(since_ms, first_ms)
     every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
     moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
-    for part in ends.slices(moments):
-        ends.write_ends(tables, brokers.ends(topics, part, now_ms))
+    ends.write_ends(tables, brokers, topics, moments, now_ms)
     write_lag(tables, reset, since_ms=since_ms)
 
 
-def _require_some(tables: Tables, topic: str) -> None:
-    """Complain of a topic in which nothing was history.
+def require_some(tables: Tables, topic: str) -> None:
+    """Refuse a topic without history.
 
     Raises:
-        PipelineError: there is neither a commit nor a group.
+        PipelineError: the tables have neither a commit nor a group.
     """
     if not (tables.read("commits").isEmpty() and tables.read("generations").isEmpty()):
         return

@@ -21,6 +21,7 @@ from coopgroup.pipeline.session import (
     check_settings,
     require_spark,
 )
+from coopgroup.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
@@ -245,7 +246,7 @@ def _quoted(text: str) -> str:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Say in one line what Spark says in a page of Java.
+    """Report the cause of an error of Spark in one line, in place of a page of Java.
 
     Raises:
         PipelineError: in the place of an error of Spark.
@@ -256,5 +257,4 @@ def one_line() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise PipelineError(f"Spark gave up: {lines[0] if lines else 'no reason'}") from error
+        raise PipelineError(f"Spark failed: {reason_of(error)}") from error

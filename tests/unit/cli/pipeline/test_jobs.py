@@ -28,6 +28,8 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
         (["episodes", "--tables", ".", "--jars", "none.jar"], "--jars: got 'none.jar'"),
         (["episodes", "--tables", ".", "--master", "mars"], "--master: got 'mars'"),
         (["episodes", "--tables", ".", "--conf", "memory=4g"], "--conf: got 'memory'"),
+        (["run", "--tables", "t", "--reset", "never"], "--reset"),
+        (["run", "--tables", "t", "--move-cost-ms", "-1"], "--move-cost-ms"),
         (["dance"], "No such command 'dance'"),
     ],
 )
@@ -40,7 +42,7 @@ def test_a_wrong_argument_is_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("job", ["history", "lag"])
+@pytest.mark.parametrize("job", ["history", "lag", "run"])
 def test_a_broker_that_does_not_answer_is_one_line(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,7 +53,7 @@ def test_a_broker_that_does_not_answer_is_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("job", ["history", "lag", "telemetry", "episodes"])
+@pytest.mark.parametrize("job", ["history", "lag", "telemetry", "episodes", "run"])
 def test_a_missing_extra_is_one_line(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

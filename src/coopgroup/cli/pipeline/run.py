@@ -1,0 +1,148 @@
+"""`coopgroup pipeline run`: all jobs in one call, for a scheduler such as cron, Airflow or Dagster.
+
+Standard output is one JSON object, the summary. Progress goes to standard error. The exit status is
+0 if all jobs ended, 1 if a job failed, and 2 if an argument is wrong. Running it again is always
+safe: each job continues where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from coopgroup.cli.pipeline.advise import advice_for
+from coopgroup.cli.pipeline.jobs import brokers_of, compute_lag, read_history, require_some
+from coopgroup.cli.pipeline.options import broker_options, one_line, place_of, place_options
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.session import require_spark
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.sources import Source
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["command"]
+
+_JOBS: Final = ("history", "lag", "episodes")
+_TOPIC: Final = "__consumer_offsets"
+_DAY_MS: Final = 86_400_000
+_COUNTED: Final = (
+    *("commits", "generations", "rejected", "ends", "lag"),
+    *("rebalances", "outages", "absences"),
+)
+
+
+@click.command("run")
+@place_options
+@broker_options
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    help="A group to advise on; may be repeated. Default: all groups with enough absences.",
+)
+@click.option(
+    "--reset",
+    type=click.Choice(["earliest", "latest"]),
+    default="latest",
+    show_default=True,
+    help="auto.offset.reset of the consumers.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="Length of the lag's history.",
+)
+@click.option(
+    "--move-cost-ms",
+    type=click.IntRange(min=0, max=3_600_000),
+    help="As for advise; the same for all groups.",
+)
+def command(
+    *,
+    bootstrap_server: str,
+    config: Sequence[str],
+    kafka_option: Sequence[str],
+    groups: Sequence[str],
+    reset: str,
+    days: float,
+    move_cost_ms: int | None,
+    **place: Any,  # noqa: ANN401 - the options of a place
+) -> None:
+    """Run history, lag, episodes and advice in one call.
+
+    The summary is one JSON object on standard output.
+    """
+    require_spark()
+    where = place_of(**place)
+    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
+    source = brokers.source(_TOPIC, "no group has ever committed")
+    seconds: dict[str, float] = {}
+    with where.locked(*_JOBS):
+        with _timed("spark", seconds):
+            tables = where.tables(with_kafka=True)
+        with one_line():
+            since_ms = time.time_ns() // 1_000_000 - int(days * _DAY_MS)
+            _compute(tables, brokers, options, source, reset, since_ms, seconds)
+            with _timed("advice", seconds):
+                advice = [_advised(tables, one, move_cost_ms) for one in groups or _ripe(tables)]
+            rows = {name: tables.read(name).count() for name in _COUNTED}
+    click.echo(json.dumps({"rows": rows, "seconds": seconds, "advice": advice}))
+
+
+def _compute(
+    tables: Tables,
+    brokers: Brokers,
+    options: dict[str, str],
+    source: Source,
+    reset: str,
+    since_ms: int,
+    seconds: dict[str, float],
+) -> None:
+    from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
+
+    with _timed("history", seconds):
+        read_history(tables, options, source)
+        require_some(tables, source.topic)
+    with _timed("lag", seconds):
+        compute_lag(tables, brokers, reset, since_ms, None)
+    with _timed("episodes", seconds):
+        write_episodes(tables)
+
+
+@contextmanager
+def _timed(step: str, seconds: dict[str, float]) -> Iterator[None]:
+    """Report a step on standard error, and note how long it took."""
+    begin = time.monotonic()
+    yield
+    seconds[step] = round(time.monotonic() - begin, 1)
+    click.echo(f"coopgroup: {step}: {seconds[step]:.1f} s", err=True)
+
+
+def _ripe(tables: Tables) -> list[str]:
+    """Return the groups with enough absences for advice, ascending."""
+    from coopgroup.pipeline.advice import ENOUGH  # noqa: PLC0415 - needs the extra
+
+    counts = tables.read("absences").groupBy("group").count().where(f"count >= {ENOUGH}")
+    return sorted(row.group for row in counts.select("group").collect())
+
+
+def _advised(tables: Tables, group: str, move_cost_ms: int | None) -> dict[str, Any]:
+    """Return the advice for a group, or why there is none."""
+    from coopgroup.pipeline.advice_words import advice_json  # noqa: PLC0415 - needs the extra
+
+    try:
+        found = advice_json(advice_for(tables, group, move_ms=move_cost_ms))
+    except PipelineError as error:
+        return {"group": group, "error": str(error)}
+    # The whole advice is in `coopgroup pipeline advise --json`.
+    wanted = ("group", "headline", "is_clear", "advised", "snippet", "notes")
+    return {name: found[name] for name in wanted}

@@ -1,0 +1,74 @@
+"""`coopgroup pipeline run`: all jobs in one call, and again."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from coopgroup.cli.app import run
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from coopgroup.testing import KafkaCluster
+
+GROUP, TOPIC, RECORDS = "run-all", "run-all-orders", 5
+
+
+def consume(config: dict[str, str]) -> None:
+    """Commit all records, and leave."""
+    consumer = Consumer({**config, "group.id": GROUP, "enable.auto.commit": False})
+    consumer.subscribe([TOPIC])
+    deadline = time.monotonic() + 60
+    while not consumer.assignment():
+        consumer.poll(0.2)
+        assert time.monotonic() < deadline
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, RECORDS)], asynchronous=False)
+    consumer.close()
+
+
+def test_one_call_runs_all_jobs_and_prints_a_summary(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kafka_cluster.create_topic(TOPIC, 1)
+    config = dict(kafka_cluster.client_config())
+    producer = Producer(config)
+    for _ in range(RECORDS):
+        producer.produce(TOPIC, b"x")
+    producer.flush()
+    consume(config)
+    asked = ["pipeline", "run", "--tables", str(tmp_path), "--group", GROUP, "--group", "nobody"]
+    asked += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
+
+    def summary() -> dict[str, Any]:
+        assert run(asked) == 0
+        out, err = capsys.readouterr()
+        steps = ("spark", "history", "lag", "episodes", "advice")
+        told = [line.split(": ")[1] for line in err.splitlines() if line.startswith("coopgroup: ")]
+        assert told == list(steps)
+        found: dict[str, Any] = json.loads(out)
+        assert set(found["seconds"]) == set(steps)
+        return found
+
+    first = summary()
+    assert first["rows"]["commits"] >= 1
+    assert first["rows"]["rebalances"] >= 1
+    ours, nobody = first["advice"]
+    assert ours["group"] == GROUP
+    assert "headline" in ours or "nothing to advise on" in ours["error"]
+    assert "no history of group 'nobody'" in nobody["error"]
+    again = summary()
+    for table in ("commits", "rebalances"):
+        assert again["rows"][table] == first["rows"][table]
+    of_topic = Tables(spark=spark, folder=str(tmp_path)).read("lag").where(f"topic = '{TOPIC}'")
+    assert {row[0] for row in rows(of_topic, "lag")} == {0}
