@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import define, field, frozen
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -325,13 +324,13 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     A record of a large group has thousands of members and partitions. Their rows in Python take
     many times the bytes of the record, so a whole batch of them would not fit into memory.
     """
-    sizes = pc.binary_length(batch.column("value")).to_pylist()
     first, total = 0, 0
-    for place, size in enumerate(sizes):
-        total += size or 0
+    for place, value in enumerate(batch.column("value")):
+        size = 0 if value.as_py() is None else len(value.as_py())
+        total += size
         if total > _PART_BYTES_MAX and place > first:
             yield batch.slice(first, place - first)
-            first, total = place, size or 0
+            first, total = place, size
     yield batch.slice(first)
 
 

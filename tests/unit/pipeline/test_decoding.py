@@ -91,7 +91,9 @@ def test_a_commit_becomes_a_row() -> None:
 
 def test_large_groups_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are the same; a record that is larger than a part is a part of its own."""
-    records = [(encode_key(GroupKey(group=name)), encode_group_value(GROUP)) for name in "abcd"]
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (encode_key(GroupKey(group=name)), encode_group_value(GROUP)) for name in "abcd"
+    ]
     records.insert(2, (encode_key(GroupKey(group="gone")), None))
     whole = groups(*records)
     size = len(records[0][1] or b"")
