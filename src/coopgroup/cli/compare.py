@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import active_children, get_context
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 from rich.console import Console
-from rich.progress import track
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from coopgroup.cli.choices import parse_choices
 from coopgroup.cli.simulate import chosen
 from coopgroup.cli.simulated import (
+    at_work,
     comparison_table,
     comparison_title,
     complain_of,
@@ -36,7 +43,7 @@ from coopgroup.simulator.comparison import Job, Runner, compare
 from coopgroup.simulator.run import Run
 from coopgroup.simulator.scenario.file import read_scenario
 
-__all__ = ["command"]
+__all__ = ["command", "side_by_side"]
 
 _POLICIES: Final = "eager,simple,deferred,incremental"
 _SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
@@ -102,7 +109,8 @@ def command(
         print_table(comparison_title(runs_by_policy), comparison_table(runs_by_policy))
         print_verdict(runs_by_policy)
     if page is not None:
-        write_comparison_page(runs_by_policy, page)
+        with at_work("drawing"):
+            write_comparison_page(runs_by_policy, page)
     complaints = [
         complain_of(run, repeat_command(file, label, assignor, run.seed))
         for label, runs in runs_by_policy.items()
@@ -111,18 +119,24 @@ def command(
     return 1 if any(complaints) else 0
 
 
+_Begin: TypeAlias = Callable[
+    [Callable[[Job], Run], Sequence[Job], Callable[[], None]], Iterator[Run]
+]
+"""Plays jobs, yields the runs in the order of the jobs, and reports the end of each job."""
+
+
 @contextmanager
 def _runner(count: int) -> Iterator[Runner]:
     """Yield a runner for this many jobs: this process, or one process per processor."""
     processes = min(count, os.cpu_count() or 1)
     if processes == 1:
-        yield _with_progress(map)
+        yield _with_progress(_one_by_one)
         return
     # Forking a process with threads can deadlock, so new processes are spawned.
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             try:
-                yield _with_progress(partial(_begin_all, pool))
+                yield _with_progress(partial(side_by_side, pool))
             except BaseException:  # Ctrl-C: do not wait for the running jobs
                 for process in active_children():
                     process.terminate()
@@ -135,35 +149,52 @@ def _runner(count: int) -> Iterator[Runner]:
         ) from None
 
 
-def _begin_all(
-    pool: ProcessPoolExecutor, play: Callable[[Job], Run], jobs: Sequence[Job]
+def _one_by_one(
+    play: Callable[[Job], Run], jobs: Sequence[Job], ended: Callable[[], None]
 ) -> Iterator[Run]:
-    """Start jobs in processes that ignore Ctrl-C.
+    for job in jobs:
+        yield play(job)
+        ended()
+
+
+def side_by_side(
+    pool: Executor,
+    play: Callable[[Job], Run],
+    jobs: Sequence[Job],
+    ended: Callable[[], None],
+) -> Iterator[Run]:
+    """Play jobs in processes that ignore Ctrl-C.
 
     A terminal sends Ctrl-C to all processes, and each would print a traceback. Only this process
     handles it, and then ends the others.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # new processes inherit this
     try:
-        return pool.map(play, jobs)
+        futures = [pool.submit(play, job) for job in jobs]
     finally:
         signal.signal(signal.SIGINT, before)
+    for future in futures:
+        # Jobs end in any order. A slow first job must not hide the progress of all later jobs.
+        future.add_done_callback(lambda _: ended())
+    for future in futures:
+        yield future.result()
 
 
-def _with_progress(
-    run_all: Callable[[Callable[[Job], Run], Sequence[Job]], Iterable[Run]],
-) -> Runner:
+def _with_progress(begin: _Begin) -> Runner:
     """Show progress if standard error is a terminal."""
 
-    def run_and_show(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
+    def run_and_show(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterator[Run]:
         console = Console(stderr=True)
-        return track(
-            run_all(play, jobs),
-            description="simulating",
-            total=len(jobs),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
+        columns = (
+            TextColumn("simulating"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
         )
+        with Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as progress:
+            task = progress.add_task("runs", total=len(jobs))
+            yield from begin(play, jobs, lambda: progress.advance(task))
 
     return run_and_show

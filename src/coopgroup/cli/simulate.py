@@ -10,6 +10,7 @@ from attrs import evolve
 
 from coopgroup.cli.choices import parse_choice
 from coopgroup.cli.simulated import (
+    at_work,
     complain_of,
     page_path,
     print_table,
@@ -19,6 +20,7 @@ from coopgroup.cli.simulated import (
     run_title,
 )
 from coopgroup.report import write_run_page
+from coopgroup.report.wording import seconds
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.checks import check_choice, check_scenario
@@ -63,7 +65,8 @@ def command(
     scenario = chosen(read_scenario(file), policy, assignor)
     label = policy if policy is not None else str(scenario.group.policy)
     page = page_path(html)
-    run = simulate(scenario, seed=seed, transcript=with_transcript)
+    with at_work(f"simulating {seconds(scenario.end_ms)}"):
+        run = simulate(scenario, seed=seed, transcript=with_transcript)
     if with_transcript:
         for line in run.transcript:
             click.echo(line, err=as_json)
@@ -72,7 +75,8 @@ def command(
     else:
         print_table(run_title(run), run_table(run))
     if page is not None:
-        write_run_page(run, page)
+        with at_work("drawing"):
+            write_run_page(run, page)
     return 1 if complain_of(run, repeat_command(file, label, assignor, seed)) else 0
 
 

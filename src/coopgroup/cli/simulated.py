@@ -7,6 +7,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
 from coopgroup.simulator.run import Run
 
 __all__ = [
+    "at_work",
     "comparison_table",
     "comparison_title",
     "complain_of",
@@ -63,6 +65,12 @@ def page_path(given: str | None) -> Path | None:
     if reason:
         raise ConfigurationError("--html", given, f"a file{reason}")
     return path
+
+
+def at_work(doing: str) -> AbstractContextManager[object]:
+    """Show that the command is at work, if standard error is a terminal."""
+    console = Console(stderr=True)
+    return console.status(doing) if console.is_terminal else nullcontext()
 
 
 # --- tables -------------------------------------------------------------------------------------

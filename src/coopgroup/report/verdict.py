@@ -1,4 +1,4 @@
-"""The verdict of a comparison: which policy for which price of a move, and where the balance tips.
+"""The verdict of a comparison: the best policy for each price of a move.
 
 The price of a move is the time until a moved partition works again: the restore of its state. A run
 plays one price, and its measures tell what another price would cost:
@@ -7,9 +7,9 @@ plays one price, and its measures tell what another price would cost:
 
 Restores out of service are the cold moves. Moves to a warm process pay none. A partition that comes
 back to its process counts as a move, unless the scenario has a price of its own for it. For each
-price the policy with the
-fewest partition-seconds out of service is best. Over all prices the best policies form the lower
-edge of these lines. `eager` is no candidate, because consumers cannot use it.
+price the policy with the fewest partition-seconds out of service is best. Over all prices the best
+policies form the lower edge of these lines. The verdict leaves out `eager`, because consumers
+cannot use it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STEPS: Final = 30
 
 @frozen(kw_only=True)
 class PolicyCost:
-    """What one policy cost in its runs, as medians.
+    """The cost of one policy: medians of its runs.
 
     Attributes:
         unavailable_s: partition-seconds out of service.
@@ -185,7 +185,7 @@ def _reaches(candidates: Sequence[PolicyCost], played_s: float) -> tuple[Reach, 
 
 
 def _best_at(candidates: Sequence[PolicyCost], price_s: float, played_s: float) -> tuple[str, ...]:
-    """Return the best policy at a price, with those that cost as much and move as much."""
+    """Return the best policy at a price, and the policies that are equal to it."""
     best = min(candidates, key=lambda one: (_at(one, price_s, played_s), one.restores, one.moved))
     limit = _at(best, price_s, played_s) * (1 + _ALIKE)
     return tuple(

@@ -1,7 +1,7 @@
 """`read_warm_spans`: which client was restoring, or warm for, which resource, and how it ended.
 
-A *span* is the time in which a client prepares a resource that it does not own: a warm-up for a
-move, or a standby. It has up to three times: it begins, the state is complete (warm), it ends.
+A *span* is the time of one warm-up or standby: a client prepares a resource of another owner. It
+has up to three times: its begin, the time when the state is complete (warm), and its end.
 
 A client that was killed writes no end. Its spans end with its process, if the records tell of
 processes. Otherwise they end with the first round without the client after its last record.
@@ -45,7 +45,7 @@ class WarmEnd(enum.StrEnum):
 
 @frozen(kw_only=True)
 class WarmSpan:
-    """The time in which a client prepared one resource.
+    """The time of one warm-up or standby of a resource.
 
     Attributes:
         client: name of the process; its member id if the process has no name.

@@ -4,8 +4,10 @@ import json
 import os
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,19 @@ def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
     assert run(["simulate", str(path), "--json", "--policy", own]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["moved"] == rows[-1]["moved"]["median"]
+
+
+def test_progress_does_not_wait_for_a_slow_first_run() -> None:
+    """The runs still come in the order of the jobs."""
+    second_ended = threading.Event()
+
+    def play(job: Any) -> Any:  # noqa: ANN401 - a number stands for a job and for its run
+        assert job or second_ended.wait(LONG_S)
+        return job
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs: Any = [0, 1]
+        assert list(compare_command.side_by_side(pool, play, jobs, second_ended.set)) == jobs
 
 
 def test_compare_ends_with_a_verdict(

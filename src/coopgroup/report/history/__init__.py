@@ -29,7 +29,7 @@ class History:
     Attributes:
         known_ms: int64, shape (R,): first mention of each resource.
         warm_spans: warm-ups and standbys.
-        settled_ms: end of the start of the group. Scales leave out what is before.
+        settled_ms: end of the start of the group. Scales leave out the time before it.
         envelopes: the records, sorted by time, with a client name in each.
     """
 
