@@ -1,0 +1,31 @@
+"""Deliberate bugs of warm-ups that the swarm with warm-ups must find.
+
+Each stands beside a seed of `draw_warm` whose run finds it.
+"""
+
+from typing import Final
+
+from tests.support.mutants import Mutant
+
+__all__ = ["WARM_MUTANTS"]
+
+# fmt: off
+WARM_MUTANTS: Final = (
+    # --- the member
+    (13, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
+                "warm=before.warm & wanted,", "warm=before.warm,")),
+    # --- the leader
+    (0, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
+               "if held.any():", "if False:")),
+    (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
+               "rank < self.left_of[members]", "rank >= 0")),
+    # --- resources that belong together
+    (2, Mutant("bundles are not formed", "policies.warming.bundles:bundles_of",
+               "if label is None:", "if True:")),
+    (2, Mutant("parts go with other bundles", "policies.warming.bundled:opened_plan",
+               "wanted = plan.assigned[bundle_of]", "wanted = plan.assigned[bundle_of[::-1]]")),
+    (2, Mutant("no round follows a stop", "policies.warming.bundled:opened_plan",
+               "follow_up = follow_up or bool((waits & unclaimed.withheld).any())",
+               "follow_up = False")),
+)
+# fmt: on
