@@ -73,6 +73,7 @@ class FakeConsumer:
         seeks: calls of `seek`.
         paused: partitions that are paused now.
         warned: names of the logged warnings.
+        committed: offsets of `commit_due`.
     """
 
     script: deque[Any] = field(factory=deque)
@@ -91,6 +92,7 @@ class FakeConsumer:
     callbacks: Any = field(init=False)
     _parts: Any = field(init=False)
     automatic: bool = field(default=True, init=False)
+    committed: dict[tuple[str, int], int] = field(factory=dict, init=False)
     interval_ms: int | None = field(default=5_000, init=False)
     idle: threading.Event = field(factory=threading.Event, init=False)
     handed_over: bool = field(default=False, init=False)
@@ -114,6 +116,10 @@ class FakeConsumer:
     @property
     def store(self) -> Any:  # noqa: ANN401
         return _FakeStore(self)
+
+    def commit_due(self, owned: ResourceSet) -> None:
+        assert not self.automatic, "positions pass records that were not handled"
+        self.committed |= {one: at for one, at in self.stored.items() if one in owned}
 
     # --- the consumer ----------------------------------------------------------------------------
 

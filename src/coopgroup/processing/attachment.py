@@ -169,6 +169,9 @@ class Attachment:
             self.call_later(self._restore)
 
     def _restore(self) -> None:
+        # After `seek` there is no position until the next record. So a later commit of positions
+        # would leave these offsets out.
+        self.parts.committing.commit_due(self.parts.listener.owned)
         self.parts.committing.store.automatic = self._was_automatic
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:

@@ -149,7 +149,7 @@ def run(  # noqa: PLR0913  (the options of a whole pipeline)
         with stop_at_signals(stop.set):
             asyncio.run(_run(consumer, topics, handle, scheduler, counts, on_error, timing))
         return
-    with consumer, stop_at_signals(stop.set):
+    with stop_at_signals(stop.set), consumer:  # the first signal does not interrupt the close
         consumer.subscribe(topics)
         _process(consumer, handle, scheduler, counts, on_error, timing)
 

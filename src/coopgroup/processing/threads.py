@@ -6,6 +6,7 @@ its lock. No lock is held while a handler or a callback of the application runs.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -176,13 +177,13 @@ class ThreadProcessing:
         if self._ending:
             self._give_up_ended()
 
-    def _give_up_ended(self) -> None:
+    def _give_up_ended(self, *, is_over: bool = False) -> None:
         now = monotonic()
         with self._changed:
             done = [
                 one
                 for one, ending in self._ending.items()
-                if now >= ending.until_s or self.scheduler.is_drained(one)
+                if is_over or now >= ending.until_s or self.scheduler.is_drained(one)
             ]
         if not done:
             return
@@ -250,6 +251,7 @@ class ThreadProcessing:
         until_s = self._stop_by_s or monotonic() + self.timing.stop_timeout_s
         try:
             self._serve_until_ended(until_s)
+            self._give_up_ended(is_over=True)
         finally:
             with self._changed:
                 offsets = self.scheduler.take_offsets()
@@ -313,7 +315,7 @@ class ThreadProcessing:
         while not work.tenure.is_lost:
             attempt += 1
             try:
-                self.handle(work.message)
+                _refuse_coroutine(self.handle(work.message))
             except Exception as error:  # noqa: BLE001  (on_error decides)
                 failure = Failure(message=work.message, error=error, attempt=attempt)
             except BaseException as error:  # noqa: BLE001  (such as sys.exit in a handler)
@@ -379,3 +381,14 @@ class ThreadProcessing:
             offset=message.offset(),
             **fields,
         )
+
+
+def _refuse_coroutine(result: object) -> None:
+    """Refuse a coroutine, which would be counted as handled and never run.
+
+    Raises:
+        TypeError: the handler returned one, as a lambda may.
+    """
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("handle returned a coroutine: coroutines need an AsyncCooperativeConsumer")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ import pytest
 from coopgroup import ProcessingError
 from coopgroup.errors import ConfigurationError
 from coopgroup.processing import Failure, Limits, Retry, Skip, Stop, process
+from coopgroup.processing.running import Timing
+from coopgroup.processing.scheduler import Scheduler
+from coopgroup.processing.threads import ThreadProcessing
 from tests.support.fake_records import FakeConsumer, FakeRecord
 
 WAIT_S = 10.0
@@ -374,3 +378,62 @@ def test_wrong_argument_is_refused(options: dict[str, Any], message: str) -> Non
         process(consumer, print, **options)
     assert str(caught.value).startswith(message)
     assert consumer.interceptor is None
+
+
+def test_partition_whose_handler_never_ends_has_its_on_revoke_when_processing_stops() -> None:
+    group = Group(*records(0, 2))
+    revoked: list[int] = []
+    group.consumer.callbacks.on_revoke = lambda _, partitions: revoked.extend(
+        one.partition for one in partitions
+    )
+    held = group.hold(0, 0)
+    consumer: Any = group.consumer
+    handle: Any = group.handle
+    timing = Timing(group.stop, 100, hands_over=True)
+    scheduler = Scheduler("partition", Limits())
+    processing = ThreadProcessing(consumer, handle, Stop(), scheduler, timing, 4)
+    group.thread = threading.Thread(target=processing.run, daemon=True)
+    group.start()
+    wait_until(lambda: (0, 0) in group.began)
+    group.end()
+    assert sorted(revoked) == [0, 1, 2]
+    assert group.consumer.given_up["t", 0] is None
+    assert group.consumer.warned == ["handler_takes_too_long"]
+    held.set()
+
+
+def test_coroutine_of_a_handler_in_a_thread_does_not_count_as_handled() -> None:
+    async def work(_: object) -> None: ...
+
+    def call(function: Any, record: object) -> Any:  # noqa: ANN401
+        return function(record)
+
+    group = Group(*records(0, 1))
+    group.handler = partial(call, work)
+    group.start()
+    group.thread.join(WAIT_S)
+    assert isinstance(group.error, ProcessingError)
+    assert "coroutines need an AsyncCooperativeConsumer" in str(group.error)
+    assert group.consumer.stored == {}
+
+
+def test_offsets_of_handled_records_are_committed_at_the_end() -> None:
+    """The consumer has no position after the seek, so a later `close` commits nothing."""
+    group = Group(*records(0, 900))
+    original = group.handle
+
+    def handle(message: FakeRecord) -> None:
+        original(message)
+        if message.offset() == 1:
+            group.stop.set()
+        if message.offset() >= 1:
+            time.sleep(0.01)
+
+    group.handler = handle
+    group.start()
+    group.thread.join(WAIT_S)
+    count = len(group.handled)
+    assert 2 <= count < 900
+    assert group.consumer.committed == {("t", 0): count}
+    assert group.consumer.seeks == [("t", 0, count)]
+    assert group.consumer.automatic

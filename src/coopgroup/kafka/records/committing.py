@@ -62,9 +62,12 @@ class Committing:
 
     def commit_by_clock(self, owned: ResourceSet) -> None:
         """Begin an auto-commit if it is due."""
-        if now_s() < self.due_at_s:
-            return
-        self.start_clock()
+        if now_s() >= self.due_at_s:
+            self.start_clock()
+            self.commit_due(owned)
+
+    def commit_due(self, owned: ResourceSet) -> None:
+        """Begin a commit of all offsets that are due, as an auto-commit does."""
         offsets = self.store.due(owned)
         if offsets:
             self._send(offsets, lambda codes: self._tell(offsets, codes))
