@@ -348,6 +348,10 @@ class Scheduler:
         tenure = self._ending.get(partition)
         return [] if tenure is None else self._lose(tenure)
 
+    def drop_waiting(self) -> None:
+        """Drop all records that have not begun: the time to handle them is over."""
+        self._drop(lambda _: True)
+
     def forget(self, partition: Partition) -> None:
         """Forget a partition that has been given up; take its offset before."""
         tenure = self._ending.pop(partition, None)

@@ -62,6 +62,8 @@ class TaskProcessing:
     _running: dict[Work, asyncio.Task[None]] = field(factory=dict, init=False)
     _retrying: dict[Work, asyncio.Event] = field(factory=dict, init=False)
     _cancelled: set[Work] = field(factory=set, init=False)
+    # The revocation in progress of each partition; a loss ends it.
+    _revoking: dict[Partition, object] = field(factory=dict, init=False)
     _failure: tuple[Work, BaseException] | None = field(default=None, init=False)
     _is_closing: bool = field(default=False, init=False)
     _handing_over: asyncio.Task[bool] | None = field(default=None, init=False)
@@ -166,23 +168,35 @@ class TaskProcessing:
 
     async def _on_revoke(self, _: object, partitions: list[TopicPartition]) -> None:
         """Give each partition up as soon as its records have ended."""
-        named = partitions_of(partitions)
+        named, revocation = partitions_of(partitions), object()
+        self._revoking |= dict.fromkeys(named, revocation)
         busy = self.scheduler.end(named)
         for work, woken in self._retrying.items():
             if work.tenure.is_ending:
                 woken.set()
-        await self._give_up([one for one in named if one not in busy])
         until_s = monotonic() + self.timing.stop_timeout_s
-        while busy:
+        done, failures = [one for one in named if one not in busy], []
+        while True:
+            try:
+                await self._give_up(done, revocation)
+            except Exception as error:  # noqa: BLE001  (raised below; the records go on)
+                failures.append(error)
+            if not busy:
+                break
             left_s = until_s - monotonic()
             if left_s > 0 and not any(map(self.scheduler.is_drained, busy)):
                 await self._wait_for_progress(left_s)
             is_over = monotonic() >= until_s
             done = [one for one in busy if is_over or self.scheduler.is_drained(one)]
             busy = [one for one in busy if one not in done]
-            await self._give_up(done)
+        if failures:
+            raise failures[0]
 
-    async def _give_up(self, partitions: list[Partition]) -> None:
+    async def _give_up(self, partitions: list[Partition], revocation: object) -> None:
+        def still_ours() -> list[Partition]:
+            return [one for one in partitions if self._revoking.get(one) is revocation]
+
+        partitions = still_ours()
         if not partitions:
             return
         self._attachment.store(self.scheduler.take_offsets())
@@ -194,10 +208,14 @@ class TaskProcessing:
         try:
             await _result(self._attachment.call(self._attachment.on_revoke, partitions))
         finally:
-            self._attachment.finish_revoke(partitions)
+            self._attachment.finish_revoke(still_ours())
+            for one in still_ours():
+                del self._revoking[one]
 
     async def _on_lost(self, _: object, partitions: list[TopicPartition]) -> None:
         named = partitions_of(partitions)
+        for one in named:
+            self._revoking.pop(one, None)
         for work in self.scheduler.lose(named):
             self._warn("record_lost_while_handled", work)
             self._cancel(work)
@@ -229,6 +247,7 @@ class TaskProcessing:
             while self.scheduler.in_flight and monotonic() < until_s:
                 await self._wait_for_progress(until_s - monotonic())
         finally:
+            self.scheduler.drop_waiting()
             for work in tuple(self._running):
                 if not is_cancelled:
                     self._warn("handler_takes_too_long", work)
@@ -307,9 +326,13 @@ class TaskProcessing:
         while True:
             attempt += 1
             try:
-                await _result(self.handle(record))
+                await self._call(record)
             except Exception as error:  # noqa: BLE001  (on_error decides)
                 failure = Failure(message=work.message, error=error, attempt=attempt)
+            except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+                raise  # of this worker, or of the process
+            except BaseException as error:  # noqa: BLE001  (otherwise the worker would be gone)
+                return self._fail(work, error)
             else:
                 return True
             try:
@@ -321,6 +344,18 @@ class TaskProcessing:
             if is_last:
                 return False
             is_last = await self._pause(work, outcome.pause_ms(attempt) / 1000)
+
+    async def _call(self, record: ConsumerRecord) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        requests = task.cancelling()
+        try:
+            await _result(self.handle(record))
+        except asyncio.CancelledError as error:
+            if task.cancelling() > requests:
+                raise
+            # Only something that the handler awaited was cancelled, such as a shared future.
+            raise RuntimeError("an await of the handler was cancelled") from error
 
     async def _settle(self, work: Work, outcome: Outcome, failure: Failure) -> bool:
         match outcome:

@@ -320,3 +320,121 @@ def test_processing_ends_when_the_consumer_is_closed() -> None:
             await task
 
     play(story)
+
+
+def test_handler_whose_own_await_was_cancelled_has_failed() -> None:
+    """Nobody cancelled the worker, so `on_error` decides; the offset would never be passed."""
+
+    async def story() -> None:
+        group = Group(*records(0, 3), on_error=Retry(attempts=2, backoff_ms=1))
+        attempts: list[int] = []
+
+        async def handle(record: Any) -> None:  # noqa: ANN401
+            attempts.append(record.message.offset())
+            if attempts == [0]:
+                shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                shared.cancel()
+                await shared
+
+        group.handler = handle
+        task = group.start()
+        await until(lambda: group.consumer.stored.get(("t", 0)) == 3)
+        group.stop.set()
+        await task
+        assert attempts == [0, 0, 1, 2]
+
+    play(story)
+
+
+def test_handler_that_raises_no_exception_of_python_stops_processing() -> None:
+    class Abort(BaseException):
+        pass
+
+    async def story() -> None:
+        group = Group(*records(0, 3))
+
+        async def handle(_: object) -> None:
+            raise Abort
+
+        group.handler = handle
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(ProcessingError, match="at offset 0 was not handled"):
+                await group.start()
+        assert group.consumer.stored == {}
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_no_record_begins_after_the_time_to_stop(*, is_cancelled: bool) -> None:
+    """Key b's second record comes before key c's, which has begun, so it may still be handled."""
+
+    async def story() -> None:
+        script = [FakeRecord(at=at, its_key=key) for at, key in enumerate([b"a", b"b", b"b"])]
+        script += [FakeRecord(at=at, its_key=b"%d" % at) for at in range(3, 5)]
+        group = Group(*script, order="key", stop_timeout_ms=50)
+        ends = group.hold(0, 1)
+        for offset in (0, 2, 3, 4, 5):
+            group.hold(0, offset)
+        task = group.start()
+        await until(lambda: len(group.began) == 4)
+        group.consumer.script.append(FakeRecord(at=5, its_key=b"5"))
+        await until(lambda: not group.consumer.script)
+        ends.set()
+        await until(lambda: (0, 5) in group.began)
+        assert (0, 2) not in group.began
+        group.hold(0, 2).set()
+        if is_cancelled:
+            task.cancel()
+        group.stop.set()
+        await asyncio.wait([task])
+        assert (0, 2) not in group.began
+
+    play(story)
+
+
+def test_on_revoke_does_not_follow_on_lost() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 2), *records(1, 1))
+        heard: list[tuple[str, int]] = []
+        callbacks = group.consumer.callbacks
+        callbacks.on_revoke = lambda _, them: heard.extend(("revoke", o.partition) for o in them)
+        callbacks.on_lost = lambda _, them: heard.extend(("lost", o.partition) for o in them)
+        group.hold(0, 0)
+        task = group.start()
+        await until(lambda: (0, 0) in group.began)
+        revocation = asyncio.create_task(group.consumer.revoke_now(0, 1))
+        await until(lambda: heard == [("revoke", 1)])
+        await group.consumer.lose_now(0)
+        await revocation
+        assert heard == [("revoke", 1), ("lost", 0)]
+        group.stop.set()
+        await task
+
+    play(story)
+
+
+def test_exception_of_on_revoke_gives_up_no_partition_whose_record_is_in_progress() -> None:
+    async def story() -> None:
+        group = Group(*records(0, 2), *records(1, 1))
+
+        def on_revoke(_: object, partitions: Any) -> None:  # noqa: ANN401
+            if partitions[0].partition == 1:
+                raise OSError("disk full")
+
+        group.consumer.callbacks.on_revoke = on_revoke
+        held = group.hold(0, 0)
+        task = group.start()
+        await until(lambda: (0, 0) in group.began and (1, 0) in group.handled)
+        revocation = asyncio.create_task(group.consumer.revoke_now(0, 1))
+        await until(lambda: ("t", 1) in group.consumer.given_up)
+        await asyncio.sleep(0.02)
+        assert ("t", 0) not in group.consumer.given_up
+        held.set()
+        with pytest.raises(OSError, match="disk full"):
+            await revocation
+        assert group.consumer.given_up["t", 0] == 1
+        group.stop.set()
+        await task
+
+    play(story)
