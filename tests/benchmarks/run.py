@@ -21,6 +21,7 @@ BENCHMARKS: Final = (
     "resource_set",
     "start",
     "idle",
+    "memory",
     "codec",
     "commits",
     "simulator",
