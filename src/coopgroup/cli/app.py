@@ -32,6 +32,7 @@ COMMANDS = {
     "report": "Draw what happened to a group, from telemetry files of its members.",
     "simulate": "Play a scenario and measure what it costs.",
     "sweep": "Play a grid of scenarios and settings on Spark.",
+    "watch": "Show members, owners, lags and moves of GROUP, of any client, all the time.",
 }
 
 _EXIT_ERROR = 1

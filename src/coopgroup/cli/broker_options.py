@@ -10,7 +10,7 @@ import click
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
 
-__all__ = ["bootstrap_option", "parse_settings"]
+__all__ = ["bootstrap_option", "config_option", "parse_settings", "timeout_option"]
 
 bootstrap_option: Final = click.option(
     "--bootstrap-server",
@@ -18,6 +18,22 @@ bootstrap_option: Final = click.option(
     show_default=True,
     metavar="HOST:PORT",
     help="Broker, or several separated by commas.",
+)
+
+config_option: Final = click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Key of the consumer's configuration, such as security.protocol; can be repeated.",
+)
+
+timeout_option: Final = click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="How long to wait for the group coordinator.",
 )
 
 

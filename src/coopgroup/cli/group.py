@@ -1,23 +1,25 @@
 """`coopgroup group`: inspect a running group from outside.
 
-Facts and advice go to standard output. The exit status is 0 if there is a next step or nothing left
+`describe` prints one snapshot; `coopgroup watch` shows the same all the time. Of `migrate`, facts
+and advice go to standard output. The exit status is 0 if there is a next step or nothing left
 to do, and 1 if an obstacle blocks the next step.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
-from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import bootstrap_option, parse_settings
+from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
 from coopgroup.cli.group_migration import judge
-from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
+from coopgroup.cli.watch_options import connection_of, group_configuration, reader_of
+from coopgroup.cli.watch_text import print_view
 from coopgroup.kafka.rpc.describing import describe_group
+from coopgroup.watch.values import to_json
 
 __all__ = ["command"]
 
@@ -26,7 +28,10 @@ _EXIT_BLOCKED: Final = 1
 
 @click.group("group", cls=PlainGroup)
 def command() -> None:
-    """Look at a running group, and say how it moves to coopgroup."""
+    """Look at a running group, and say how it moves to coopgroup.
+
+    Offsets are reset, and groups are deleted, by kafka-consumer-groups.sh of Kafka.
+    """
 
 
 @command.command("migrate")
@@ -37,20 +42,8 @@ def command() -> None:
     help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
 @bootstrap_option
-@click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Key of the consumer's configuration, such as security.protocol; can be repeated.",
-)
-@click.option(
-    "--timeout-ms",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="How long to wait for the group coordinator.",
-)
+@config_option
+@timeout_option
 def migrate(
     *, group: str, check: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
 ) -> int:
@@ -60,29 +53,26 @@ def migrate(
             f"add --check: coopgroup group migrate {group} --check prints the next step, and "
             "changes nothing. The steps themselves are restarts of members."
         )
-    configuration = {
-        "bootstrap.servers": bootstrap_server,
-        "client.id": "coopgroup-group",
-        "group.id": group,
-        "log_level": 0,
-        **parse_settings(settings),
-    }
-    described = describe_group(_connection(configuration), group, timeout_ms)
+    configuration = group_configuration(group, bootstrap_server, settings)
+    described = describe_group(connection_of(configuration), group, timeout_ms)
     judgement = judge(group, described)
     for line in (*judgement.facts, judgement.advice):
         click.echo(line)
     return _EXIT_BLOCKED if judgement.is_blocked else 0
 
 
-def _connection(configuration: dict[str, Any]) -> ConnectionSettings:
-    """Validate a configuration and return its connection settings.
-
-    Raises:
-        ConfigurationError: a key is unknown or has an invalid value.
-    """
-    settings = read_settings(configuration)
-    try:
-        Consumer(dict(settings.librdkafka)).close()
-    except (KafkaException, TypeError, ValueError) as error:
-        raise refusal_of_librdkafka(error, settings.librdkafka) from None
-    return settings.connection
+@command.command("describe")
+@click.argument("group")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@bootstrap_option
+@config_option
+@timeout_option
+def describe(
+    *, group: str, as_json: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
+) -> None:
+    """Print members, partitions, owners and lags of GROUP, of any client."""
+    view = reader_of(group, bootstrap_server, settings, timeout_ms).read()
+    if as_json:
+        click.echo(json.dumps(to_json(view)))
+    else:
+        print_view(view)

@@ -1,0 +1,212 @@
+"""Read a group from the brokers.
+
+librdkafka's admin client describes groups of any client, KIP-848 included. Assignments of coopgroup
+begin like those of Kafka, so it reads them, too. Generation and rate of our members are in their
+subscriptions, which only our own request shows (`kafka.rpc.describing`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final
+
+from attrs import define, field
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.config.settings import OWN_PROTOCOL
+from coopgroup.kafka.config.shown_values import shown_configuration
+from coopgroup.kafka.rpc.describing import describe_group
+from coopgroup.kafka.rpc.questions import DescribedMember
+from coopgroup.protocol import decode_subscription, decode_user_data
+from coopgroup.watch.values import GroupView, MemberView, PartitionView
+
+__all__ = ["GroupReader"]
+
+_Key = tuple[str, int]
+_CLASSIC: Final = "classic"
+# Connecting for subscriptions costs more than all other questions.
+_TOLD_S: Final = 5.0
+_NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
+_DEAD: Final = "DEAD"
+_EXISTS: Final = "a group that exists"
+
+
+@define(eq=False)
+class GroupReader:
+    """Reads one group again and again.
+
+    Attributes:
+        group: its name.
+        configuration: connection keys of librdkafka.
+        connection: the same for our own requests.
+        timeout_s: time limit of each request.
+    """
+
+    group: str
+    configuration: Mapping[str, Any] = field(repr=shown_configuration)
+    connection: ConnectionSettings
+    timeout_s: float = 10.0
+    _admin: AdminClient | None = field(default=None, init=False)
+    _told_members: Mapping[str, DescribedMember] = field(factory=dict, init=False)
+    _told_at_s: float = field(default=-math.inf, init=False)
+
+    def read(self) -> GroupView:
+        """Return the group of this moment.
+
+        Raises:
+            ConfigurationError: the brokers do not answer, or refuse.
+        """
+        if self._admin is None:
+            self._admin = AdminClient(dict(self.configuration))
+        try:
+            return self._read(self._admin)
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.name() == _NO_GROUP:
+                raise ConfigurationError("GROUP", self.group, _EXISTS) from None
+            servers = self.configuration.get("bootstrap.servers")
+            raise ConfigurationError(
+                "bootstrap.servers", servers, f"brokers that answer ({cause.str()})"
+            ) from None
+
+    def _read(self, admin: AdminClient) -> GroupView:
+        asked = admin.describe_consumer_groups([self.group], request_timeout=self.timeout_s)
+        committed_later = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.group)], request_timeout=self.timeout_s
+        )
+        described: Any = _first(asked).result()
+        committed = _committed(_first(committed_later).result())
+        if described.state.name == _DEAD and not committed:
+            raise ConfigurationError("GROUP", self.group, _EXISTS)
+        kind = getattr(getattr(described, "type", None), "name", _CLASSIC).lower()
+        owners = _owners(described.members, "assignment")
+        targets = _owners(described.members, "target_assignment")
+        ends = self._ends(admin, sorted({*owners, *targets, *committed}))
+        partitions = tuple(
+            _partition(key, owners.get(key, ""), targets, committed.get(key), ends.get(key))
+            for key in sorted({*owners, *targets, *committed})
+        )
+        told = self._told(described) if kind == _CLASSIC else {}
+        members = (_member(one, told.get(one.member_id), partitions) for one in described.members)
+        coordinator = described.coordinator
+        return GroupView(
+            group=self.group,
+            at_ms=time.time_ns() // 1_000_000,
+            state=described.state.name.lower().replace("_", " "),
+            kind=kind,
+            assignor=described.partition_assignor or "",
+            coordinator=f"{coordinator.host}:{coordinator.port}" if coordinator else "",
+            members=tuple(sorted(members, key=lambda one: (one.name, one.member_id))),
+            partitions=partitions,
+        )
+
+    def _ends(self, admin: AdminClient, keys: list[_Key]) -> dict[_Key, int]:
+        if not keys:
+            return {}
+        asked = {TopicPartition(*key): OffsetSpec.latest() for key in keys}
+        futures = admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self.timeout_s,
+        )
+        found = {}
+        for one, future in futures.items():
+            with suppress(KafkaException):  # the topic was deleted, or may not be read
+                found[one.topic, one.partition] = future.result().offset
+        return found
+
+    def _told(self, described: Any) -> Mapping[str, DescribedMember]:  # noqa: ANN401
+        """Return the members with their subscriptions, if some may be members of this package."""
+        if described.partition_assignor == OWN_PROTOCOL and now_s() - self._told_at_s >= _TOLD_S:
+            with suppress(CoopgroupError):  # generations and rates are not worth an error
+                found = describe_group(self.connection, self.group, round(1000 * self.timeout_s))
+                self._told_members = {one.member_id: one for one in found.members}
+                self._told_at_s = now_s()
+        return self._told_members
+
+
+def _first(futures: Mapping[str, Future[Any]]) -> Future[Any]:
+    return next(iter(futures.values()))
+
+
+def _committed(found: ConsumerGroupTopicPartitions) -> dict[_Key, int]:
+    return {
+        (one.topic, one.partition): one.offset
+        for one in found.topic_partitions or ()
+        if one.offset >= 0 and one.error is None
+    }
+
+
+def _owners(members: Iterable[Any], name: str) -> dict[_Key, str]:
+    return {
+        (one.topic, one.partition): member.member_id
+        for member in members
+        if getattr(member, name, None) is not None
+        for one in getattr(member, name).topic_partitions
+    }
+
+
+def _partition(
+    key: _Key, owner: str, targets: Mapping[_Key, str], committed: int | None, end: int | None
+) -> PartitionView:
+    target = targets.get(key, owner)
+    state = "owned" if owner else "unowned"
+    if target != owner:
+        state = "moving"
+    return PartitionView(
+        topic=key[0],
+        partition=key[1],
+        owner=owner,
+        state=state,
+        target=target if target != owner else "",
+        end=end,
+        committed=committed,
+        lag=None if end is None or committed is None else max(0, end - committed),
+    )
+
+
+def _member(
+    member: Any,  # noqa: ANN401  (MemberDescription; it has no annotations)
+    told: DescribedMember | None,
+    partitions: tuple[PartitionView, ...],
+) -> MemberView:
+    own = [one for one in partitions if one.owner == member.member_id]
+    is_ours, generation, rate_per_s = _of_subscription(told)
+    return MemberView(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.host.lstrip("/"),
+        instance_id=member.group_instance_id or "",
+        is_coopgroup=is_ours,
+        generation=generation,
+        rate_per_s=rate_per_s,
+        partitions=len(own),
+        lag=sum(one.lag or 0 for one in own),
+    )
+
+
+def _of_subscription(told: DescribedMember | None) -> tuple[bool, int | None, float | None]:
+    """Return whether it is a member of this package, its generation, and its rate."""
+    if told is None:
+        return False, None, None
+    try:
+        subscription = decode_subscription(told.metadata)
+        user_data = decode_user_data(subscription.user_data)
+    except CoopgroupError:
+        return False, None, None
+    generation = subscription.generation if subscription.generation >= 0 else None
+    rate = None if user_data is None else user_data.consumption_rate_per_s
+    return True, generation, rate

@@ -1,0 +1,128 @@
+"""A snapshot of a group, as plain values, and as an object for `json.dumps`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "to_json"]
+
+
+@frozen(kw_only=True)
+class MemberView:
+    """A member.
+
+    Attributes:
+        instance_id: static id, "" for a dynamic member.
+        is_coopgroup: whether it is a member of this package.
+        generation: generation of the claims in its last join; None in its first round, and if the
+            member does not tell.
+        rate_per_s: records that it processes in a second of work; None if it does not tell.
+        partitions: number of partitions that it has.
+        lag: their lag, in records.
+        returns: how often a member of this name has come or gone while it was watched.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str = ""
+    is_coopgroup: bool = False
+    generation: int | None = None
+    rate_per_s: float | None = None
+    partitions: int = 0
+    lag: int = 0
+    returns: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the name that stays when the process restarts, as far as it is known."""
+        return self.instance_id or self.client_id
+
+
+@frozen(kw_only=True)
+class PartitionView:
+    """A partition.
+
+    Attributes:
+        owner: member id, "" without an owner.
+        state: "owned", "moving" (the group wants another owner), or "unowned".
+        target: member id of the owner that the group wants; "" if it is the same, or unknown.
+        end: log end offset; None if it is unknown.
+        committed: committed offset; None without a commit.
+        lag: end minus committed; None if either is unknown.
+        trend_per_s: growth of the lag in records per second; None before a second look.
+        commit_age_s: time since the committed offset changed, as far as it was watched; None before
+            the first change.
+    """
+
+    topic: str
+    partition: int
+    owner: str = ""
+    state: str = "unowned"
+    target: str = ""
+    end: int | None = None
+    committed: int | None = None
+    lag: int | None = None
+    trend_per_s: float | None = None
+    commit_age_s: float | None = None
+
+
+@frozen(kw_only=True)
+class Move:
+    """A change between two looks.
+
+    Attributes:
+        at_ms: time of the later look, in ms since 1970.
+        text: the change, in a few words.
+    """
+
+    at_ms: int
+    text: str
+
+
+@frozen(kw_only=True)
+class GroupView:
+    """A group at one moment.
+
+    Attributes:
+        at_ms: time of day, in ms since 1970.
+        state: state of the group at the coordinator, such as "stable".
+        kind: "classic" or "consumer" (KIP-848).
+        assignor: the group's protocol, or the assignor on the broker's side.
+        coordinator: host and port.
+        members: by name.
+        partitions: by topic and number.
+        moves: changes while the group was watched, newest first.
+    """
+
+    group: str
+    at_ms: int
+    state: str
+    kind: str
+    assignor: str
+    coordinator: str
+    members: tuple[MemberView, ...] = ()
+    partitions: tuple[PartitionView, ...] = ()
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def lag(self) -> int:
+        """Return the lag of the group, in records."""
+        return sum(one.lag or 0 for one in self.partitions)
+
+    @property
+    def flapping(self) -> tuple[str, ...]:
+        """Return the names of members that came or went at least three times while watched."""
+        return tuple(one.name for one in self.members if one.returns >= FLAPS)
+
+
+FLAPS = 3
+
+
+def to_json(view: GroupView) -> dict[str, Any]:
+    """Return a snapshot as an object for `json.dumps`; new fields may be added in any version."""
+    found = attrs.asdict(view)
+    return {**found, "lag": view.lag, "flapping": list(view.flapping)}

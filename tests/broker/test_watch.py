@@ -1,0 +1,133 @@
+"""The snapshot of real groups: ours, and one of KIP-848."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from coopgroup import CooperativeConsumer
+from coopgroup.cli import app
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique
+from tests.support.waiting import wait_for
+
+WAIT_S = 30.0
+
+
+@contextmanager
+def _polling(*consumers: Any) -> Iterator[None]:  # noqa: ANN401  (of two kinds)
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            for one in consumers:
+                one.poll(0.05)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _snapshot(
+    cluster: KafkaCluster, group: str, capsys: pytest.CaptureFixture[str], *command: str
+) -> dict[str, Any]:
+    server = cluster.client_config()["bootstrap.servers"]
+    words = command or ("watch",)
+    assert app.run([*words, group, "--json", "--bootstrap-server", server]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_group_of_ours_is_shown_with_owners_lags_and_generation(
+    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, group = unique("watched"), unique("group")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [3, 4])
+    settings = {
+        **kafka_cluster.client_config(),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 100,
+    }
+    first = CooperativeConsumer(settings | {"client.id": "a", "group.instance.id": "pod-a"})
+    second = CooperativeConsumer(settings | {"client.id": "b"})
+    with first, second:
+        first.subscribe([topic])
+        second.subscribe([topic])
+        with _polling(first, second):
+            wait_for(lambda: len(first.assignment()) == len(second.assignment()) == 1, "", WAIT_S)
+
+            def committed() -> bool:
+                return bool(_snapshot(kafka_cluster, group, capsys)["lag"] == 0)
+
+            wait_for(committed, "the commits", WAIT_S)
+            found = _snapshot(kafka_cluster, group, capsys, "group", "describe")
+            server = kafka_cluster.client_config()["bootstrap.servers"]
+            assert app.run(["group", "describe", group, "--bootstrap-server", server]) == 0
+            text = capsys.readouterr().out
+    assert (found["state"], found["kind"], found["assignor"]) == ("stable", "classic", "coopgroup")
+    members = {one["client_id"]: one for one in found["members"]}
+    assert members["a"]["instance_id"] == "pod-a"
+    assert all(one["is_coopgroup"] for one in members.values())
+    assert sorted(one["end"] for one in found["partitions"]) == [3, 4]
+    owners = {one["owner"] for one in found["partitions"]}
+    assert owners == {one["member_id"] for one in members.values()}
+    assert f"{group}: stable, coopgroup, 2 members, 2 partitions, lag 0" in text
+    assert "pod-a (static)" in text
+
+
+def test_group_of_kip_848_is_shown(
+    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, group = unique("kip848"), unique("group")
+    kafka_cluster.create_topic(topic, 2)
+    consumer = Consumer(
+        {
+            **kafka_cluster.client_config(),
+            "group.id": group,
+            "client.id": "new",
+            "group.protocol": "consumer",
+        }
+    )
+    assigned: list[object] = []
+    # Not `assignment`: a second thread in the same client may wait for ever.
+    consumer.subscribe([topic], on_assign=lambda _, parts: assigned.extend(parts))
+    try:
+        with _polling(consumer):
+            wait_for(lambda: len(assigned) == 2, "the partitions", WAIT_S)
+            found = _snapshot(kafka_cluster, group, capsys)
+    finally:
+        consumer.close()
+    assert (found["kind"], found["state"]) == ("consumer", "stable")
+    (member,) = found["members"]
+    assert (member["client_id"], member["partitions"]) == ("new", 2)
+    assert {one["state"] for one in found["partitions"]} == {"owned"}
+
+
+def test_group_that_does_not_exist_is_one_line(
+    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = kafka_cluster.client_config()["bootstrap.servers"]
+    assert app.run(["watch", "nobody", "--json", "--bootstrap-server", server]) == 2
+    assert "GROUP: got 'nobody', expected a group that exists" in capsys.readouterr().err
+
+
+def test_broker_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    began_s = time.monotonic()
+    arguments = ["watch", "g", "--json", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "500"]
+    assert app.run(arguments) == 2
+    assert "bootstrap.servers: got '127.0.0.1:1'" in capsys.readouterr().err
+    assert time.monotonic() - began_s < 10
