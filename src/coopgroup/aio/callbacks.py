@@ -175,6 +175,13 @@ class LoopCallbacks:
         if self._has("on_warmup_cancelled"):
             self._start("on_warmup_cancelled", partitions, _nothing)
 
+    def wait_for_stops(self) -> None:
+        """Wait until each `on_revoke` that runs has ended, before the group is left.
+
+        Otherwise the offsets of its partitions would be committed before their state is written.
+        """
+        self._wait_until(lambda: not any(one.name == "on_revoke" for one in tuple(self._runs)))
+
     def _has(self, name: str) -> bool:
         given = self.given()
         return given is not None and given.named(name) is not None
@@ -241,6 +248,7 @@ class LoopCallbacks:
         if error is not None:
             run.on_error(error)
         run.on_done()
+        self.nudged.set()
 
     # --- the loop --------------------------------------------------------------------------------
 

@@ -231,8 +231,8 @@ class AsyncCooperativeConsumer:
         self._check_open()
         self._topics = ()
         if self._polling is not None:
-            subscription = self._polling.parts.subscription
-            self._polling.call(lambda: subscription.leave("unsubscribed", for_good=True))
+            leave = self._polling.leave
+            self._polling.call(lambda: leave("unsubscribed", for_good=True))
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics and patterns."""

@@ -292,6 +292,11 @@ class Polling:
 
     # --- the end ---------------------------------------------------------------------------------
 
+    def leave(self, reason: str, *, for_good: bool) -> None:
+        """Give up all partitions and leave the group; on the thread."""
+        self.callbacks.wait_for_stops()
+        self.parts.subscription.leave(reason, for_good=for_good)
+
     def _close(self) -> BaseException | None:
         parts = self.parts
         if self.callbacks.is_dropped:
@@ -302,7 +307,7 @@ class Polling:
                 last_first.callback(parts.close)
                 last_first.callback(parts.listener.serve_calls)
                 last_first.callback(parts.stop)
-                parts.subscription.leave("consumer closed", for_good=False)
+                self.leave("consumer closed", for_good=False)
         except BaseException as error:  # noqa: BLE001 -- `close` raises it
             return error
         return None

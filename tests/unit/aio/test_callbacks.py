@@ -372,3 +372,36 @@ def _answers(value: object) -> Any:  # noqa: ANN401  (a method)
         return value
 
     return answer
+
+
+@pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
+def test_end_waits_for_an_on_revoke_that_is_still_running(
+    monkeypatch: Patch, ends_with: str
+) -> None:
+    """Otherwise its offsets would be committed before its state is written."""
+    stage = AioStage()
+    began = asyncio.Event()
+    written: list[list[tuple[int, int]]] = []
+
+    async def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        if partitions == [P1]:
+            began.set()
+            await asyncio.sleep(0.1)
+            written.append(stage.committed)
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_revoke=revoke)
+        async with consumer:
+            stage.feed(1, 0)
+            await consumer.getone()
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            await began.wait()
+            if ends_with == "unsubscribe":
+                consumer.unsubscribe()
+                await until(lambda: not consumer.assignment())
+                assert written
+        assert written == [[]]
+
+    run(main())
+    assert stage.committed == [(1, 1)]
