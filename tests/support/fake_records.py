@@ -30,6 +30,7 @@ class FakeRecord:
     at: int
     its_key: bytes | None = b"k"
     of: str = "t"
+    its_value: bytes = b"12345"
 
     def topic(self) -> str:
         return self.of
@@ -44,7 +45,7 @@ class FakeRecord:
         return self.its_key
 
     def value(self) -> bytes:
-        return b"12345"
+        return self.its_value
 
     def headers(self) -> list[tuple[str, bytes]]:
         return [("h", b"1")]

@@ -181,6 +181,7 @@ class Scheduler:
     _changed: set[Tenure] = field(factory=set, init=False)
     _records: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
+    _latest_size: int = field(default=0, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -191,10 +192,12 @@ class Scheduler:
 
     @property
     def room(self) -> int:
-        """Return how many more records may come in."""
-        if self._bytes >= self.limits.bytes:
+        """Return how many more records may come in, if they have the size of the latest one."""
+        left = self.limits.bytes - self._bytes
+        if left <= 0:
             return 0
-        return max(0, self.limits.records - self._records)
+        by_size = max(1, left // self._latest_size) if self._latest_size else self.limits.records
+        return max(0, min(self.limits.records - self._records, by_size))
 
     @property
     def in_flight(self) -> int:
@@ -230,6 +233,7 @@ class Scheduler:
             tenure = self._tenure((record.topic(), record.partition()))
             work = Work(message, tenure, None, size, record.offset())
             tenure.add(work)
+            self._latest_size = size
             if not self._is_closed:
                 tenure.in_flight += 1
                 self._records += 1

@@ -143,7 +143,9 @@ class ThreadProcessing:
         if message is not None:
             # This record is noted before the next call, in which a callback may raise.
             self._add([message])
-            self._add(self.consumer.consume(min(room, _BATCH) - 1, 0))
+            with self._changed:
+                room = self.scheduler.room  # the size of records is known now
+            self._add(self.consumer.consume(min(room, _BATCH), 0))
 
     def _add(self, messages: Sequence[Message]) -> None:
         records, failure = [], None

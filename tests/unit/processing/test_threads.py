@@ -437,3 +437,16 @@ def test_offsets_of_handled_records_are_committed_at_the_end() -> None:
     assert group.consumer.committed == {("t", 0): count}
     assert group.consumer.seeks == [("t", 0, count)]
     assert group.consumer.automatic
+
+
+def test_bytes_in_flight_pass_their_limit_by_one_record_at_most() -> None:
+    large = [FakeRecord(at=at, its_value=bytes(1_000)) for at in range(100)]
+    group = Group(*large, limits=Limits(bytes=10_500))
+    held = group.hold(0, 0)
+    group.start()
+    wait_until(lambda: (0, 0) in group.began)
+    time.sleep(0.05)  # time to take too many
+    assert len(group.consumer.script) == 89
+    held.set()
+    wait_until(lambda: len(group.handled) == 100)
+    group.end()
