@@ -24,17 +24,16 @@ from coopgroup.aio.opening import Opening
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
 from coopgroup.aio.subscribing import RebalanceListener, read_subscription
-from coopgroup.assignors.base import Assignor
 from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
-from coopgroup.kafka.parts import check_plugins
+from coopgroup.kafka.parts import choose_plugins
+from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.member.events import WarmedUp
 from coopgroup.model import ResourceSet
-from coopgroup.policies.base import Policy
 
 __all__ = ["AsyncCooperativeConsumer"]
 
@@ -56,8 +55,9 @@ class AsyncCooperativeConsumer:
             `error_cb`, `stats_cb`, `throttle_cb` and `on_commit` run on the loop, and may be
             coroutine functions.
         topics: names, and patterns that begin with `^`, to subscribe to.
-        policy: decides when resources move; the default is `SimplePolicy()`.
-        assignor: decides where resources go; the default is `StickyAssignor()`.
+        policy: decides when resources move: a policy, its name, or `{"name": …}` with options.
+            The default is `SimplePolicy()`.
+        assignor: decides where resources go, in the same forms; the default is `StickyAssignor()`.
         more: further keys, such as `logger=`; they take precedence over `configuration`.
 
     Raises:
@@ -71,8 +71,8 @@ class AsyncCooperativeConsumer:
         configuration: Mapping[str, Any] | None = None,
         /,
         *topics: str,
-        policy: Policy | None = None,
-        assignor: Assignor | None = None,
+        policy: PolicyChoice | None = None,
+        assignor: AssignorChoice | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
         self._port = LoopPort()
@@ -84,9 +84,7 @@ class AsyncCooperativeConsumer:
         }
         given, self._kept = keep_callbacks(merged)
         self._settings = read_settings(given)
-        check_plugins(assignor, policy)
-        self._assignor = assignor
-        self._policy = policy
+        self._assignor, self._policy = choose_plugins(self._settings, assignor, policy)
         self._topics: tuple[str, ...] = ()
         self._warm: ResourceSet | None = None
         self._given = GivenCallbacks(weakref.ref(self))

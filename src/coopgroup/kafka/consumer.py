@@ -29,6 +29,7 @@ from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.offsets import given_offsets
 from coopgroup.kafka.records.partitions import to_partitions
@@ -37,8 +38,6 @@ from coopgroup.member.events import WarmedUp
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
 
@@ -54,9 +53,10 @@ class CooperativeConsumer:
 
     Args:
         configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own (`coopgroup.…`).
-        policy: decides when resources move; the default is `SimplePolicy()`.
-        assignor: decides where resources go; the default is `StickyAssignor()`. Policy and assignor
-            take effect only while this member leads the group, so give all members the same.
+        policy: decides when resources move: a policy, its name, or `{"name": …}` with options.
+            The default is `SimplePolicy()`.
+        assignor: decides where resources go, in the same forms; the default is `StickyAssignor()`.
+            Both take effect only while this member leads the group, so give all members the same.
         more: further keys, such as `logger=`; they take precedence over `configuration`.
 
     Raises:
@@ -71,8 +71,8 @@ class CooperativeConsumer:
         configuration: Mapping[str, Any] | None = None,
         /,
         *,
-        policy: Policy | None = None,
-        assignor: Assignor | None = None,
+        policy: PolicyChoice | None = None,
+        assignor: AssignorChoice | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
         given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))

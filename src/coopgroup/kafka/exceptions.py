@@ -12,13 +12,28 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.member import ErrorCode
 
-__all__ = ["kafka_error", "kafka_exception"]
+__all__ = ["kafka_error", "kafka_exception", "refusal"]
 
 _OF_LIBRDKAFKA: Final = {
     int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
     int(ErrorCode.UNSUPPORTED_BY_BROKER): KafkaError._UNSUPPORTED_FEATURE,
     int(ErrorCode.UNAUTHENTICATED): KafkaError._AUTHENTICATION,
 }
+
+_REMEDIES: Final = {
+    int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
+        "the group speaks a protocol that this member does not offer; offer it beside ours, such "
+        'as "coopgroup.protocols": "coopgroup,range"; `coopgroup group migrate --check {}` prints '
+        "the next step"
+    ),
+}
+
+
+def refusal(code: int, message: str, group_id: str) -> KafkaException:
+    """Return the exception of a permanent refusal by the group, with a remedy if there is one."""
+    remedy = _REMEDIES.get(code)
+    text = message if remedy is None else f"{message}: {remedy.format(group_id)}"
+    return kafka_exception(code, text, fatal=True)
 
 
 def kafka_error(code: int, message: str | None = None, *, fatal: bool = False) -> KafkaError:

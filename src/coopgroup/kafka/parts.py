@@ -7,6 +7,7 @@ later part cannot be made. Threads start last and end first.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -22,6 +23,7 @@ from coopgroup.kafka.callbacks.group_errors import GroupErrors
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.user_callbacks import with_plain_errors
 from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdkafka
+from coopgroup.kafka.config.strategy import assignor_of
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -29,6 +31,12 @@ from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.watching import TopicWatcher
+from coopgroup.kafka.plugins import (
+    AssignorChoice,
+    PolicyChoice,
+    chosen_assignor,
+    chosen_policy,
+)
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
@@ -42,7 +50,7 @@ from coopgroup.policies.base import Policy
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.identity import IdentitySlot
 
-__all__ = ["ConsumerParts", "check_plugins", "open_sink_and_slot"]
+__all__ = ["ConsumerParts", "check_plugins", "choose_plugins", "open_sink_and_slot"]
 
 _AN_ASSIGNOR: Final = (
     "an assignor: an object with name, needs_lags and assign(group, lags), or create_assignor(name)"
@@ -79,8 +87,8 @@ class ConsumerParts:
         cls,
         consumer: object,
         settings: ConsumerSettings,
-        assignor: Assignor | None,
-        policy: Policy | None,
+        assignor: AssignorChoice | None,
+        policy: PolicyChoice | None,
     ) -> ConsumerParts:
         """Make all parts; no thread of the group runs before `start`.
 
@@ -89,12 +97,16 @@ class ConsumerParts:
                 configuration, or the telemetry file or the state directory cannot be written.
             KafkaException: `oauth_cb` gave no token within 10 seconds.
         """
-        check_plugins(assignor, policy)
+        where, when = choose_plugins(settings, assignor, policy)
         with ExitStack() as opened:
             sink, slot = open_sink_and_slot(settings, opened)
             client = _librdkafka(settings)
             opened.callback(client.close)
-            parts = cls._put_together(consumer, settings, sink, slot, client, assignor, policy)
+            parts = cls._put_together(consumer, settings, sink, slot, client, where, when)
+            if settings.strategies:
+                chosen = getattr(where, "name", None)
+                offered = list(settings.member.protocols)
+                sink.warn("assignment_strategy_read", assignor=chosen, protocols=offered)
             opened.pop_all()
             return parts
 
@@ -142,10 +154,12 @@ class ConsumerParts:
             committing=committing,
             write=driver.write,
         )
+        driver.leader.on_missing = partial(_hear_missing, sink, None)
         error_cb = settings.librdkafka.get("error_cb")
         if error_cb is not None:
             errors = GroupErrors(error_cb, driver.inbox)
             sink.hear, listener.on_failure = errors.hear, error_cb
+            driver.leader.on_missing = partial(_hear_missing, sink, errors)
         watcher = TopicWatcher(
             lookup=lookup,
             leader=driver.leader,
@@ -209,6 +223,20 @@ class ConsumerParts:
             self.fetching.close()
 
 
+def choose_plugins(
+    settings: ConsumerSettings, assignor: AssignorChoice | None, policy: PolicyChoice | None
+) -> tuple[Assignor | None, Policy | None]:
+    """Return the assignor and the policy; None for the defaults.
+
+    Raises:
+        ConfigurationError: a name or an option is wrong, or as for `check_plugins`.
+    """
+    where = chosen_assignor(assignor, assignor_of(settings.strategies))
+    when = chosen_policy(policy)
+    check_plugins(where, when)
+    return where, when
+
+
 def check_plugins(assignor: object, policy: object) -> None:
     """Refuse plugins that cannot lead a round, before their errors cost the group its rounds.
 
@@ -269,6 +297,13 @@ def open_sink_and_slot(
     slot = take_slot(settings.state_dir, member.group_id, sink.warn)
     opened.callback(slot.release)
     return sink, slot
+
+
+def _hear_missing(sink: TelemetrySink, errors: GroupErrors | None, topics: tuple[str, ...]) -> None:
+    missing = list(topics)
+    sink.warn("topics_missing", topics=missing)
+    if errors is not None:
+        errors.hear_missing(topics)
 
 
 def _is_without_token(error: Exception) -> bool:

@@ -220,7 +220,11 @@ class FakeDriver:
     waited_s: list[float] = field(factory=list)
     reminders: list[float] = field(factory=list)
     warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
-    settings: Any = field(factory=lambda: SimpleNamespace(max_poll_interval_ms=60_000))
+    settings: Any = field(
+        factory=lambda: SimpleNamespace(
+            max_poll_interval_ms=60_000, member=SimpleNamespace(group_id="g")
+        )
+    )
     meter: WorkMeter = field(factory=WorkMeter)
 
     @property

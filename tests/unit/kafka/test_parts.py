@@ -50,7 +50,7 @@ class Duck:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("policy", "simple", f"policy: got 'simple', expected {POLICY}"),
+        ("policy", 5, f"policy: got 5, expected {POLICY}"),
         ("policy", Duck(name=3), "policy.name: got 3, expected a string"),
         (
             "policy",

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
@@ -233,7 +233,8 @@ class GroupListener:
             case CancelWarmups():
                 self._call(self.callbacks.on_warmup_cancelled, notice.resources)
             case FailMember():
-                self._failure = kafka_exception(notice.code, notice.message, fatal=True)
+                group_id = self.driver.settings.member.group_id
+                self._failure = refusal(notice.code, notice.message, group_id)
                 if self.on_failure is not None:
                     self.on_failure(self._failure.args[0])
 

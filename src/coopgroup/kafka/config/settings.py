@@ -20,6 +20,7 @@ from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
+from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strategy
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
@@ -49,6 +50,10 @@ _BACKUPS_MAX: Final = 1_000
 _QUEUE_RECORDS_MAX: Final = 10_000_000
 OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
+_CLASSIC: Final = (
+    "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
+    "2.5; coopgroup has no KIP-848 (see docs/coming-from.md)"
+)
 _TRUE: Final = ("true", "t", "1", "yes")
 _FALSE: Final = ("false", "f", "0", "no")
 # Read only by coopgroup: librdkafka's consumer never joins the group.
@@ -64,6 +69,7 @@ _GROUP_KEYS: Final = (
     "coordinator.query.interval.ms",
     "group.protocol",
     "group.protocol.type",
+    STRATEGY,
 )
 SHARED_KEYS: Final = (
     "coopgroup.bell.topic",
@@ -81,7 +87,6 @@ SHARED_KEYS: Final = (
 """coopgroup's own keys of consumers and of groups of named resources."""
 _OWN_KEYS: Final = sorted((*SHARED_KEYS, "coopgroup.protocols"))
 _REFUSED: Final[Mapping[str, str]] = {
-    "partition.assignment.strategy": "no such key: pass assignor=… and policy=… instead",
     "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
     "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
     "auto.commit.enable": "no such key: it is called enable.auto.commit",
@@ -105,6 +110,7 @@ class ConsumerSettings:
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         lookup_timeout_ms: time limit of each look-up of metadata or lags.
+        strategies: those of `partition.assignment.strategy`, empty without it.
         bell_topic: topic of the bell, None without one.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
@@ -127,6 +133,7 @@ class ConsumerSettings:
     telemetry_limits: FileLimits
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
+    strategies: tuple[KafkaProtocol, ...]
 
 
 def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
@@ -170,6 +177,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             given, "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
         ),
         on_commit=_callback(given, "on_commit"),
+        strategies=read_strategy(given),
         **own,
     )
 
@@ -247,9 +255,7 @@ def _refuse(given: Mapping[str, Any]) -> None:
             raise refused(key, given[key], _REFUSED[key])
     protocol = str(given.get("group.protocol", "classic"))
     if protocol.lower() != "classic":
-        raise refused(
-            "group.protocol", protocol, "classic: members of this group assign by themselves"
-        )
+        raise refused("group.protocol", protocol, _CLASSIC)
     if str(given.get("group.protocol.type", "consumer")) != "consumer":
         raise refused("group.protocol.type", given["group.protocol.type"], "consumer")
 
@@ -297,8 +303,9 @@ def _host(given: Mapping[str, Any]) -> str | None:
 def _protocols(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the protocols that the member offers, preferred first; empty for coopgroup's only."""
     text = _text(given, "coopgroup.protocols")
+    strategies = read_strategy(given)
     if text is None:
-        return ()
+        return protocols_of(strategies, OWN_PROTOCOL) if strategies else ()
     names = tuple(name.strip() for name in text.split(","))
     known = (OWN_PROTOCOL, *(protocol.value for protocol in KafkaProtocol))
     if OWN_PROTOCOL not in names or len(set(names)) < len(names) or not {*names} <= {*known}:

@@ -148,7 +148,14 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),
-        ("group.protocol", "consumer", "classic: members of this group assign by themselves"),
+        (
+            "group.protocol",
+            "consumer",
+            (
+                "classic: the leader of this group assigns, so rebalances are incremental on any "
+                "broker since 2.5; coopgroup has no KIP-848 (see docs/coming-from.md)"
+            ),
+        ),
         ("group.protocol.type", "connect", "consumer"),
         ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
         ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
@@ -313,3 +320,22 @@ def test_invalid_protocols_are_refused(given: object) -> None:
     """Our protocol is required; other protocols only serve a migration to it or back."""
     with pytest.raises(ConfigurationError, match=r"^coopgroup\.protocols: "):
         read(**{"coopgroup.protocols": given})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "protocols"),
+    [
+        ("range", ("coopgroup", "range")),
+        ("roundrobin,range", ("coopgroup", "roundrobin", "range")),
+        ("cooperative-sticky", ("coopgroup", "cooperative-sticky")),
+        ("range, cooperative-sticky", ("coopgroup", "cooperative-sticky")),
+    ],
+)
+def test_protocols_of_an_assignment_strategy_are_offered_beside_ours(
+    strategy: str, protocols: tuple[str, ...]
+) -> None:
+    settings = read(**{"partition.assignment.strategy": strategy})
+    assert (settings.member.protocols, settings.member.eager) == (protocols, False)
+    assert "partition.assignment.strategy" not in settings.librdkafka
+    given = {"partition.assignment.strategy": strategy, "coopgroup.protocols": "range,coopgroup"}
+    assert read(**given).member.protocols == ("range", "coopgroup")
