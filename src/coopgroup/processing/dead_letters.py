@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from attrs import define, field
@@ -26,8 +28,21 @@ class Delivery:
         error: the broker's refusal.
     """
 
+    produce: Callable[..., object]
     is_done: bool = field(default=False, init=False)
     error: KafkaError | None = field(default=None, init=False)
+    _is_queued: bool = field(default=False, init=False)
+
+    def begin(self) -> None:
+        """Put the record into the producer's queue, unless it is full or has the record already.
+
+        Raises:
+            KafkaException: the producer refuses the record.
+        """
+        if not self._is_queued:
+            with suppress(BufferError):
+                self.produce(on_delivery=self)
+                self._is_queued = True
 
     def __call__(self, error: KafkaError | None, _: object) -> None:
         """Note the broker's answer; librdkafka calls this in `producer.poll`."""
@@ -48,23 +63,25 @@ class Delivery:
 
 
 def send(letter: DeadLetter, failure: Failure, group_id: str) -> Delivery:
-    """Begin to send a failed record; call `letter.producer.poll` until the delivery is done.
+    """Begin to send a failed record.
+
+    Call `letter.producer.poll` and then `begin` until the delivery is done. At first the queue of
+    the producer may be full.
 
     Raises:
-        BufferError: the producer's queue is full.
         KafkaException: the producer refuses the record.
     """
-    message, delivery = failure.message, Delivery()
+    message = failure.message
     arguments: dict[str, Any] = {
         "key": message.key(),
         "value": message.value(),
         "headers": _headers(failure, group_id),
-        "on_delivery": delivery,
     }
     kind, timestamp_ms = message.timestamp()
     if kind != _TIMESTAMP_NOT_AVAILABLE:
         arguments["timestamp"] = timestamp_ms
-    letter.producer.produce(letter.topic, **arguments)
+    delivery = Delivery(partial(letter.producer.produce, letter.topic, **arguments))
+    delivery.begin()
     return delivery
 
 

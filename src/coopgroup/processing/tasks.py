@@ -367,6 +367,7 @@ class TaskProcessing:
                 while not delivery.is_done and monotonic() < until_s:
                     await asyncio.sleep(_WAIT_BUSY_S)
                     outcome.producer.poll(0)
+                    delivery.begin()
                 delivery.check(outcome.topic)
                 self._warn("record_dead_lettered", work, error=repr(failure.error))
             case Stop():

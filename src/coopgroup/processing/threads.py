@@ -348,6 +348,7 @@ class ThreadProcessing:
                 until_s = monotonic() + outcome.timeout_ms / 1000
                 while not delivery.is_done and monotonic() < until_s:
                     outcome.producer.poll(0.05)
+                    delivery.begin()
                 delivery.check(outcome.topic)
                 self._warn("record_dead_lettered", message, error=repr(failure.error))
                 return True

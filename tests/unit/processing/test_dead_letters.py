@@ -23,14 +23,29 @@ class FakeProducer:
     sent: list[dict[str, Any]] = field(factory=list)
     waiting: list[Callable[..., None]] = field(factory=list)
 
+    is_full: bool = False
+
     def produce(self, topic: str, **arguments: Any) -> None:  # noqa: ANN401
+        if self.is_full:
+            raise BufferError("Local: Queue full")
         self.waiting.append(arguments.pop("on_delivery"))
         self.sent.append({"topic": topic, **arguments})
 
     def poll(self, _: float) -> None:
+        self.is_full = False
         for on_delivery in self.waiting:
             on_delivery(self.error, None)
         self.waiting.clear()
+
+
+def test_dead_letter_waits_for_room_in_the_queue_of_the_producer() -> None:
+    producer = FakeProducer(is_full=True)
+    delivery = send(DeadLetter(producer, "failed"), failure(), "billing")
+    for _ in range(3):
+        producer.poll(0)
+        delivery.begin()
+    delivery.check("failed")
+    assert len(producer.sent) == 1
 
 
 def failure() -> Failure:
