@@ -244,10 +244,13 @@ class AsyncCooperativeConsumer:
         """Let the group take over all partitions, while other tasks continue to get records.
 
         Use it before a process ends permanently, then close. A partition then pauses only while two
-        members pass it on. `subscribe` cancels the hand-over.
+        members pass it on. `subscribe` cancels the hand-over. With the option `warmup` of the
+        policy, a partition stays here until its next owner is warm, or until that warm-up has run
+        for `timeout_ms` of the option (10 minutes by default).
 
         Args:
-            timeout: how long to wait, in seconds; None for no limit.
+            timeout: how long to wait, in seconds; None for no limit. With `warmup`, allow for the
+                restores of all partitions.
 
         Returns:
             Whether all partitions have been given up in time.

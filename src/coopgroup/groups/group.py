@@ -204,10 +204,13 @@ class CooperativeGroup:
         """Give all resources to the group, each as soon as it has stopped.
 
         Use this in a process that ends permanently: a light resource moves while a heavy one still
-        stops. Call `close` afterwards.
+        stops. Call `close` afterwards. With the option `warmup` of the policy, a resource stays
+        here until its next owner is warm, or until that warm-up has run for `timeout_ms` of the
+        option (10 minutes by default).
 
         Args:
-            timeout_s: how long to wait, in seconds; None waits without limit.
+            timeout_s: how long to wait, in seconds; None waits without limit. With `warmup`, allow
+                for the restores of all resources.
 
         Returns:
             Whether this process has no resources left, and will get no more.

@@ -139,6 +139,10 @@ class CooperativeConsumer:
         Use it before a process ends permanently. A partition then pauses only while two members
         pass it on, and not until every other member's next heartbeat, as after `close`. Poll until
         `assignment` is empty, then close. `subscribe` cancels the hand-over. coopgroup's own.
+
+        With the option `warmup` of the policy, a partition stays here until its next owner is warm,
+        or until that warm-up has run for `timeout_ms` of the option (10 minutes by default). If the
+        process must end earlier, close: cold members then restore during the outage.
         """
         self._check_open()
         self._parts.subscription.hand_over()
