@@ -33,6 +33,7 @@ BANNED = (
     "FlatMapGroupsInPandas",
     "CartesianProduct",
     "BroadcastNestedLoopJoin",
+    "SinglePartition",  # a window or a sort of all rows in one task
 )
 LINES = "source string, source_partition int, source_offset long, written_ms long, line string"
 
