@@ -9,6 +9,7 @@ The extra `metrics` installs what this package needs: `pip install '.[metrics]'`
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from coopgroup.errors import MissingExtraError
 from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
         """Import an exporter on first use: each needs its own library."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_HOMES[name]), name)
+        try:
+            value = getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"{error.name} is not installed: python3 -m pip install '.[metrics]'"
+            ) from None
         globals()[name] = value
         return value

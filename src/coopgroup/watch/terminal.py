@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Footer, Label, RichLog
 
 from coopgroup.watch.polling import Reader, ViewPolling
@@ -84,14 +85,18 @@ class WatchApp(App[None]):
 
 
 def _fill(table: DataTable[str], rows: Sequence[tuple[str, ...]]) -> None:
-    """Show rows; only changed cells are drawn again if the number of rows stays."""
+    """Show rows; if their number stays, only changed cells on the screen are drawn again.
+
+    A thousand partitions would cost several times as much. Rows below or above the screen are
+    brought up to date by the first look after the user has scrolled to them.
+    """
+    top = round(table.scroll_offset.y)
     if table.row_count == len(rows):
-        for y, row in enumerate(rows):
-            for x, cell in enumerate(row):
-                if table.get_cell_at((y, x)) != cell:  # type: ignore[arg-type]
-                    table.update_cell_at((y, x), cell)  # type: ignore[arg-type]
+        for y in range(top, min(len(rows), top + table.size.height + 1)):
+            for x, (cell, before) in enumerate(zip(rows[y], table.get_row_at(y), strict=True)):
+                if cell != before:
+                    table.update_cell_at(Coordinate(y, x), cell)
         return
-    top = table.scroll_offset.y
     table.clear()
     for row in rows:
         table.add_row(*row)
