@@ -94,7 +94,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[ModuleType, str]]] = {
     "claims": (decision, "resolve_claims"),
     "check": (decision, "violations"),
     "check_target": (decision, "check_target"),
-    "records": (decision, "_led"),
+    "records": (decision, "round_record"),
     "split": (answer, "member_assignments"),
     "encode": (answer, "_encoded"),
 }
