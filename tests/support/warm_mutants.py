@@ -12,13 +12,18 @@ __all__ = ["WARM_MUTANTS"]
 # fmt: off
 WARM_MUTANTS: Final = (
     # --- the member
-    (13, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
+    (25, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
                 "warm=before.warm & wanted,", "warm=before.warm,")),
+    (124, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
+                 "begun=(before.begun & wanted) | begin,", "begun=before.begun | begin,")),
     # --- the leader
     (0, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
                "if held.any():", "if False:")),
     (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
+    # --- members that hand over
+    (4, Mutant("leavers may keep nothing", "policies.warming.leaving:with_leavers",
+               "if not leavers:", "if True:")),
     # --- resources that belong together
     (2, Mutant("bundles are not formed", "policies.warming.bundles:bundles_of",
                "if label is None:", "if True:")),

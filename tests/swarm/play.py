@@ -64,6 +64,7 @@ _READABLE_AFTER_MS: Final = 200
 _RATE_PER_S: Final = 50.0
 _STORY_LINES_MAX: Final = 80
 _QUICK_MS: Final = 2
+_LOOK_MS: Final = 20
 
 
 @frozen(kw_only=True, eq=False)
@@ -126,7 +127,12 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     if run.theirs:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
-        violations = settle(simulation, plain=plain, away=player.away)
+        leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
+        violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
+        if player.away:
+            message = f"not ended: {', '.join(sorted(player.away))}"
+            found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
+            violations = (*violations, found)
         violations += tuple(needless_losses(world.telemetry, player.disturbed))
     return Played(
         run=run,
@@ -212,7 +218,8 @@ class _Player:
         guests: processes of other clients.
         garbled: processes whose next join is changed, with the act that does so.
         doomed: processes that die at their next sync, with the act that does so.
-        away: processes that have ended, or are to end, and will come back.
+        away: processes that have ended, or are to end, and will come back; and hand-overs that have
+            not ended.
         disturbed: processes that may have lost the group coordinator; "" for all processes.
         keeps_state: whether a process that returns finds its state on its disk.
     """
@@ -312,7 +319,18 @@ class _Player:
                 if process.identity is Identity.NONE:
                     self.garbled[process.name] = act
             case _:
-                self._subscribe(process, act.topics)
+                self._subscribe(process, act)
+
+    def _close_when_free(self, process: Process) -> None:
+        """Close a process when its hand-over is complete; a group does not rest before."""
+        member = process.session.member
+        hands_over = process.alive and member.next_join.hands_over
+        if hands_over and (member.owned or member.last_join.topics or not process.is_at_rest):
+            self.simulation.world.later(_LOOK_MS, self._close_when_free, process)
+            return
+        self.away.discard(_leaves(process))
+        if hands_over:
+            process.close()
 
     def _return_later(self, process: Process, act: Act) -> None:
         if act.for_ms:
@@ -338,12 +356,23 @@ class _Player:
         self.away.discard(process.name)
         self.simulation.start_again(process)
 
-    def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
+    def _subscribe(self, process: Process, act: Act) -> None:
         """Change the subscription of a process if its consumer accepts calls now."""
         at_work = process.state in AT_WORK or process.state is MemberState.LOSING
-        if at_work and not process.paused and not process.application.closing:
-            process.topics = topics
-            process.give(SubscriptionChanged(topics=topics))
+        if not at_work or process.paused or process.application.closing:
+            return
+        if act.kind is ActKind.HAND_OVER:
+            self.away.add(_leaves(process))
+            process.give(SubscriptionChanged(topics=(), hands_over=True))
+            self._close_when_free(process)
+        else:
+            process.topics = act.topics
+            process.give(SubscriptionChanged(topics=act.topics))
+
+
+def _leaves(process: Process) -> str:
+    """Return the entry of `away` for a hand-over, which may end before or after the process."""
+    return f"{process.name} hands over"
 
 
 def _is_stopping(client: Client) -> bool:

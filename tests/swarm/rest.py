@@ -36,7 +36,11 @@ _EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
 
 
 def settle(
-    simulation: Simulation, *, plain: bool = True, away: Collection[str] = ()
+    simulation: Simulation,
+    *,
+    plain: bool = True,
+    with_hand_overs: bool = False,
+    away: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
 
@@ -47,6 +51,8 @@ def settle(
         simulation: the group.
         plain: whether all members had the same subscription all the time, and claimed their owned
             partitions. If not, no record distinguishes moves from other revocations.
+        with_hand_overs: whether a member handed over. If all its next owners are warm, everything
+            moves at once, whatever the ration.
         away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.run_settings.policy
@@ -57,6 +63,7 @@ def settle(
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
     more_ms += 10 * ration.interval_ms if ration else 0
     warmup = warmup_of(policy)
+    is_rationed = plain and not with_hand_overs
     if warmup is not None:
         # Warm-ups that hang end with their time-out; all others may come one after the other.
         pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS
@@ -73,7 +80,7 @@ def settle(
         stop_max_ms=simulation.config.rebalance_timeout_ms,
         delay_ms=delay_ms,
         with_losses=plain,
-        max_moves_per_round=ration.moves_max if ration and plain else None,
+        max_moves_per_round=ration.moves_max if ration and is_rationed else None,
         move_interval_ms=ration.interval_ms if ration else 0,
         warmup=warmup,
         with_planned_moves=plain,

@@ -76,6 +76,9 @@ class ActKind(enum.StrEnum):
     SUBSCRIBE = "subscribe"
     """A process subscribes to other `topics`; one that is away, when it comes back."""
 
+    HAND_OVER = "hand over"
+    """A process hands over, and closes when it owns nothing; drawn only with warm-ups."""
+
     GARBLE = "garble"
     """The next JoinGroup of a process has a subscription that nobody can read."""
 
@@ -94,7 +97,7 @@ class ActKind(enum.StrEnum):
     """The first of `topics` has `number` partitions from now on."""
 
 
-_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC}
+_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC, ActKind.HAND_OVER}
 _KINDS: Final = tuple(kind for kind in ActKind if kind not in _DIRECTED)
 
 

@@ -11,20 +11,18 @@ never become warm, fail, and lie. They die and change the leader as in any other
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from coopgroup.simulator.scenario import Choice
-from tests.swarm.runs import TOPICS, ActKind, SwarmRun, draw
-
-if TYPE_CHECKING:
-    from tests.swarm.runs import Act
+from coopgroup.simulator.scenario import LEADER, Choice
+from tests.swarm.runs import TOPICS, Act, ActKind, SwarmRun, draw
 
 __all__ = ["draw_warm"]
 
 _APART: Final = 1_000_000  # acts that no plain run of a soak has
 _TOGETHER: Final = 0.3  # share of the runs whose topics belong together
+_HAND_OVER: Final = 0.4  # share of the runs in which processes hand over
 
 
 def draw_warm(seed: int) -> SwarmRun:
@@ -48,6 +46,7 @@ def draw_warm(seed: int) -> SwarmRun:
     )
     mishaps: dict[str, Any] = {name: shares[name] for name in kept}
     acts, together = _together(run.acts, seed)
+    acts = _with_hand_overs(acts, seed)
     if together:
         option["co_partition"] = together
     return attrs.evolve(
@@ -57,6 +56,23 @@ def draw_warm(seed: int) -> SwarmRun:
         policy=Choice(name=run.policy.name, options={**run.policy.options, "warmup": option}),
         faults=attrs.evolve(faults, **mishaps),
     )
+
+
+def _with_hand_overs(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
+    """Let processes of some runs leave permanently, with a separate random generator."""
+    chance = random.Random(f"swarm/{seed}/warm/hand over")
+    if chance.random() > _HAND_OVER:
+        return acts
+    some = list(acts)
+    names = [act.process for act in acts if act.kind is ActKind.START]
+    for _ in range(chance.randint(1, 2)):
+        act = Act(
+            after_ms=chance.choice((30, 300, 800)),
+            kind=ActKind.HAND_OVER,
+            process=chance.choice((*names, LEADER)),
+        )
+        some.insert(chance.randint(min(len(some), 3), len(some)), act)
+    return tuple(some)
 
 
 def _together(acts: tuple[Act, ...], seed: int) -> tuple[tuple[Act, ...], list[list[str]]]:

@@ -373,6 +373,32 @@ def test_application_that_takes_part_no_longer_is_told_the_end() -> None:
     assert told(driven) is None
 
 
+def test_member_that_hands_over_tells_it_until_it_subscribes_again() -> None:
+    """The application's own rounds and a repeated call keep it; its claims and warm set stay."""
+
+    def hands_over(driven: DrivenMember) -> bool:
+        data = decode_user_data(driven.claims().user_data)
+        return data is not None and data.hands_over
+
+    leaves = SubscriptionChanged(topics=(), hands_over=True)
+    driven = warming(2).give(leaves)
+    assert hands_over(driven)
+    assert driven.claims().topics == ()
+    assert driven.claims().owned == HELD
+    driven.join(2).sync(HELD)
+    driven.give(leaves)
+    assert driven.member.state is MemberState.STABLE  # it is told already
+    assert hands_over(driven.give(RejoinRequested(reason="again")))
+    driven.join(3).sync(HELD)
+    assert not hands_over(driven.give(SubscriptionChanged(topics=("T",))))
+
+
+def test_member_that_leaves_no_longer_hands_over() -> None:
+    driven = warming(2).give(SubscriptionChanged(topics=(), hands_over=True)).join(2).sync(HELD)
+    driven.give(LeaveRequested(reason="closed"))
+    assert not driven.member.next_join.hands_over
+
+
 def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
     driven = warming(2).give(LeaveRequested(reason="closed"))
     assert changes(driven) == [WarmupsChanged(cancelled=some(2))]

@@ -122,6 +122,7 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             delay_ms=expected.delay_ms,
             interval_ms=expected.move_interval_ms,
             has_warmups=expected.warmup is not None,
+            co_partition=together,
         )
         found += check_losses(telemetry, waits)
         found += check_heard_delays(telemetry, waits)

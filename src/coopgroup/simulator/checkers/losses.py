@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.world import Violation
@@ -45,12 +46,15 @@ class Waits:
         interval_ms: from one round with moves to the next, 0 for no pause.
         tolerance_ms: permitted deviation of a time.
         has_warmups: whether the policy warms up resources, which puts moves off.
+        co_partition: topics whose partitions belong together. A new partition waits with the lost
+            rest of its bundle.
     """
 
     delay_ms: int
     interval_ms: int = 0
     tolerance_ms: int = 5
     has_warmups: bool = False
+    co_partition: Sequence[Sequence[str]] = ()
 
 
 @frozen(kw_only=True)
@@ -242,7 +246,9 @@ class _Step:
 
     def objections(self) -> Iterator[str]:
         before, after, now_ms = self.before.led, self.after.led, self.after.at_ms
-        if not self.departed and (new := after.lost - before.lost):
+        new = of_bundles(after.lost, self.waits.co_partition)
+        new -= of_bundles(before.lost, self.waits.co_partition)
+        if not self.departed and new:
             yield f"{new.to_dict()} is called lost though nobody departed"
         if given_up := before.revoked & after.lost:
             yield f"{given_up.to_dict()} was given up and is called lost"

@@ -288,3 +288,19 @@ def _of(client: str, at_ms: int, record: Record, *, generation: int = 1) -> Enve
 
 def _again(row: Envelope) -> list[Envelope]:
     return [attrs.evolve(row, generation=row.generation + 1)]
+
+
+def test_new_partition_of_a_lost_bundle_waits_with_it() -> None:
+    """Regression: the partition was created while the rest of its bundle was lost."""
+    bundle = ResourceSet({"T": [0], "U": [0]})
+    for together, count in (((("T", "U"),), 0), ((), 1)):
+        rows: list[Envelope] = []
+        for generation, lost in ((1, LOST), (2, bundle)):
+            record = RoundDecided(
+                policy="incremental", assignor="sticky", members=("A",), lost=lost
+            )
+            rows.append(_of("a", 100 * generation, record, generation=generation))
+            heard = AssignmentReceived(leader=True)
+            rows.append(_of("a", 100 * generation, heard, generation=generation))
+        found = list(check_losses(rows, Waits(delay_ms=DELAY_MS, co_partition=together)))
+        assert len(found) == count, found

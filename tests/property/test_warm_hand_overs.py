@@ -1,0 +1,85 @@
+"""Members with state hand over in a calm group: partitions are out of service for a hand-over."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import attrs
+import pytest
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.member.events import SubscriptionChanged
+from coopgroup.policies.registry import create_policy
+from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.scenario import Span
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+from tests.swarm.play import set_topics, small_group
+
+RESTORE_MS: Final = 3_000
+HAND_OVER_MS: Final = 500
+"""Two rounds with a heartbeat interval each, and a stop; a restore takes several times as long."""
+SETTLED_MS: Final = 60_000
+POLICIES: Final = ("simple", "deferred", "incremental")
+
+
+def _group(seed: int, policy: str) -> tuple[Simulation, list[str]]:
+    """Return a settled group with a random number of partitions and standbys, and its processes."""
+    chance = random.Random(f"hand over/{seed}")
+    warmup = {
+        "standbys": chance.choice((0, 1)),
+        "per_member": chance.choice((1, 2, 8)),
+        "timeout_ms": 20 * RESTORE_MS,
+    }
+    run_settings = RunSettings(
+        assignor=create_assignor(chance.choice(("sticky", "cooperative-sticky"))),
+        policy=create_policy(policy, {"warmup": warmup}),
+        lead_ms=Span(1, 10),
+        jitter_ms=10,
+    )
+    simulation = small_group(seed=seed, run_settings=run_settings)
+    simulation.costs.costs = (
+        attrs.evolve(simulation.costs.costs[0], restore_ms=Span(RESTORE_MS, RESTORE_MS)),
+    )
+    set_topics(simulation, {"T": chance.randint(4, 8)})
+    names = [f"p{number}" for number in range(chance.randint(2, 4))]
+    for name in names:
+        simulation.start(name, ("T",))
+        simulation.run(chance.choice((100, 1_000)))
+    simulation.run(SETTLED_MS)
+    return simulation, names
+
+
+def _outages_ms(simulation: Simulation, begin_ms: int) -> list[int]:
+    """Return how long each partition that was handed over was out of service."""
+    stopped: dict[object, int] = {}
+    found = []
+    for one in simulation.world.telemetry:
+        if one.at_ms < begin_ms:
+            continue
+        if isinstance(one.record, ResourcesStopped):
+            assert one.record.reason is StopReason.REVOKED
+            stopped |= dict.fromkeys(one.record.resources, one.at_ms)
+        elif isinstance(one.record, ResourcesStarted):
+            found += [one.at_ms - stopped.pop(resource) for resource in one.record.resources]
+    assert not stopped
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_partition_that_is_handed_over_is_out_of_service_only_for_the_hand_over(
+    policy: str, seed: int
+) -> None:
+    simulation, names = _group(seed, policy)
+    leaver = simulation.process(random.Random(seed).choice(names))
+    assert leaver is not None
+    owned, begin_ms = len(leaver.session.member.owned), simulation.world.now_ms
+    leaver.give(SubscriptionChanged(topics=(), hands_over=True))
+    simulation.run(SETTLED_MS)
+    assert not leaver.session.member.owned
+    outages_ms = _outages_ms(simulation, begin_ms)
+    assert len(outages_ms) >= owned > 0
+    assert max(outages_ms) <= HAND_OVER_MS, outages_ms
+    assert not simulation.world.violations
