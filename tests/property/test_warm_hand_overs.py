@@ -11,10 +11,11 @@ import pytest
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.member.events import SubscriptionChanged
 from coopgroup.policies.registry import create_policy
-from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.process import Process, RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+from tests.support.mutants import Mutant, broken
 from tests.swarm.play import set_topics, small_group
 
 RESTORE_MS: Final = 3_000
@@ -22,10 +23,13 @@ HAND_OVER_MS: Final = 500
 """Two rounds with a heartbeat interval each, and a stop; a restore takes several times as long."""
 SETTLED_MS: Final = 60_000
 POLICIES: Final = ("simple", "deferred", "incremental")
+SILENT: Final = Mutant(
+    "no rejoin when warm", "member.warming:_take_warm", "_rejoin_later(turn, _BECAME_WARM)", "pass"
+)
 
 
-def _group(seed: int, policy: str) -> tuple[Simulation, list[str]]:
-    """Return a settled group with a random number of partitions and standbys, and its processes."""
+def _group(seed: int, policy: str) -> tuple[Simulation, Process]:
+    """Return a settled group, drawn from a seed, and the process that is to leave."""
     chance = random.Random(f"hand over/{seed}")
     warmup = {
         "standbys": chance.choice((0, 1)),
@@ -48,7 +52,14 @@ def _group(seed: int, policy: str) -> tuple[Simulation, list[str]]:
         simulation.start(name, ("T",))
         simulation.run(chance.choice((100, 1_000)))
     simulation.run(SETTLED_MS)
-    return simulation, names
+    leaver = simulation.process(chance.choice(names))
+    assert leaver is not None
+    return simulation, leaver
+
+
+def _hand_over(simulation: Simulation, leaver: Process) -> None:
+    leaver.give(SubscriptionChanged(topics=(), hands_over=True))
+    simulation.run(SETTLED_MS)
 
 
 def _outages_ms(simulation: Simulation, begin_ms: int) -> list[int]:
@@ -72,14 +83,19 @@ def _outages_ms(simulation: Simulation, begin_ms: int) -> list[int]:
 def test_partition_that_is_handed_over_is_out_of_service_only_for_the_hand_over(
     policy: str, seed: int
 ) -> None:
-    simulation, names = _group(seed, policy)
-    leaver = simulation.process(random.Random(seed).choice(names))
-    assert leaver is not None
+    simulation, leaver = _group(seed, policy)
     owned, begin_ms = len(leaver.session.member.owned), simulation.world.now_ms
-    leaver.give(SubscriptionChanged(topics=(), hands_over=True))
-    simulation.run(SETTLED_MS)
+    _hand_over(simulation, leaver)
     assert not leaver.session.member.owned
     outages_ms = _outages_ms(simulation, begin_ms)
     assert len(outages_ms) >= owned > 0
     assert max(outages_ms) <= HAND_OVER_MS, outages_ms
     assert not simulation.world.violations
+
+
+def test_leaver_keeps_its_partitions_if_members_do_not_tell_that_they_are_warm() -> None:
+    """A deliberate bug, so that the test above is known to find it."""
+    simulation, leaver = _group(1, "simple")
+    with broken(SILENT):
+        _hand_over(simulation, leaver)
+    assert leaver.session.member.owned
