@@ -408,6 +408,9 @@ RARE_MUTANTS: Final = (
      Mutant("no heartbeat follows a join that waited for a session", "member.answers:_joined",
             "elif turn.member.lease.until_ms < turn.now_ms + member.config.heartbeat_interval_ms:",
             "elif False:")),
+    ("part_of_a_leavers_bundle",
+     Mutant("a member that hands over gets new parts", "policies.warming.bundled:opened_plan",
+            " & group.may_hold(wanted)", "")),
 )
 """Each with the minimised run of `simulations/regressions` that must find it."""
 # fmt: on

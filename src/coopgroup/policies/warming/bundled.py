@@ -74,7 +74,8 @@ def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> Rou
     group, bundle_of = bundles.whole, bundles.bundle_of
     unclaimed = find_unclaimed(group, context)
     wanted = plan.assigned[bundle_of]
-    free = ~group.claimed() & ~unclaimed.withheld
+    # A member that hands over may keep its bundle, but gets no part that it does not own.
+    free = ~group.claimed() & ~unclaimed.withheld & group.may_hold(wanted)
     assigned = np.where((group.owner == wanted) | free, wanted, NOBODY).astype(np.int32)
     waits = (wanted != NOBODY) & (assigned == NOBODY)
     told = stopping_claims(group, context)
