@@ -37,13 +37,16 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer
 
-__all__ = ["CLOSED", "HandOut", "key_of", "keys_of"]
+__all__ = ["BATCHES", "CLOSED", "HandOut", "key_of", "keys_of"]
 
 CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
 # Records that are ready need no wait. Without a pause now and then, a task that takes them would
 # keep all other tasks of its loop from running, and nothing could cancel it.
 _BREATH_S: Final = 0.002
+# Batches that wait in the buffer. More of them would leave the processor's cache.
+BATCHES: Final = 2
+_ALL: Final[frozenset[Partition]] = frozenset()
 
 
 @define(eq=False)
@@ -60,6 +63,9 @@ class HandOut:
         is_idle: whether the polling thread fetches nothing until it is asked.
         is_held_back: whether librdkafka is paused as a whole.
         breathe_at_s: when the loop gets its next turn; 0 to make it soon.
+        uncounted: number of ready records that no task awaits and that do not limit the others.
+        asked_at_s: when a task last asked for records of each partition.
+        any_asked_at_s: when a task last asked for records of any partition.
         work: measures how fast the tasks process the records.
     """
 
@@ -75,9 +81,13 @@ class HandOut:
     is_idle: bool = field(default=False, init=False)
     is_held_back: bool = field(default=False, init=False)
     breathe_at_s: float = field(default=0.0, init=False)
+    uncounted: int = field(default=0, init=False)
+    asked_at_s: dict[Partition, float] = field(factory=dict, init=False)
+    any_asked_at_s: float = field(default=-math.inf, init=False)
     work: LoopWork = field(init=False)
     _buffer: RecordBuffer = field(init=False)
-    _waiters: set[asyncio.Future[None]] = field(factory=set, init=False)
+    # Each with the partitions whose records it awaits; no partitions for all.
+    _waiters: dict[asyncio.Future[None], frozenset[Partition]] = field(factory=dict, init=False)
     _polling: int = field(default=0, init=False)  # number of awaits that count as polling
     # The loop to which `_wake` is on its way.
     _told: asyncio.AbstractEventLoop | None = field(default=None, init=False)
@@ -106,7 +116,7 @@ class HandOut:
             if now >= self.breathe_at_s:
                 if self.is_closed:
                     return
-                await self._breathe()
+                await self._breathe(_ALL)
                 continue
             # Check the lease first: the loss is queued before the lease is cleared.
             if now < driver.lease_until_s and not inbox.waiting:
@@ -123,8 +133,8 @@ class HandOut:
                     continue
             if self.is_closed:
                 return
-            if not self._fetch():
-                await self._wait(None)
+            if not self._fetch(_ALL):
+                await self._wait(None, _ALL)
 
     async def one(self, partitions: frozenset[Partition]) -> ConsumerRecord:
         """Return the next record; without partitions, of any partition.
@@ -134,12 +144,12 @@ class HandOut:
         """
         while True:
             if now_s() >= self.breathe_at_s:
-                await self._breathe()
+                await self._breathe(partitions)
             taken = self._take(partitions, 1)
             if taken:
                 return record_of(taken)
-            if not self._fetch():
-                await self._wait(None)
+            if not self._fetch(partitions):
+                await self._wait(None, partitions)
 
     async def many(
         self, partitions: frozenset[Partition], count: int | None, limit_s: float
@@ -153,16 +163,16 @@ class HandOut:
         has_waited = False
         while True:
             if now_s() >= self.breathe_at_s:
-                await self._breathe()
+                await self._breathe(partitions)
             taken = self._take(partitions, len(self._buffer.ready) if count is None else count)
             if taken:
                 return by_partition(taken)
-            if self._fetch():
+            if self._fetch(partitions):
                 continue
             left_s = deadline_s - now_s()
             if left_s <= 0 and has_waited:
                 return {}
-            await self._wait(max(0.0, left_s))
+            await self._wait(max(0.0, left_s), partitions)
             has_waited = True
 
     def _take(self, partitions: frozenset[Partition], count: int) -> list[Message]:
@@ -189,21 +199,31 @@ class HandOut:
             raise KafkaException(taken[0].error())
         return taken[:first]
 
-    def _fetch(self) -> bool:
+    def _fetch(self, partitions: frozenset[Partition]) -> bool:
         """Fetch the records that are there; return whether the buffer got some."""
         if self.is_closed or not self.is_fetching_here or self.is_held_back:
             return False
         if not self._may_leave():
             return False
+        before = len(self._buffer.ready)
+        if partitions and before >= BATCHES * self.fetching.ahead + self.uncounted:
+            return False  # the polling thread decides which partitions to pause
         if not self.fetch_lock.acquire(blocking=False):
             return False  # the polling thread waits for records, or serves the group
         try:
             self.fetching.fetch(1, 0.0)
         finally:
             self.fetch_lock.release()
-        has_records = bool(self._buffer.ready)
+        # The records that were there are of other partitions.
+        has_records = len(self._buffer.ready) > (before if partitions else 0)
         self.fetched_at_s = now_s() if has_records else -math.inf
         return has_records
+
+    def _has_some(self, partitions: frozenset[Partition]) -> bool:
+        """Return whether a record of the partitions may leave; for any thread."""
+        if not self._buffer.ready or not self._may_leave():
+            return False
+        return not partitions or self._buffer.has_ready(partitions)
 
     def _may_leave(self) -> bool:
         # Check the lease first: the loss is queued before the lease is cleared.
@@ -211,9 +231,10 @@ class HandOut:
 
     # --- wait ------------------------------------------------------------------------------------
 
-    async def _breathe(self) -> None:
+    async def _breathe(self, partitions: frozenset[Partition]) -> None:
         """Let other tasks of the loop run, and see to what need not be seen to at each record."""
         self._raise_errors()
+        self._note_asked(partitions)
         self.work.look(now_s(), has_more=bool(self._buffer.ready))
         # The loop gets the next records by itself, unless they do not come without the thread.
         needs_thread = self.is_held_back or not self.is_fetching_here
@@ -222,7 +243,7 @@ class HandOut:
         await asyncio.sleep(0)
         self.breathe_at_s = now_s() + _BREATH_S
 
-    async def _wait(self, limit_s: float | None) -> None:
+    async def _wait(self, limit_s: float | None, partitions: frozenset[Partition]) -> None:
         """Wait until something has changed, for a limited time, or for ever.
 
         Raises:
@@ -234,21 +255,29 @@ class HandOut:
             raise RuntimeError(CLOSED)
         self.work.wait(now_s())
         waiter = loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = partitions
         timer = None if limit_s is None else loop.call_later(limit_s, _end, waiter)
         try:
             with self.as_polling():
                 if self.is_idle:
                     self._ask_for_more()
                 # Records may have come before the polling thread saw this waiter.
-                if (self._buffer.ready and self._may_leave()) or self.errors or self.is_closed:
+                if self._has_some(partitions) or self.errors or self.is_closed:
                     await asyncio.sleep(0)
                 else:
                     await waiter
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
+            self._note_asked(partitions)
             if timer is not None:
                 timer.cancel()
+
+    def _note_asked(self, partitions: frozenset[Partition]) -> None:
+        now = now_s()
+        if not partitions:
+            self.any_asked_at_s = now
+        for one in partitions:
+            self.asked_at_s[one] = now
 
     @contextmanager
     def as_polling(self) -> Iterator[None]:
@@ -296,13 +325,19 @@ class HandOut:
         """Return whether a task waits for records; for any thread."""
         return bool(self._waiters)
 
+    @property
+    def awaited(self) -> frozenset[Partition] | None:
+        """Return the partitions that tasks wait for; None if not only some; for any thread."""
+        found = tuple(self._waiters.copy().values())
+        return frozenset().union(*found) if found and all(found) else None
+
     def offer(self) -> None:
         """Wake the tasks that wait, if there is something for them; on the polling thread."""
         loop = self.port.loop
         if not self._waiters or self._told is loop:
             return
         is_urgent = bool(self.errors) or self.fatal is not None or self.is_closed
-        if not is_urgent and not (self._buffer.ready and self._may_leave()):
+        if not is_urgent and not any(map(self._has_some, self._waiters.copy().values())):
             return
         with self._lock:
             # From now on it is the application's turn. A loop that is blocked counts as stalled.

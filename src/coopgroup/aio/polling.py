@@ -23,7 +23,8 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.aio.callbacks import LoopCallbacks
-from coopgroup.aio.hand_out import HandOut, keys_of
+from coopgroup.aio.hand_out import BATCHES, HandOut, keys_of
+from coopgroup.aio.unawaited import Unawaited
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.pace import AWAY_S, QUIET_S, Pace
@@ -36,8 +37,6 @@ __all__ = ["Polling"]
 # Records of a batch. `getmany` makes an object for each record, beside librdkafka's. After 700 new
 # objects CPython searches for garbage. For larger batches that cost 40 % of the CPU time.
 _AHEAD_MAX: Final = 300
-# Batches that wait in the buffer. More of them would leave the processor's cache.
-_BATCHES: Final = 2
 # While the loop fetches by itself, the thread leaves it alone for this time.
 _LOOP_FETCHES_S: Final = 0.02
 # Paused records that wait in the buffer, per partition. Beyond that, librdkafka is paused too. It
@@ -90,6 +89,7 @@ class Polling:
     _is_over: bool = field(default=False, init=False)
     _paused: set[Partition] = field(factory=set, init=False)  # paused in librdkafka by this file
     _full_since_s: float | None = field(default=None, init=False)
+    _unawaited: Unawaited = field(init=False)
     _pace: Pace = field(factory=Pace, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -97,6 +97,7 @@ class Polling:
         self.parts.fetching.published = PublishedPositions()
         self.parts.fetching.ahead_max = _AHEAD_MAX
         self.parts.listener.is_polled = False
+        self._unawaited = Unawaited(self.parts.fetching, self.hand_out)
         self._thread = threading.Thread(target=self._run, name="coopgroup-aio", daemon=True)
 
     # --- from any thread -------------------------------------------------------------------------
@@ -209,15 +210,19 @@ class Polling:
         is_quiet = parts.driver.is_quiet and not fetching.is_about_to_begin
         now, buffer = now_s(), fetching.record_buffer
         wait_s = self._pace.slice_s(now, is_quiet=is_quiet)
+        taken_over = self._unawaited.give_up(buffer.paused)
+        self._paused |= taken_over
+        self._wake_librdkafka(taken_over)  # if the loop has resumed them meanwhile
         self._pause_full(buffer.paused)
         if now >= parts.driver.lease_until_s:
             return wait_s
+        is_full = self._unawaited.count() >= BATCHES * fetching.ahead
         if now - self.hand_out.fetched_at_s < _LOOP_FETCHES_S:
             self.hand_out.is_idle = True
             # The loop may have begun to wait before it could see this.
             if not self.hand_out.has_waiters:
                 return wait_s
-        if len(buffer.ready) >= _BATCHES * fetching.ahead:
+        if is_full and not self._unawaited.make_room(now):
             return self._hold_back(wait_s, now)
         self._full_since_s = None
         if self.hand_out.is_held_back:
@@ -255,16 +260,19 @@ class Polling:
             fetching.fetch(1, 0.0)  # serves the callbacks; no record comes
         elif now - self._full_since_s >= _FULL_S:
             fetching.consumer.pause(to_partitions(fetching.fetched))
+            fetching.held_back = frozenset(fetching.fetched)
             self.hand_out.is_held_back = True
         self.hand_out.is_idle = True
         # The loop may have made room before it could see this.
-        has_room = len(fetching.record_buffer.ready) < fetching.ahead // 2
+        has_room = self._unawaited.count() < fetching.ahead // 2
         return 0.0 if has_room else wait_s
 
     def _release_all(self) -> None:
         self.hand_out.is_held_back = False
         fetching = self.parts.fetching
         kept = fetching.record_buffer.paused & (self._paused | self._stopping)
+        kept |= self._unawaited.paused
+        fetching.held_back = self._unawaited.paused
         go_on = [TopicPartition(*one) for one in fetching.fetched if one not in kept]
         fetching.consumer.resume(go_on)
 

@@ -40,12 +40,16 @@ WAIT_S = 10.0
 class PollableLibrdkafka(FakeLibrdkafka):
     """Waits in `poll`, may be fed from another thread, and refuses two threads at a time.
 
+    It returns no record of a paused partition.
+
     With a client of confluent_kafka 2.16, the second thread might wait for ever.
     """
 
     lock: threading.RLock = field(factory=threading.RLock, init=False)
     user: threading.Lock = field(factory=threading.Lock, init=False)
     clashes: list[str] = field(factory=list, init=False)
+    paused: set[int | None] = field(factory=set, init=False)
+    aside: list[Message] = field(factory=list, init=False)
 
     @contextmanager
     def used(self, call: str) -> Iterator[None]:
@@ -62,6 +66,12 @@ class PollableLibrdkafka(FakeLibrdkafka):
     def feed(self, messages: Iterable[Message]) -> None:
         with self.lock:
             FakeLibrdkafka.feed(self, messages)
+            self.set_aside()
+
+    def set_aside(self) -> None:
+        if self.paused:
+            self.aside += [one for one in self.queue if one.partition() in self.paused]
+            self.queue = [one for one in self.queue if one.partition() not in self.paused]
 
     def consume(self, count: int, timeout_s: float) -> list[Message]:
         with self.used("consume"), self.lock:
@@ -72,12 +82,18 @@ class PollableLibrdkafka(FakeLibrdkafka):
             return FakeLibrdkafka.position(self, partitions)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        with self.used("pause"):
+        with self.used("pause"), self.lock:
             FakeLibrdkafka.pause(self, partitions)
+            self.paused |= {one.partition for one in partitions}
+            self.set_aside()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        with self.used("resume"):
+        with self.used("resume"), self.lock:
             FakeLibrdkafka.resume(self, partitions)
+            self.paused -= {one.partition for one in partitions}
+            self.queue = self.aside + self.queue
+            self.aside = []
+            self.set_aside()
 
     def poll(self, timeout_s: float) -> Message | None:
         with self.used("poll"):
@@ -91,6 +107,7 @@ class PollableLibrdkafka(FakeLibrdkafka):
         """Drop what was fetched before, as librdkafka does."""
         with self.used("seek"), self.lock:
             self.queue = [one for one in self.queue if one.partition() != partition.partition]
+            self.aside = [one for one in self.aside if one.partition() != partition.partition]
             FakeLibrdkafka.seek(self, partition)
 
     def get_watermark_offsets(

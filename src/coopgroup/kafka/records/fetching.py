@@ -51,6 +51,7 @@ class Fetching:
         ahead_max: maximum number of records that are taken from librdkafka in one call.
         waiting: partitions that wait for their committed offsets before they are fetched.
         published: positions for other threads; None if they ask librdkafka.
+        held_back: partitions that are paused in librdkafka to limit the record buffer.
         held: partitions that wait for `release`; `seek` sets the offset where they begin.
     """
 
@@ -63,6 +64,7 @@ class Fetching:
     fetched: ResourceSet = field(default=EMPTY, init=False)
     waiting: frozenset[Partition] = field(default=frozenset(), init=False)
     held: dict[Partition, TopicPartition] = field(factory=dict, init=False)
+    held_back: frozenset[Partition] = field(default=frozenset(), init=False)
     _waiting_since_s: float = field(default=0.0, init=False)
     # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
     _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
@@ -200,7 +202,7 @@ class Fetching:
         # Otherwise librdkafka would remember a pause until the partition returns (seen with 2.16).
         paused = [
             TopicPartition(*one)
-            for one in sorted(self.record_buffer.paused)
+            for one in sorted(self.record_buffer.paused | self.held_back)
             if one in gone or (one in self.waiting and one in resources)
         ]
         self.wait_no_longer(resources)
@@ -465,7 +467,8 @@ class Fetching:
             else:
                 begin.append(seen_start(self.consumer, self._begun_at[key]))
         consumer.incremental_assign(begin)
-        paused = [one for one in begin if _key(one) in self.record_buffer.paused]
+        unwanted = self.record_buffer.paused | self.held_back
+        paused = [one for one in begin if _key(one) in unwanted]
         if paused:
             consumer.pause(paused)
         if self._known is not known:

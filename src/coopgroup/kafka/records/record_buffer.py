@@ -16,8 +16,8 @@ either thread needs the lock.
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TypeAlias
@@ -97,13 +97,26 @@ class RecordBuffer:
         """Remove and return the next records of some partitions, at most `count`."""
         wanted = frozenset(partitions)
         taken: list[Message] = []
-        kept: list[Message] = []
+        passed: list[Message] = []
         with self.lock:
-            for message in self._at_rest():
-                is_taken = len(taken) < count and partition_of(message) in wanted
-                (taken if is_taken else kept).append(message)
-            self._replace(kept)
+            # Only the thread that takes records calls this, so none leaves meanwhile.
+            while self.ready and len(taken) < count:
+                message = self.ready.popleft()
+                (taken if partition_of(message) in wanted else passed).append(message)
+            if passed:
+                self.rearranged += 1
+                self.ready.extendleft(reversed(passed))
         return taken
+
+    def ready_counts(self) -> Counter[Partition]:
+        """Return the number of ready records of each partition, from any thread."""
+        with self.lock:
+            return Counter(map(partition_of, self.ready.copy()))
+
+    def has_ready(self, partitions: Container[Partition]) -> bool:
+        """Return whether a record of some partitions is ready, from any thread."""
+        with self.lock:
+            return any(partition_of(message) in partitions for message in self.ready.copy())
 
     def waiting_of(self, partition: Partition) -> int:
         """Return the number of records of a paused partition."""
