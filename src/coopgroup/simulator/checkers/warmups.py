@@ -17,6 +17,7 @@ from attrs import define, field
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
 from coopgroup.policies.warming.option import Warmup
+from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -151,6 +152,9 @@ class _Rounds:
         is_heard: whether the last leader received its own round.
         has_unheard: whether there was a round that its leader did not receive. Warm-ups of such a
             round run for the leader before any member hears of them.
+        received: what each member received last, by member id.
+        twice: resources that two members of the last round have received; see `check_ration`.
+        twice_before: the same of the round before.
     """
 
     last: Envelope | None = None
@@ -159,6 +163,9 @@ class _Rounds:
     unsound: set[int] = field(factory=set)
     is_heard: bool = True
     has_unheard: bool = False
+    received: dict[str, ResourceSet] = field(factory=dict)
+    twice: ResourceSet = EMPTY
+    twice_before: ResourceSet = EMPTY
 
     def take(self, envelope: Envelope) -> None:
         if isinstance(envelope.record, RoundDecided):
@@ -167,7 +174,10 @@ class _Rounds:
             if self.before is not None and isinstance(self.before.record, RoundDecided):
                 self.asked = self.before.record.revoked
             self.before, self.last = self.last, envelope
+            twice = received_twice(self.received, envelope.record.members)
+            self.twice_before, self.twice = self.twice, twice
         elif isinstance(envelope.record, AssignmentReceived):
+            self.received[envelope.member] = envelope.record.gained | envelope.record.kept
             self.is_heard |= envelope.record.leader
         elif isinstance(envelope.record, MembershipLost) and self.last is not None:
             # Lost resources go to any member, in the next round or in the one that is under way.
@@ -195,7 +205,8 @@ class _Rounds:
             or self.unsound & {generation, generation - 1}
         ):
             return EMPTY
-        return (first.revoked & first.waiting & second.granted) - first.contested - self.asked
+        moved = first.revoked & first.waiting & second.granted
+        return moved - first.contested - self.asked - self.twice_before
 
 
 def check_warmups(

@@ -157,6 +157,28 @@ def test_resource_whose_warm_up_began_in_a_round_that_nobody_received_is_left_ou
     assert messages([*rows[:4], unheard, *rows[5:]]) == []
 
 
+def test_resource_that_two_members_have_received_is_left_out() -> None:
+    """A late join claims it from its owner, so the leader revokes a claim that nobody holds."""
+    for second, count in ((T0, 0), (EMPTY, 1)):
+        heard = [
+            Envelope(
+                at_ms=0,
+                group="g",
+                member=name,
+                generation=2,
+                record=AssignmentReceived(leader=False, kept=kept),
+                client=name,
+            )
+            for name, kept in (("a", T0), ("c", second))
+        ]
+        rows = move(WarmupsChanged(begun=T0))
+        for number, one in enumerate(rows):
+            if isinstance(one.record, RoundDecided):
+                record = attrs.evolve(one.record, members=("a", "c"))
+                rows[number] = attrs.evolve(one, record=record)
+        assert len(messages([*heard, *rows])) == count
+
+
 def test_resource_that_was_lost_in_between_is_left_out() -> None:
     rows = move(None)
     lost = envelope(98, 3, MembershipLost(resources=T1, cause="lease expired"))
