@@ -63,7 +63,10 @@ def settle(
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
     more_ms += 10 * ration.interval_ms if ration else 0
     warmup = warmup_of(policy)
-    is_rationed = plain and not with_hand_overs
+    is_rationed, allowed = plain and not with_hand_overs, warmup
+    if allowed is not None and with_hand_overs:
+        # A leaver's moves are made after the time-out or a refusal, whatever the option says.
+        allowed = attrs.evolve(allowed, on_timeout="move")
     if warmup is not None:
         # Warm-ups that hang end with their time-out; all others may come one after the other.
         pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS
@@ -82,7 +85,7 @@ def settle(
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and is_rationed else None,
         move_interval_ms=ration.interval_ms if ration else 0,
-        warmup=warmup,
+        warmup=allowed,
         with_planned_moves=plain,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
