@@ -14,7 +14,7 @@ WARM_MUTANTS: Final = (
     # --- the member
     (25, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
                 "warm=before.warm & wanted,", "warm=before.warm,")),
-    (124, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
+    (207, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
                  "begun=(before.begun & wanted) | begin,", "begun=before.begun | begin,")),
     (90, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
