@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -114,10 +115,24 @@ def check_on_error(on_error: object) -> None:
     """Refuse what is no answer to a failure.
 
     Raises:
-        ConfigurationError: neither an answer nor a callable.
+        ConfigurationError: neither an answer nor a plain function of one argument.
     """
-    if not isinstance(on_error, (Stop, Skip, DeadLetter, Retry)) and not callable(on_error):
+    if isinstance(on_error, (Stop, Skip, DeadLetter, Retry)):
+        return
+    if not callable(on_error):
         raise ConfigurationError("on_error", on_error, f"Retry(…), {_AN_OUTCOME}, or a callable")
+    if any(map(inspect.iscoroutinefunction, (on_error, type(on_error).__call__))):
+        raise ConfigurationError("on_error", on_error, "a plain function, not a coroutine function")
+    try:
+        signature = inspect.signature(on_error)
+    except ValueError:  # some functions of C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ConfigurationError(
+            "on_error", on_error, "a function of one argument, the Failure"
+        ) from None
 
 
 def decide(on_error: OnError, failure: Failure) -> Outcome | Retry:

@@ -8,7 +8,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.processing import Failure, Retry, Skip, Stop
-from coopgroup.processing.failures import decide
+from coopgroup.processing.failures import check_on_error, decide
 
 
 def failure(attempt: int) -> Failure:
@@ -51,3 +51,34 @@ def test_wrong_retry_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Retry(**options)
     assert str(caught.value).startswith(message)
+
+
+async def _coroutine(_: Failure) -> Skip:
+    return Skip()
+
+
+class _CoroutineObject:
+    async def __call__(self, _: Failure) -> Skip:
+        return Skip()
+
+
+@pytest.mark.parametrize(
+    ("on_error", "message"),
+    [
+        (_coroutine, "a plain function, not a coroutine function"),
+        (_CoroutineObject(), "a plain function, not a coroutine function"),
+        (lambda message, error: Skip(), "a function of one argument, the Failure"),
+        (Skip, "a function of one argument, the Failure"),
+    ],
+)
+def test_function_that_cannot_answer_is_refused_before_the_first_failure(
+    on_error: object, message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_on_error(on_error)
+    assert str(caught.value) == f"on_error: got {on_error!r}, expected {message}"
+
+
+def test_function_of_one_argument_may_answer() -> None:
+    check_on_error(lambda failure: Skip())
+    check_on_error(lambda failure, more=1: Skip())
