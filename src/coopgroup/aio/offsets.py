@@ -27,6 +27,7 @@ from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.member.events import Offset
 
 __all__ = ["Offsets"]
 
@@ -45,16 +46,18 @@ class Offsets:
     polling: Polling
     is_closed: Callable[[], bool]
     _seeking: dict[Partition, int] = field(factory=dict, init=False)
+    # Partitions of `seek` whose new offsets were not committed yet.
+    _sought: set[Partition] = field(factory=set, init=False)
 
     async def commit(self, offsets: GivenOffsets | None) -> None:
         """Commit offsets, or what is due."""
         parts, loop = self.polling.parts, self.port.bind()
-        if offsets is None:
-            wanted = parts.committing.store.due(parts.listener.owned)
-        else:
-            wanted = read_offsets_to_commit(offsets)
+        sought = self._sought.intersection(parts.listener.owned)
+        wanted = self._due(sought) if offsets is None else read_offsets_to_commit(offsets)
         if not wanted:
             return
+        if offsets is None:
+            self._sought -= sought
         answer: asyncio.Future[KafkaException | None] = loop.create_future()
 
         def settle(refusal: KafkaException | None) -> None:
@@ -67,7 +70,18 @@ class Offsets:
         parts.committing.commit_then(wanted, tell)
         refusal = await answer
         if refusal is not None:
+            self._sought |= sought
             raise refusal
+
+    def _due(self, sought: set[Partition]) -> tuple[Offset, ...]:
+        """Return what is due; `seek` counts before the polling thread or librdkafka knows of it."""
+        store = self.polling.parts.committing.store
+        due = store.due(self.polling.parts.listener.owned)
+        if not store.automatic or not sought:
+            return due
+        others = [one for one in due if (one.topic, one.partition) not in sought]
+        found = {one: self.known_position(one) for one in sorted(sought)}
+        return (*others, *(Offset(*one, at) for one, at in found.items() if at is not None))
 
     def store(self, offsets: GivenOffsets) -> None:
         """Store offsets for the next commit."""
@@ -165,8 +179,10 @@ class Offsets:
         self._check_owned(key, "seek")
         parts, seeking = self.polling.parts, self._seeking
         seeking.pop(key, None)
+        self._sought.discard(key)
         if offset >= 0:
             seeking[key] = offset
+            self._sought.add(key)
 
         def seek() -> None:
             try:

@@ -243,6 +243,23 @@ def test_pause_is_immediate_and_resume_goes_on_there(monkeypatch: Patch) -> None
     run(main())
 
 
+def test_pause_in_on_assign_ends_with_resume(monkeypatch: Patch) -> None:
+    """The partition is not fetched yet."""
+    stage = AioStage()
+
+    async def main() -> None:
+        consumer = stage.consumer(monkeypatch)
+        consumer.subscribe(["t"], on_assign=lambda one, _: one.pause(P0))
+        async with consumer:
+            await until(lambda: P0 in consumer.paused() and ("t", 0) in stage.fetching.fetched)
+            stage.feed(0, 0)
+            assert await consumer.getmany(timeout=0.05) == {}
+            consumer.resume(P0)
+            assert (await asyncio.wait_for(consumer.getone(), 2)).offset == 0
+
+    run(main())
+
+
 def test_paused_records_are_bounded_by_a_pause_of_librdkafka(monkeypatch: Patch) -> None:
     stage = AioStage()
 
@@ -254,6 +271,32 @@ def test_paused_records_are_bounded_by_a_pause_of_librdkafka(monkeypatch: Patch)
             await until(lambda: ("pause", [(0, -1001)]) in stage.librdkafka.calls)
             consumer.resume(P0)
             await until(lambda: ("resume", [(0, -1001)]) in stage.librdkafka.calls)
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_commit_after_seek_commits_the_new_offset(monkeypatch: Patch, is_known: bool) -> None:
+    """Whether the polling thread has done the seek or not; librdkafka has no position yet."""
+    stage = AioStage()
+
+    async def main() -> None:
+        async with stage.consumer(monkeypatch, "t") as consumer:
+            stage.feed(0, 0, 1, 2)
+            stage.feed(1, 0)
+            for _ in range(4):
+                await consumer.getone()
+            consumer.seek(P0, 1)
+            if is_known:
+                await until(lambda: ("seek", [(0, 1)]) in stage.librdkafka.calls)
+            await consumer.commit()
+            assert dict(stage.committed) == {0: 1, 1: 1}
+            await consumer.commit()
+            await until(lambda: ("seek", [(0, 1)]) in stage.librdkafka.calls)
+            stage.feed(0, 1)
+            assert (await consumer.getone()).offset == 1
+            await consumer.commit()
+            assert stage.committed[-1] == (0, 2)
 
     run(main())
 

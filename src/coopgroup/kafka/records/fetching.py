@@ -487,7 +487,7 @@ class Fetching:
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
         """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""
         paused = [one for one in partitions if _key(one) in self.record_buffer.paused]
-        if paused:
+        if paused and self.published is None:  # asyncio pauses librdkafka only for many records
             self.consumer.pause(paused)
 
 
