@@ -61,6 +61,7 @@ class Expectations:
             claim their owned partitions.
         balance_cooldown_ms: of a policy that balances lags, otherwise None.
         warmup: options of warm-ups, None without them.
+        with_hand_overs: whether members hand over while warm-ups are on.
         with_planned_moves: whether the telemetry shows which moves were planned. It does if all
             members subscribe to the same topics.
     """
@@ -79,6 +80,7 @@ class Expectations:
     balance_cooldown_ms: int | None = None
     warmup: Warmup | None = None
     with_planned_moves: bool = False
+    with_hand_overs: bool = False
 
 
 def check_instants(
@@ -122,6 +124,7 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             delay_ms=expected.delay_ms,
             interval_ms=expected.move_interval_ms,
             has_warmups=expected.warmup is not None,
+            has_hand_overs=expected.with_hand_overs,
             co_partition=together,
         )
         found += check_losses(telemetry, waits)

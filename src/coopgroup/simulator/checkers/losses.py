@@ -46,6 +46,8 @@ class Waits:
         interval_ms: from one round with moves to the next, 0 for no pause.
         tolerance_ms: permitted deviation of a time.
         has_warmups: whether the policy warms up resources, which puts moves off.
+        has_hand_overs: whether members hand over while warm-ups are on. What they give up goes to
+            warm members, whatever waits.
         co_partition: topics whose partitions belong together. A new partition waits with the lost
             rest of its bundle.
     """
@@ -54,6 +56,7 @@ class Waits:
     interval_ms: int = 0
     tolerance_ms: int = 5
     has_warmups: bool = False
+    has_hand_overs: bool = False
     co_partition: Sequence[Sequence[str]] = ()
 
 
@@ -268,7 +271,7 @@ class _Step:
     def _moves_while_lost(self) -> Iterator[str]:
         """Yield moves while a lost resource waits, except moves that the last round had put off."""
         before, after = self.before.led, self.after.led
-        if not after.lost or self.fresh:
+        if not after.lost or self.fresh or self.waits.has_hand_overs:
             return
         moves = (after.revoked & after.waiting) - after.contested - self.after.twice
         begun = moves - before.waiting - before.revoked
@@ -292,7 +295,9 @@ class _Step:
             return
         if len(owners) != 1 or _UNKNOWN in owners or any(self.identities.get(o) for o in owners):
             return
-        names = {resource.name for resource in self.after.led.lost}
+        # A warm member may have taken a part. The newcomer must subscribe to all of the share.
+        whole = (self.before.owned.get(owner, EMPTY) for owner in owners)
+        names = {one.name for part in (self.after.led.lost, *whole) for one in part}
         for member in self.fresh:
             if not self.identities.get(member) and names <= self.topics.get(member, set()):
                 yield f"{self.after.led.lost.to_dict()} is kept from {member}, which is new"

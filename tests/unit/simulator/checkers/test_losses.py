@@ -265,6 +265,31 @@ def test_paced_moves_go_on_while_a_loss_waits_but_none_begins(
     )
     found = [one.message for one in check_losses(rows, Waits(delay_ms=DELAY_MS))]
     assert found == ["moves {'T': [1]} while {'T': [0]} waits"] * breaches
+    leavers_move = Waits(delay_ms=DELAY_MS, has_hand_overs=True)
+    assert list(check_losses(rows, leavers_move)) == []
+
+
+@pytest.mark.parametrize(("topics", "breaches"), [(("T", "U"), 1), (("U",), 0)])
+def test_newcomer_that_cannot_take_the_whole_share_is_given_nothing_of_it(
+    topics: tuple[str, ...], breaches: int
+) -> None:
+    """A warm member took over T-0. The rest of the share waits for its owner."""
+    share, rest = ResourceSet({"T": [0], "U": [0]}), ResourceSet({"U": [0]})
+    rows = [
+        _of("a", 0, ProcessStarted(topics=("T", "U"))),
+        _of("b", 0, ProcessStarted(topics=("T", "U"))),
+        _of("c", 150, ProcessStarted(topics=topics)),
+    ]
+    for number, members, lost, others in (
+        (1, ("A", "B"), ResourceSet({}), [("b", AssignmentReceived(leader=False, gained=share))]),
+        (2, ("A", "C"), rest, [("c", AssignmentReceived(leader=False))]),
+    ):
+        record = RoundDecided(policy="deferred", assignor="sticky", members=members, lost=lost)
+        rows.append(_of("a", 100 * number, record, generation=number))
+        for client, heard in [("a", AssignmentReceived(leader=True)), *others]:
+            rows.append(_of(client, 100 * number, heard, generation=number))
+    found = [one.message for one in check_losses(rows, Waits(delay_ms=DELAY_MS))]
+    assert found == ["{'U': [0]} is kept from C, which is new"] * breaches
 
 
 def _told_in(timeout_ms: int) -> RoundDecided:
