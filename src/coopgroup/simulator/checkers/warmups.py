@@ -153,6 +153,7 @@ class _Rounds:
         has_unheard: whether there was a round that its leader did not receive. Warm-ups of such a
             round run for the leader before any member hears of them.
         received: what each member received last, by member id.
+        gave_up: what each member was last told to stop, by member id.
         twice: resources that two members of the last round have received; see `check_ration`.
         twice_before: the same of the round before.
     """
@@ -164,6 +165,7 @@ class _Rounds:
     is_heard: bool = True
     has_unheard: bool = False
     received: dict[str, ResourceSet] = field(factory=dict)
+    gave_up: dict[str, ResourceSet] = field(factory=dict)
     twice: ResourceSet = EMPTY
     twice_before: ResourceSet = EMPTY
 
@@ -178,6 +180,7 @@ class _Rounds:
             self.twice_before, self.twice = self.twice, twice
         elif isinstance(envelope.record, AssignmentReceived):
             self.received[envelope.member] = envelope.record.gained | envelope.record.kept
+            self.gave_up[envelope.member] = envelope.record.revoked
             self.is_heard |= envelope.record.leader
         elif isinstance(envelope.record, MembershipLost) and self.last is not None:
             # Lost resources go to any member, in the next round or in the one that is under way.
@@ -227,7 +230,9 @@ def check_warmups(
         if isinstance(record, RoundDecided) and rounds.last is not None:
             yield from _too_many(envelope, sets, rounds.last.generation, option)
         if isinstance(record, AssignmentReceived) and with_moves:
-            planned = record.gained & rounds.planned(envelope.generation)
+            # A resource may return to the member that gave it up, because its new owner leaves.
+            back = rounds.gave_up.get(envelope.member, EMPTY)
+            planned = record.gained & rounds.planned(envelope.generation) - back
             yield from _too_cold(envelope, sets.of(envelope.client), planned, option)
         rounds.take(envelope)
         if isinstance(record, WarmupsChanged):

@@ -113,6 +113,14 @@ def test_planned_move_to_a_cold_member_is_broken() -> None:
     assert messages(move(WarmupsChanged(begun=T0), 900)) == expected
 
 
+def test_resource_that_returns_to_the_member_that_gave_it_up_has_not_moved() -> None:
+    """Its next owner leaves between the two rounds."""
+    rows = move(None)
+    told = AssignmentReceived(leader=True, revoked=T0)
+    rows[-3] = attrs.evolve(rows[-3], record=told)
+    assert messages(rows) == []
+
+
 def test_planned_move_to_a_warm_member_is_allowed() -> None:
     assert messages(move(WarmupsChanged(warm=T0))) == []
 
