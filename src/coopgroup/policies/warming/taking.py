@@ -7,8 +7,8 @@ id. This can exceed an even share. A warm member always goes first, because the 
 service; the next round levels, and its moves are warmed up.
 
 A resource that an earlier round revoked goes to a warm member only if that member is its planned
-receiver. Otherwise a standby could get each resource that moves to a member without warm-ups, and
-the move would begin again without end.
+receiver, or if its planned receiver left meanwhile. Otherwise a standby could get each resource
+that moves to a member without warm-ups, and the move would begin again without end.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def given_to_warm(
     planned &= (target != NOBODY) & warmth.is_cold(target)
     planned &= warmth.are_among(warmth.warm, warmth.receivers)
     given = np.where(planned, warmth.receivers, target).astype(np.int32)
-    return _to_fewest(warmth, given, open_ & ~released & ~planned)
+    return _to_fewest(warmth, given, open_ & (~released | warmth.orphaned) & ~planned)
 
 
 def _to_fewest(warmth: Warmth, target: Int32Array, open_: BoolArray) -> Int32Array:

@@ -46,6 +46,7 @@ class Warmth:
         running: warm-ups of the last round whose member still takes part, cold or warm.
         since_ms: int64, when each of `running` began.
         receivers: int32 (R,): planned receiver of each unfinished move, `NOBODY` without one.
+        orphaned: bool (R,): had a planned receiver that has left, or hands over.
         refused: pairs that timed out or were declined, and were cancelled, while the members are
             the same.
         declined: cold pairs whose member says that its application refused the warm-up.
@@ -65,6 +66,7 @@ class Warmth:
     running: Int64Array
     since_ms: Int64Array
     receivers: Int32Array
+    orphaned: BoolArray
     refused: Int64Array
     declined: Int64Array
     kept_group: GroupSnapshot
@@ -112,6 +114,7 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
     stopping = rightful_resources(group, stopping_claims(group, context))
     kept_group = with_leavers(group)
     may_stay = keepable(kept_group) & ~stopping
+    receivers = _receivers(group, context.state)
     return Warmth(
         group=group,
         option=option,
@@ -121,7 +124,8 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
         warm=warm[~owned],
         running=running,
         since_ms=since_ms,
-        receivers=_receivers(group, context.state),
+        receivers=receivers,
+        orphaned=_orphaned(group, context.state, receivers),
         refused=refused,
         declined=_declined(group, warm),
         kept_group=kept_group,
@@ -173,3 +177,10 @@ def _receivers(group: GroupSnapshot, state: PolicyState | None) -> Int32Array:
     there = member_numbers(group, state.members)
     receivers = group.aligned(state.receivers.resources, there[state.receivers.holder])
     return np.where(group.may_hold(receivers), receivers, NOBODY).astype(np.int32)
+
+
+def _orphaned(group: GroupSnapshot, state: PolicyState | None, receivers: Int32Array) -> BoolArray:
+    """Return bool (R,): whether a resource had a receiver that cannot have it any more."""
+    if state is None:
+        return np.zeros(len(group.resources), dtype=np.bool_)
+    return group.mask_of(state.receivers.resources) & (receivers == NOBODY)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.policies import DeferredPolicy, Warmup
+from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 
 
@@ -32,3 +32,21 @@ def test_owners_that_return_when_others_kept_a_part_of_their_losses_get_even_sha
         for owner in "cd":
             group.warms_up(f"{owner}2")
     assert list(map(len, group.owned().values())) == [3, 3, 3]
+
+
+def test_resource_whose_next_owner_leaves_meanwhile_goes_to_a_warm_member() -> None:
+    """Regression: its last owner was warm for it, and it went to a cold member."""
+    policy = SimplePolicy(warmup=Warmup(standbys=1))
+    group = WarmGroup(existing=partitions(*range(3)), policy=policy)
+    a = group.add("a", 0, 1, 2)
+    group.round()
+    for newcomer in "bc":
+        group.add(newcomer)
+    group.round()
+    group.warms_up("c")
+    group.round()
+    (moving,) = (partitions(0, 1, 2) - a.owned).to_dict()["T"]
+    a.warm = partitions(moving)
+    group.hands_over("c")
+    group.round()
+    assert moving in group.owned()["a"]
