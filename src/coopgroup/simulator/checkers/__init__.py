@@ -132,7 +132,12 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
     if expected.warmup is not None:
         # The limits count bundles.
         counted = in_bundles(telemetry, together) if together else telemetry
-        found += check_warmups(counted, expected.warmup, with_moves=expected.with_planned_moves)
+        found += check_warmups(
+            counted,
+            expected.warmup,
+            with_moves=expected.with_planned_moves,
+            with_limits=expected.with_planned_moves or not together,
+        )
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round, together)
         if expected.balance_cooldown_ms is not None:
