@@ -183,4 +183,5 @@ def _orphaned(group: GroupSnapshot, state: PolicyState | None, receivers: Int32A
     """Return bool (R,): whether a resource had a receiver that cannot have it any more."""
     if state is None:
         return np.zeros(len(group.resources), dtype=np.bool_)
-    return group.mask_of(state.receivers.resources) & (receivers == NOBODY)
+    found: BoolArray = group.mask_of(state.receivers.resources) & (receivers == NOBODY)
+    return found
