@@ -4,6 +4,7 @@ A block marked `python NAME.py` is a program of that name. Lines of members, suc
 `m1 gains [0, 1]`, are what the programs print.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -42,10 +43,11 @@ class Reader:
         return sorted(re.findall(r"^[mw]\d [a-z].*$", text, re.MULTILINE))
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """Start a program of the page."""
+        """Start a program of the page; options of the running pytest are not its options."""
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=self.folder,
+            env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
