@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -21,6 +21,7 @@ from coopgroup.telemetry import (
     ProcessStarted,
     RoundDecided,
     RoundRefused,
+    WarmupsChanged,
 )
 
 __all__ = ["are_always_together", "check_bundles", "in_bundles", "of_bundles"]
@@ -76,8 +77,25 @@ def check_bundles(
 def in_bundles(
     telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
 ) -> Sequence[Envelope]:
-    """Return the records with all parts of a bundle as one resource, a part of its first topic."""
-    return [attrs.evolve(one, record=_labelled(one.record, co_partition)) for one in telemetry]
+    """Return the records with all parts of a bundle as one resource, a part of its first topic.
+
+    A bundle is cancelled when the member is warm for none of its parts. If a topic shrinks, only
+    the vanished parts are cancelled.
+    """
+    found: list[Envelope] = []
+    warm: dict[str, ResourceSet] = {}
+    for one in telemetry:
+        record = _labelled(one.record, co_partition)
+        if isinstance(one.record, WarmupsChanged):
+            ended = one.record.moved | one.record.cancelled | one.record.failed
+            left = (warm.get(one.client, EMPTY) | one.record.warm) - ended
+            warm[one.client] = left
+            cancelled = record.cancelled - of_bundles(left, co_partition)
+            record = attrs.evolve(record, cancelled=cancelled)
+        elif isinstance(one.record, ProcessStarted):
+            warm.pop(one.client, None)
+        found.append(attrs.evolve(one, record=record))
+    return found
 
 
 def _labelled(record: Any, co_partition: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - any kind

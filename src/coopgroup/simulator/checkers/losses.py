@@ -340,7 +340,7 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
 
     Every member brought resources of its own and had heard of no delay, so no member could pass for
     a departed one, and no wait could be nearly over. A topic that no member claims is new to such a
-    leader.
+    leader, and so are the bundles with its partitions.
     """
     generations = Counter(one.generation for one in rounds)
     for before, after in pairwise(rounds):
@@ -356,6 +356,9 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
             and all(one in before.owned and after.kept.get(one) for one in after.led.members)
         ):
             claimed = {one.name for member in after.led.members for one in after.kept[member]}
+            claimed -= {
+                name for names in waits.co_partition if not claimed >= set(names) for name in names
+            }
             for member in set(before.led.members).difference(after.led.members):
                 had = before.owned.get(member, EMPTY) - before.led.revoked
                 given = (had & after.led.granted) - after.warm

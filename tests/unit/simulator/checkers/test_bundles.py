@@ -11,6 +11,7 @@ from coopgroup.telemetry import (
     Record,
     RoundDecided,
     RoundRefused,
+    WarmupsChanged,
 )
 
 TOGETHER = [["T", "U"]]
@@ -103,3 +104,16 @@ def test_parts_of_a_bundle_become_one_resource() -> None:
     assert isinstance(one.record, RoundDecided)
     assert one.record.revoked == ResourceSet({"T": [0, 1]})
     assert one.record.granted == EMPTY
+
+
+def test_bundle_is_cancelled_when_no_part_of_it_is_warm() -> None:
+    """Regression: one of its topics shrank, and the other part moved as it should."""
+    both, first = ResourceSet({"T": [1], "U": [1]}), ResourceSet({"T": [1]})
+    rows = [
+        envelope("m", WarmupsChanged(begun=both, warm=both)),
+        envelope("m", WarmupsChanged(cancelled=both - first)),
+        envelope("m", WarmupsChanged(cancelled=first)),
+    ]
+    records = [one.record for one in in_bundles(rows, TOGETHER)]
+    cancelled = [one.cancelled for one in records if isinstance(one, WarmupsChanged)]
+    assert cancelled == [EMPTY, EMPTY, first]
