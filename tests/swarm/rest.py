@@ -87,7 +87,8 @@ def settle(
         move_interval_ms=ration.interval_ms if ration and not with_hand_overs else 0,
         warmup=allowed,
         with_hand_overs=with_hand_overs,
-        with_planned_moves=plain,
+        # A planned receiver may hand over before it has the resource.
+        with_planned_moves=plain and not with_hand_overs,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
     if warmup is None or warmup.on_timeout == "move":

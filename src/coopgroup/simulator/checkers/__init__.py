@@ -136,7 +136,7 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             counted,
             expected.warmup,
             with_moves=expected.with_planned_moves,
-            with_limits=expected.with_planned_moves or not together,
+            with_limits=expected.with_losses or not together,
         )
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round, together)

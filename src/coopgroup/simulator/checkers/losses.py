@@ -289,6 +289,8 @@ class _Step:
 
         This applies if exactly one dynamic member departed: a dynamic newcomer replaces it.
         """
+        if self.waits.has_hand_overs:
+            return  # what is new may leave at once
         waiting = (*self.since.values(), *self.since_now().values())
         owners = {owner for _, owner in waiting} | self._bereft
         if not self.after.led.lost:

@@ -424,7 +424,9 @@ class Process:
             self.on_keep(PastLife(identity=identity))
             return
         in_ms = next_round_in_ms(self.session, now_ms=self._clock_ms())
-        self.on_keep(PastLife(identity=identity, seen=self.seen, next_round_in_ms=in_ms))
+        # Also without metadata: only a process that knows that it led makes the round it owes.
+        seen = self.seen or SeenTopics()
+        self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
 
     def _lead(self, duty: DecideRound) -> None:
         """Duty 4: look up the partitions now, and deliver the decision a while later."""
