@@ -79,21 +79,21 @@ def in_bundles(
 ) -> Sequence[Envelope]:
     """Return the records with all parts of a bundle as one resource, a part of its first topic.
 
-    A bundle is cancelled when the member is warm for none of its parts. If a topic shrinks, only
-    the vanished parts are cancelled.
+    A bundle is cancelled when the member warms up none of its parts any more. If a topic shrinks,
+    only the vanished parts are cancelled.
     """
     found: list[Envelope] = []
-    warm: dict[str, ResourceSet] = {}
+    parts: dict[str, ResourceSet] = {}
     for one in telemetry:
         record = _labelled(one.record, co_partition)
         if isinstance(one.record, WarmupsChanged):
             ended = one.record.moved | one.record.cancelled | one.record.failed
-            left = (warm.get(one.client, EMPTY) | one.record.warm) - ended
-            warm[one.client] = left
+            left = (parts.get(one.client, EMPTY) | one.record.begun | one.record.warm) - ended
+            parts[one.client] = left
             cancelled = record.cancelled - of_bundles(left, co_partition)
             record = attrs.evolve(record, cancelled=cancelled)
         elif isinstance(one.record, ProcessStarted):
-            warm.pop(one.client, None)
+            parts.pop(one.client, None)
         found.append(attrs.evolve(one, record=record))
     return found
 
