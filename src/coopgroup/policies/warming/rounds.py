@@ -110,9 +110,8 @@ class Warming:
             # A member that leaves cannot keep its resources for ever.
             given_up = np.union1d(self._late, self._known_refused)
             return given_up[self.warmth.leaving[resources_of(self.warmth.group, given_up)]]
-        members = members_of(self.warmth.group, self._late)
-        moves = self.warmth.receivers[resources_of(self.warmth.group, self._late)] == members
-        return np.union1d(self._late[moves], self._known_refused)
+        # Also a standby that timed out: the move to it would wait for a warm-up that never begins.
+        return np.union1d(self._late, self._known_refused)
 
     @cached_property
     def _known_refused(self) -> Int64Array:
@@ -121,8 +120,11 @@ class Warming:
     @cached_property
     def refused(self) -> Int64Array:
         """Return the pairs that are cancelled: they timed out, or were declined."""
-        cancelled = self._late[~holds(self._may_move_cold, self._late)]
-        return np.union1d(self._known_refused, cancelled)
+        moves = holds(self._may_move_cold, self._late)
+        if self.warmth.option.on_timeout == "move":
+            receivers = self.warmth.receivers[resources_of(self.warmth.group, self._late)]
+            moves = receivers == members_of(self.warmth.group, self._late)
+        return np.union1d(self._known_refused, self._late[~moves])
 
     def aim(self, ask: Callable[[Int32Array], Int32Array]) -> Int32Array:
         """Return the final target: int32 (R,).
