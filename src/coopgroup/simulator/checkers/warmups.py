@@ -237,7 +237,7 @@ def check_warmups(
             planned = record.gained & rounds.planned(envelope.generation) - back
             yield from _too_cold(envelope, sets.of(envelope.client), planned, option)
         rounds.take(envelope)
-        if isinstance(record, WarmupsChanged):
+        if with_limits and isinstance(record, WarmupsChanged):
             one = sets.of(envelope.client)
             count = len(one.running)
             if one.received >= _KNOWN_AFTER and count > option.per_member:
