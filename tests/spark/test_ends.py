@@ -67,7 +67,8 @@ def test_a_source_has_the_ids_of_its_cluster_and_of_one_life(kafka_cluster: Kafk
     assert first.cluster == brokers.cluster() != ""
     assert first.topic_id
     assert brokers.source("lives", "it went") == first
-    other = brokers.source("__consumer_offsets", "no group has ever committed")
+    kafka_cluster.create_topic("other-lives", 1)
+    other = brokers.source("other-lives", "it went")
     assert (other.cluster, other.topic_id != first.topic_id) == (first.cluster, True)
 
 

@@ -53,8 +53,14 @@ def unique(word: str) -> str:
 
 
 def coopgroup_threads() -> list[str]:
-    """Return the names of the threads of all consumers of this process, sorted."""
-    return sorted(one.name for one in threading.enumerate() if one.name.startswith("coopgroup"))
+    """Return the names of the threads of all consumers of this process, sorted.
+
+    The thread of metrics lives as long as its metrics, which no consumer owns.
+    """
+    names = (one.name for one in threading.enumerate())
+    return sorted(
+        one for one in names if one.startswith("coopgroup") and one != "coopgroup-metrics"
+    )
 
 
 def read_telemetry(path: Path) -> list[Envelope]:

@@ -14,7 +14,7 @@ WARM_MUTANTS: Final = (
     # --- the member
     (25, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
                 "warm=before.warm & wanted,", "warm=before.warm,")),
-    (207, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
+    (164, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
                  "begun=(before.begun & wanted) | begin,", "begun=before.begun | begin,")),
     (90, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
@@ -23,9 +23,6 @@ WARM_MUTANTS: Final = (
                "if held.any():", "if False:")),
     (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
-    # --- members that hand over
-    (4, Mutant("leavers may keep nothing", "policies.warming.leaving:with_leavers",
-               "if not leavers:", "if True:")),
     # --- resources that belong together
     (2, Mutant("bundles are not formed", "policies.warming.bundles:bundles_of",
                "if label is None:", "if True:")),
