@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-import attrs
 import pytest
 
 from coopgroup.assignors.registry import create_assignor
@@ -26,6 +25,12 @@ POLICIES: Final = ("simple", "deferred", "incremental")
 SILENT: Final = Mutant(
     "no rejoin when warm", "member.warming:_take_warm", "_rejoin_later(turn, _BECAME_WARM)", "pass"
 )
+HASTY: Final = Mutant(
+    "leavers may keep nothing",
+    "policies.warming.leaving:with_leavers",
+    "if not leavers:",
+    "if True:",
+)
 
 
 def _group(seed: int, policy: str) -> tuple[Simulation, Process]:
@@ -42,10 +47,8 @@ def _group(seed: int, policy: str) -> tuple[Simulation, Process]:
         lead_ms=Span(1, 10),
         jitter_ms=10,
     )
-    simulation = small_group(seed=seed, run_settings=run_settings)
-    simulation.costs.costs = (
-        attrs.evolve(simulation.costs.costs[0], restore_ms=Span(RESTORE_MS, RESTORE_MS)),
-    )
+    restore_ms = Span(RESTORE_MS, RESTORE_MS)
+    simulation = small_group(seed=seed, run_settings=run_settings, restore_ms=restore_ms)
     set_topics(simulation, {"T": chance.randint(4, 8)})
     names = [f"p{number}" for number in range(chance.randint(2, 4))]
     for name in names:
@@ -99,3 +102,12 @@ def test_leaver_keeps_its_partitions_if_members_do_not_tell_that_they_are_warm()
     with broken(SILENT):
         _hand_over(simulation, leaver)
     assert leaver.session.member.owned
+
+
+def test_partitions_are_out_of_service_for_a_restore_if_leavers_may_keep_nothing() -> None:
+    """A deliberate bug: the restores of this group take time."""
+    simulation, leaver = _group(1, "simple")
+    begin_ms = simulation.world.now_ms
+    with broken(HASTY):
+        _hand_over(simulation, leaver)
+    assert max(_outages_ms(simulation, begin_ms)) > RESTORE_MS

@@ -61,6 +61,7 @@ CONFIG: Final = MemberConfig(
 """Settings with short times; a run may have another rebalance time-out."""
 
 _READABLE_AFTER_MS: Final = 200
+_RESTORE_MS: Final = Span(0, 10)
 _RATE_PER_S: Final = 50.0
 _STORY_LINES_MAX: Final = 80
 _QUICK_MS: Final = 2
@@ -100,7 +101,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         delay_ms_max=faults.delay_ms_max,
         loss=faults.loss,
         commit_interval_ms=faults.commit_interval_ms,
-        restore_ms_max=faults.restore_ms_max,
+        restore_ms=Span(0, faults.restore_ms_max),
     )
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
     if faults.bell_delay_ms_max:
@@ -150,7 +151,7 @@ def small_group(
     delay_ms_max: int = 2,
     loss: float = 0.0,
     commit_interval_ms: int = 250,
-    restore_ms_max: int = 10,
+    restore_ms: Span = _RESTORE_MS,
 ) -> Simulation:
     """Return a group with short timeouts, so that much happens in little virtual time."""
     return Simulation.create(
@@ -159,7 +160,7 @@ def small_group(
         seed=seed,
         delay_ms=Span(1, delay_ms_max),
         loss=loss,
-        costs=(Cost(stop_ms=Span(1, 10), restore_ms=Span(0, restore_ms_max)),),
+        costs=(Cost(stop_ms=Span(1, 10), restore_ms=restore_ms),),
         commit_interval_ms=commit_interval_ms,
     )
 

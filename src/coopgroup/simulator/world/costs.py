@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from attrs import define, field
+from attrs import define, field, setters
 
 from coopgroup.model import ResourceSet
 from coopgroup.model.resource_set import Resource
@@ -25,7 +25,8 @@ class Costs:
     """
 
     dice: random.Random
-    costs: tuple[Cost, ...] = ()
+    # Frozen: the fields below are read from it once, so a later change would do nothing.
+    costs: tuple[Cost, ...] = field(default=(), on_setattr=setters.frozen)
     slow: float = 0.0
     slow_ms: Span = field(factory=lambda: Span(0, 0))
     _named: tuple[Cost, ...] = field(init=False)
