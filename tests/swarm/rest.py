@@ -84,7 +84,7 @@ def settle(
         delay_ms=delay_ms,
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and is_rationed else None,
-        move_interval_ms=ration.interval_ms if ration and not with_hand_overs else 0,
+        move_interval_ms=ration.interval_ms if ration else 0,
         warmup=allowed,
         with_hand_overs=with_hand_overs,
         # A planned receiver may hand over before it has the resource.

@@ -109,7 +109,8 @@ class HandOvers:
     def _stop(self, client: str, record: ResourcesStopped) -> None:
         """Expect a commit of the consumed resources, unless the member reported a failed commit."""
         hold = self._hold(client)
-        done = {one for one in record.resources if self._works.get(one) == hold} - self._failed
+        worked = {one for one in record.resources if self._works.pop(one, None) == hold}
+        done = worked - self._failed
         self._forget(record.resources)
         if record.reason is StopReason.REVOKED:
             self._orderly |= dict.fromkeys(sorted(done), hold)

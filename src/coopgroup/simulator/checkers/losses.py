@@ -388,8 +388,8 @@ def _moves(before: RoundDecided | None, after: _Round) -> bool:
 
 
 def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
-    if not waits.interval_ms or moved_ms is None:
-        return
+    if not waits.interval_ms or moved_ms is None or waits.has_hand_overs:
+        return  # what members give up moves without a pause
     passed_ms = after.at_ms - moved_ms
     if passed_ms + waits.tolerance_ms + waits.interval_ms // 20 < waits.interval_ms:
         yield f"moves {passed_ms} ms after the last moves"

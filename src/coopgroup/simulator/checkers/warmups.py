@@ -90,22 +90,29 @@ class WarmSets:
 
     Attributes:
         dead: what ended processes were warm for, by member id; a round can still have such members.
+        nameless: the same of processes that ended before they learned their member id.
+        named: all member ids that processes learned.
     """
 
     warmups: dict[str, _Warmups] = field(factory=dict)
     dead: dict[str, ResourceSet] = field(factory=dict)
+    nameless: ResourceSet = EMPTY
+    named: set[str] = field(factory=set)
     decided_ms: dict[int, int] = field(factory=dict)
     leading_ms: dict[str, int] = field(factory=dict)
     first_round: dict[str, int] = field(factory=dict)
 
     def take(self, envelope: Envelope) -> None:
         """Read the next record."""
+        self.named.add(envelope.member)
         match envelope.record:
             case ProcessStarted() | ProcessEnded():
                 ended = self.warmups.pop(envelope.client, None)
                 if ended is not None:
                     # A member that left has no id in its last records.
-                    self.dead[envelope.member or ended.member] = ended.warm | ended.left
+                    member = envelope.member or ended.member
+                    self.dead[member] = ended.warm | ended.left
+                    self.nameless |= EMPTY if member else ended.warm
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
@@ -132,13 +139,17 @@ class WarmSets:
         return self.warmups.setdefault(client, _Warmups())
 
     def everywhere(self, members: Iterable[str] = ()) -> ResourceSet:
-        """Return the resources that some process is warm for.
+        """Return the resources for which a leader may count some process as warm.
+
+        A warm-up that failed after the last join counts: the leader hears of it with the next one.
 
         Args:
             members: member ids of a round; those of ended processes count as well.
         """
-        sets = [one.warm for one in self.warmups.values() if one.warm]
+        sets = [one.warm | one.broken for one in self.warmups.values() if one.warm or one.broken]
         sets += [self.dead[member] for member in members if member in self.dead]
+        if any(member not in self.named for member in members):
+            sets.append(self.nameless)
         return ResourceSet.union_all(sets)
 
 

@@ -64,7 +64,7 @@ def test_heard_delay_that_begins_once_more_is_a_breach() -> None:
 
 def test_heard_pause_of_paced_moves_is_no_delay() -> None:
     """The announced time may be the interval between moves."""
-    waits = Waits(delay_ms=DELAY_MS, interval_ms=200)
+    waits = Waits(delay_ms=DELAY_MS, interval_ms=200, has_hand_overs=True)
     assert list(check_heard_delays(second_wait(waiting=WAITING), waits)) == []
     assert len(list(check_heard_delays(second_wait(waiting=ResourceSet({})), waits))) == 1
 
@@ -167,6 +167,8 @@ def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read()
     (hasty,) = check_losses(rows, Waits(delay_ms=0, interval_ms=500))
     assert (hasty.at_ms, hasty.message) == (300, "moves 200 ms after the last moves")
     assert list(check_losses(rows, Waits(delay_ms=0, interval_ms=200))) == []
+    handed_over = Waits(delay_ms=0, interval_ms=500, has_hand_overs=True)
+    assert list(check_losses(rows, handed_over)) == [], "what is given up moves without a pause"
 
 
 def test_move_of_what_two_members_have_received_is_only_an_older_claim() -> None:

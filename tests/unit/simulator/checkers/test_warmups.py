@@ -218,3 +218,16 @@ def test_warm_sets_are_those_of_the_living() -> None:
     sets.take(envelope(2, 1, ProcessEnded(cause=EndCause.CLOSED), "b"))
     assert sets.everywhere() == T0
     assert sets.everywhere(("m",)) == T01  # still a member of the round
+
+
+def test_warm_sets_know_what_a_leader_cannot_know_yet() -> None:
+    """Regressions: warm 1037007057, and warm 1040005260 for the process without a member id."""
+    sets = WarmSets()
+    sets.take(envelope(1, 1, WarmupsChanged(warm=T0)))
+    sets.take(envelope(2, 1, WarmupsChanged(failed=T0)))
+    assert sets.everywhere() == T0, "its join had said that it is warm"
+    sets.take(attrs.evolve(envelope(3, -1, WarmupsChanged(warm=T1), "b"), member=""))
+    ended = envelope(4, -1, ProcessEnded(cause=EndCause.CRASHED), "b")
+    sets.take(attrs.evolve(ended, member=""))
+    assert sets.everywhere(("m",)) == T0
+    assert sets.everywhere(("m", "of-b")) == T01, "its join was still on its way"
