@@ -16,7 +16,7 @@ WARM_MUTANTS: Final = (
                 "warm=before.warm & wanted,", "warm=before.warm,")),
     (164, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
                  "begun=(before.begun & wanted) | begin,", "begun=before.begun | begin,")),
-    (90, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
+    (260, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
     # --- the leader
     (0, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
