@@ -23,6 +23,8 @@ WARM_MUTANTS: Final = (
                "if held.any():", "if False:")),
     (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
+    (1, Mutant("a standby is missing", "policies.warming.standbys:Standbys.added",
+               "missing = self._missing(kept)", "missing = self._missing(kept) - 1")),
     # --- resources that belong together
     (2, Mutant("bundles are not formed", "policies.warming.bundles:bundles_of",
                "if label is None:", "if True:")),
