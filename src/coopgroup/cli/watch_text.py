@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from coopgroup.watch.tables import (
     MEMBER_COLUMNS,
+    NUMBER_COLUMNS,
     PARTITION_COLUMNS,
     headline,
     member_rows,
@@ -31,8 +33,8 @@ def print_view(view: GroupView) -> None:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        is_number = column in {"partitions", "lag", "rate/s", "trend/s", "committed", "end"}
+        is_number = column in NUMBER_COLUMNS
         table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # a plain string would be read as markup: "[red]"
     return table

@@ -1,4 +1,8 @@
-"""The rows of a snapshot as text, for terminals and pages alike: pure."""
+"""The rows of a snapshot as text, for terminals and pages alike: pure.
+
+Every member of a group chooses its names. So a name can hold anything, such as a sequence that
+clears a terminal: characters that do not print are replaced here.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,19 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from coopgroup.report.wording import counted
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
 __all__ = [
     "MEMBER_COLUMNS",
+    "NUMBER_COLUMNS",
     "PARTITION_COLUMNS",
     "headline",
     "member_rows",
     "move_rows",
     "partition_rows",
+    "printable",
+    "time_of_day",
 ]
 
 MEMBER_COLUMNS: Final = ("member", "host", "partitions", "lag", "rate/s", "generation", "client")
@@ -28,8 +36,18 @@ PARTITION_COLUMNS: Final = (
     "end",
     "commit",
 )
+NUMBER_COLUMNS: Final = frozenset(
+    {"partitions", "lag", "rate/s", "generation", "trend/s", "committed", "end"}
+)
 _NONE: Final = "-"
 _MINUTE_S: Final = 60
+
+
+def printable(text: str) -> str:
+    """Return a text with the replacement character for each character that does not print."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def headline(view: GroupView) -> str:
@@ -45,30 +63,30 @@ def headline(view: GroupView) -> str:
     ]
     if view.flapping:
         parts.append(f"flapping: {', '.join(view.flapping)}")
-    return ", ".join(parts)
+    return printable(", ".join(parts))
 
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each member."""
-    return [_member(one) for one in view.members]
+    return [_member(one, printable(view.names[one.member_id])) for one in view.members]
 
 
-def _member(one: MemberView) -> tuple[str, ...]:
+def _member(one: MemberView, name: str) -> tuple[str, ...]:
     kind = "coopgroup" if one.is_coopgroup else "other"
     return (
-        f"{one.name} (static)" if one.instance_id else one.name,
-        one.host,
+        f"{name} (static)" if one.instance_id else name,
+        printable(one.host),
         str(one.partitions),
         f"{one.lag:,}",
         _NONE if one.rate_per_s is None else f"{one.rate_per_s:,.0f}",
         _NONE if one.generation is None else str(one.generation),
-        kind + (f", came {one.returns} times" if one.returns else ""),
+        kind + (f", came back {counted(one.returns, 'time')}" if one.returns else ""),
     )
 
 
 def partition_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each partition."""
-    names = {one.member_id: one.name for one in view.members}
+    names = {member: printable(name) for member, name in view.names.items()}
     return [_partition(one, names) for one in view.partitions]
 
 
@@ -96,8 +114,11 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 2 * _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
 
 
-def move_rows(moves: Iterable[Move]) -> list[tuple[str, str]]:
-    """Return time of day and text of each change, newest first."""
-    return [
-        (time.strftime("%H:%M:%S", time.localtime(one.at_ms / 1000)), one.text) for one in moves
-    ]
+def move_rows(moves: Iterable[Move]) -> list[tuple[str, str, str]]:
+    """Return time of day, text and reason of each change, newest first."""
+    return [(time_of_day(one.at_ms), printable(one.text), printable(one.why)) for one in moves]
+
+
+def time_of_day(at_ms: float) -> str:
+    """Format a time, in ms since 1970, for the clock of this machine: "14:03:07"."""
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))

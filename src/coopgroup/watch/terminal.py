@@ -3,25 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.coordinate import Coordinate
-from textual.widgets import DataTable, Footer, Label, RichLog
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Footer, Label, RichLog
 
 from coopgroup.watch.polling import Reader, ViewPolling
 from coopgroup.watch.tables import (
     MEMBER_COLUMNS,
+    NUMBER_COLUMNS,
     PARTITION_COLUMNS,
     headline,
     member_rows,
     move_rows,
     partition_rows,
+    printable,
 )
 from coopgroup.watch.values import GroupView
 
-__all__ = ["WatchApp", "watch_in_terminal"]
+__all__ = ["Rows", "WatchApp", "watch_in_terminal"]
+
+_GAP: Final = "  "
+
+
+class Rows(ScrollView, can_focus=True):
+    """A table that draws only the lines on the screen, each as one text.
+
+    Textual's own `DataTable` draws cell by cell, which takes several times as long, and reads
+    markup in names.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--header", "rows--odd"}
+    DEFAULT_CSS = """
+    Rows > .rows--header { background: $panel; text-style: bold; }
+    Rows > .rows--odd { background: $surface; }
+    """
+
+    def __init__(self, columns: Sequence[str], *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._columns = tuple(columns)
+        self._widths = [len(one) for one in columns]
+        self.rows: Sequence[tuple[str, ...]] = ()
+
+    def show(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Show other rows."""
+        before, top = self.rows, round(self.scroll_offset.y)
+        bottom, widths = top + self.size.height, self._widths
+        self.rows = rows
+        self._widths = [
+            max(map(_width, column)) for column in zip(self._columns, *rows, strict=True)
+        ]
+        self.virtual_size = Size(sum(self._widths) + len(_GAP) * len(self._widths), len(rows) + 1)
+        if before[top:bottom] != rows[top:bottom] or widths != self._widths:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line of the screen; the names of the columns stay at the top."""
+        left, top = self.scroll_offset
+        row = top + y - 1
+        if y == 0:
+            text, look = self._text(self._columns), "rows--header"
+        elif row < len(self.rows):
+            text, look = self._text(self.rows[row]), "rows--odd" if row % 2 else ""
+        else:
+            return Strip.blank(self.size.width, self.rich_style)
+        style = self.get_component_rich_style(look) if look else self.rich_style
+        strip = Strip([Segment(text, style)])
+        return strip.extend_cell_length(left + self.size.width, style).crop(
+            left, left + self.size.width
+        )
+
+    def _text(self, cells: Sequence[str]) -> str:
+        sized = (
+            " " * (width - _width(cell)) + cell
+            if name in NUMBER_COLUMNS
+            else set_cell_size(cell, width)
+            for name, cell, width in zip(self._columns, cells, self._widths, strict=True)
+        )
+        return _GAP.join(sized)
+
+
+def _width(cell: str) -> int:
+    return len(cell) if cell.isascii() else cell_len(cell)
 
 
 class WatchApp(App[None]):
@@ -34,7 +103,7 @@ class WatchApp(App[None]):
 
     TITLE = "coopgroup watch"
     CSS = """
-    #headline { padding: 0 1; text-style: bold; }
+    #headline { padding: 0 1; width: 100%; text-style: bold; }
     #members { height: 1fr; }
     #partitions { height: 2fr; }
     #moves { height: 8; border-top: solid $primary; }
@@ -49,15 +118,13 @@ class WatchApp(App[None]):
     def compose(self) -> ComposeResult:
         """Return the parts of the screen, top first."""
         yield Label("connecting …", id="headline", markup=False)
-        yield DataTable(id="members", cursor_type="row", zebra_stripes=True)
-        yield DataTable(id="partitions", cursor_type="row", zebra_stripes=True)
+        yield Rows(MEMBER_COLUMNS, id="members")
+        yield Rows(PARTITION_COLUMNS, id="partitions")
         yield RichLog(id="moves", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one("#members", DataTable).add_columns(*MEMBER_COLUMNS)
-        self.query_one("#partitions", DataTable).add_columns(*PARTITION_COLUMNS)
         self._polling.start()
 
     def on_unmount(self) -> None:
@@ -72,35 +139,16 @@ class WatchApp(App[None]):
         """Show a snapshot; after an error, the last one stays."""
         line = self.query_one("#headline", Label)
         if isinstance(found, Exception):
-            line.update(f"no answer: {found}")
+            line.update(printable(f"no answer: {found}"))
             return
         line.update(headline(found))
-        _fill(self.query_one("#members", DataTable), member_rows(found))
-        _fill(self.query_one("#partitions", DataTable), partition_rows(found))
+        self.query_one("#members", Rows).show(member_rows(found))
+        self.query_one("#partitions", Rows).show(partition_rows(found))
         log = self.query_one("#moves", RichLog)
         fresh = [one for one in found.moves if one.at_ms > self._shown_until_ms]
-        for at, text in reversed(move_rows(fresh)):
-            log.write(f"{at}  {text}")
+        for at, text, why in reversed(move_rows(fresh)):
+            log.write(f"{at}  {text}" + (f" ({why})" if why else ""))
         self._shown_until_ms = found.at_ms
-
-
-def _fill(table: DataTable[str], rows: Sequence[tuple[str, ...]]) -> None:
-    """Show rows; if their number stays, only changed cells on the screen are drawn again.
-
-    A thousand partitions would cost several times as much. Rows below or above the screen are
-    brought up to date by the first look after the user has scrolled to them.
-    """
-    top = round(table.scroll_offset.y)
-    if table.row_count == len(rows):
-        for y in range(top, min(len(rows), top + table.size.height + 1)):
-            for x, (cell, before) in enumerate(zip(rows[y], table.get_row_at(y), strict=True)):
-                if cell != before:
-                    table.update_cell_at(Coordinate(y, x), cell)
-        return
-    table.clear()
-    for row in rows:
-        table.add_row(*row)
-    table.scroll_to(y=top, animate=False)
 
 
 def watch_in_terminal(reader: Reader, interval_s: float) -> None:

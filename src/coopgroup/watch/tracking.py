@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 from attrs import define, field
 
-from coopgroup.watch.values import GroupView, Move, PartitionView
+from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
 __all__ = ["GroupTracker"]
 
 _MOVES_MAX: Final = 200
 _TREND_MS: Final = 30_000
+_WHY_MS: Final = 60_000  # a change of members that is older explains no move
 _NAMED_MAX: Final = 4
 
-_Key = tuple[str, int]
+_Key: TypeAlias = tuple[str, int]
+_Identity: TypeAlias = tuple[str, str]
 
 
 @define(eq=False)
@@ -28,17 +30,26 @@ class GroupTracker:
     # Snapshots of the trend: time and lag of each partition, oldest first.
     _lags: deque[tuple[int, dict[_Key, int]]] = field(factory=deque, init=False)
     _committed_at_ms: dict[_Key, int] = field(factory=dict, init=False)
-    _returns: Counter[str] = field(factory=Counter, init=False)
+    _departed: Counter[_Identity] = field(factory=Counter, init=False)
+    _returns: Counter[_Identity] = field(factory=Counter, init=False)
     _moves: deque[Move] = field(factory=lambda: deque(maxlen=_MOVES_MAX), init=False)
+    # The last change of members: its time, and its words.
+    _why: tuple[int, str] = field(default=(0, ""), init=False)
+    # The last member that owned each partition, and the name of each of them.
+    _owners: dict[_Key, str] = field(factory=dict, init=False)
+    _names: dict[str, str] = field(factory=dict, init=False)
 
     def note(self, view: GroupView) -> GroupView:
         """Take a snapshot, and return it with everything that follows from the earlier ones."""
         last, self._last = self._last, view
+        self._names |= view.names
         if last is not None:
-            for text in _changes(last, view):
-                self._moves.appendleft(Move(at_ms=view.at_ms, text=text))
-            self._returns.update(_comers_and_goers(last, view))
+            self._note_returns(last, view)
+            self._moves.extendleft(self._changes(last, view))
             self._note_commits(last, view)
+        self._owners |= {_key(one): one.owner for one in view.partitions if one.owner}
+        kept = {*self._owners.values(), *view.names}
+        self._names = {member: name for member, name in self._names.items() if member in kept}
         self._lags.append(
             (view.at_ms, {_key(one): one.lag for one in view.partitions if one.lag is not None})
         )
@@ -47,11 +58,56 @@ class GroupTracker:
         return attrs.evolve(
             view,
             members=tuple(
-                attrs.evolve(one, returns=self._returns[one.name]) for one in view.members
+                attrs.evolve(one, returns=self._returns[_identity(one)]) for one in view.members
             ),
             partitions=tuple(self._with_trend(one, view.at_ms) for one in view.partitions),
             moves=tuple(self._moves),
         )
+
+    def _note_returns(self, last: GroupView, view: GroupView) -> None:
+        before = {one.member_id: one for one in last.members}
+        after = {one.member_id: one for one in view.members}
+        self._departed.update(_identity(before[one]) for one in before.keys() - after.keys())
+        for one in after.keys() - before.keys():
+            identity = _identity(after[one])
+            if self._departed[identity]:  # else one more process, which is no sign of trouble
+                self._departed[identity] -= 1
+                self._returns[identity] += 1
+
+    def _changes(self, last: GroupView, view: GroupView) -> Iterator[Move]:
+        """Describe what happened between two snapshots."""
+        if last.state != view.state:
+            yield Move(at_ms=view.at_ms, text=f"the group is {view.state} (it was {last.state})")
+        before = {one.member_id for one in last.members}
+        after = {one.member_id for one in view.members}
+        for verb, members in (("joined", after - before), ("left", before - after)):
+            for name in sorted(self._names[one] for one in members):
+                self._why = view.at_ms, f"{name} {verb}"
+                yield Move(at_ms=view.at_ms, text=self._why[1])
+        yield from self._moved(last, view)
+
+    def _moved(self, last: GroupView, view: GroupView) -> Iterator[Move]:
+        owners = {_key(one): one.owner for one in last.partitions}
+        moves: dict[tuple[str, str, str], list[_Key]] = {}
+        for one in view.partitions:
+            key = _key(one)
+            old = owners.get(key, "")
+            if old != one.owner:
+                why = self._why_moved(old or self._owners.get(key, ""), one.owner, last, view)
+                names = self._names.get(old, ""), self._names.get(one.owner, "")
+                moves.setdefault((*names, why), []).append(key)
+        for (old_name, new_name, why), keys in sorted(moves.items()):
+            text = f"{_named(keys)}: {old_name or 'no owner'} → {new_name or 'no owner'}"
+            yield Move(at_ms=view.at_ms, text=text, why=why)
+
+    def _why_moved(self, old: str, new: str, last: GroupView, view: GroupView) -> str:
+        """Return the change of members that explains a move best; "" if there is none."""
+        if old and old not in view.names:
+            return f"{self._names[old]} left"
+        if new and new not in last.names:
+            return f"{self._names[new]} joined"
+        at_ms, words = self._why
+        return words if view.at_ms - at_ms < _WHY_MS else ""
 
     def _note_commits(self, last: GroupView, view: GroupView) -> None:
         before = {_key(one): one.committed for one in last.partitions}
@@ -68,6 +124,8 @@ class GroupTracker:
             trend = 1000 * (one.lag - lags[key]) / (at_ms - since_ms)
         committed_ms = self._committed_at_ms.get(key)
         age_s = None if committed_ms is None else (at_ms - committed_ms) / 1000
+        if trend is None and age_s is None:
+            return one
         return attrs.evolve(one, trend_per_s=trend, commit_age_s=age_s)
 
 
@@ -75,35 +133,9 @@ def _key(one: PartitionView) -> _Key:
     return one.topic, one.partition
 
 
-def _comers_and_goers(last: GroupView, view: GroupView) -> list[str]:
-    before = {one.member_id: one.name for one in last.members}
-    after = {one.member_id: one.name for one in view.members}
-    return [name for member_id, name in after.items() if member_id not in before]
-
-
-def _changes(last: GroupView, view: GroupView) -> Iterator[str]:
-    """Describe what happened between two snapshots."""
-    names = {one.member_id: one.name for one in (*last.members, *view.members)}
-    before = {one.member_id for one in last.members}
-    after = {one.member_id for one in view.members}
-    if last.state != view.state:
-        yield f"the group is {view.state} (it was {last.state})"
-    for verb, members in (("joined", after - before), ("left", before - after)):
-        for member in sorted(members, key=lambda one: names[one]):
-            yield f"{names[member]} {verb}"
-    yield from _moved(last, view, names)
-
-
-def _moved(last: GroupView, view: GroupView, names: dict[str, str]) -> Iterator[str]:
-    before = {_key(one): one.owner for one in last.partitions}
-    moves: dict[tuple[str, str], list[_Key]] = {}
-    for one in view.partitions:
-        key = _key(one)
-        old = before.get(key, "")
-        if old != one.owner:
-            moves.setdefault((names.get(old, ""), names.get(one.owner, "")), []).append(key)
-    for (old_name, new_name), keys in sorted(moves.items()):
-        yield f"{_named(keys)}: {old_name or 'no owner'} → {new_name or 'no owner'}"
+def _identity(one: MemberView) -> _Identity:
+    """Return what a process keeps when it restarts; processes on one host may share it."""
+    return (one.instance_id, "") if one.instance_id else (one.client_id, one.host)
 
 
 def _named(keys: list[_Key]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import attrs
 from attrs import frozen
+
+from coopgroup.report.history.names import told_apart
 
 __all__ = ["GroupView", "MemberView", "Move", "PartitionView", "to_json"]
 
@@ -22,7 +25,7 @@ class MemberView:
         rate_per_s: records that it processes in a second of work; None if it does not tell.
         partitions: number of partitions that it has.
         lag: their lag, in records.
-        returns: how often a member of this name has come or gone while it was watched.
+        returns: how often a member of this name came back on its host while it was watched.
     """
 
     member_id: str
@@ -38,7 +41,7 @@ class MemberView:
 
     @property
     def name(self) -> str:
-        """Return the name that stays when the process restarts, as far as it is known."""
+        """Return the name that stays when the process restarts; several members may have it."""
         return self.instance_id or self.client_id
 
 
@@ -77,10 +80,12 @@ class Move:
     Attributes:
         at_ms: time of the later look, in ms since 1970.
         text: the change, in a few words.
+        why: the member that joined or left before; "" if no member did.
     """
 
     at_ms: int
     text: str
+    why: str = ""
 
 
 @frozen(kw_only=True)
@@ -113,10 +118,20 @@ class GroupView:
         """Return the lag of the group, in records."""
         return sum(one.lag or 0 for one in self.partitions)
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Return a name for each member id that no other member of the group has."""
+        return told_apart(
+            {
+                one.member_id: (one.name, one.member_id.removeprefix(f"{one.name}-"))
+                for one in self.members
+            }
+        )
+
     @property
     def flapping(self) -> tuple[str, ...]:
-        """Return the names of members that came or went at least three times while watched."""
-        return tuple(one.name for one in self.members if one.returns >= FLAPS)
+        """Return the names of members that came back at least three times while watched."""
+        return tuple(self.names[one.member_id] for one in self.members if one.returns >= FLAPS)
 
 
 FLAPS = 3

@@ -9,10 +9,11 @@ from coopgroup.watch.tables import (
     PARTITION_COLUMNS,
     headline,
     member_rows,
+    move_rows,
     partition_rows,
 )
-from coopgroup.watch.values import to_json
-from tests.unit.watch.views import view
+from coopgroup.watch.values import Move, to_json
+from tests.unit.watch.views import MEMBERS, view
 
 
 def test_headline_says_what_the_group_does() -> None:
@@ -57,3 +58,20 @@ def test_json_has_everything() -> None:
     assert found["flapping"] == []
     assert found["members"][1]["instance_id"] == "pod-b"
     assert found["partitions"][2]["owner"] == "m-b"
+
+
+def test_members_with_the_same_client_id_are_told_apart() -> None:
+    first, second = (evolve(MEMBERS[0], member_id=f"a-{uuid}") for uuid in ("1f0e-77", "2b3c-88"))
+    group = view(owners=("a-2b3c-88",), committed=(0,), members=(first, second))
+    assert [row[0] for row in member_rows(group)] == ["a 1f0e", "a 2b3c"]
+    assert partition_rows(group)[0][2] == "a 2b3c"
+
+
+def test_characters_that_do_not_print_are_replaced() -> None:
+    hostile = evolve(MEMBERS[0], client_id="a\x1b[2J\u202eb", host="h\r\n")
+    group = view(members=(hostile, MEMBERS[1]))
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert member_rows(group)[0][:2] == (f"a{mark}[2J{mark}b", f"h{mark}{mark}")
+    assert partition_rows(group)[0][2] == f"a{mark}[2J{mark}b"
+    (move,) = move_rows([Move(at_ms=0, text="a\x07", why="\x9bb joined")])
+    assert move[1:] == (f"a{mark}", f"{mark}b joined")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from textual.widgets import DataTable, Label, RichLog
+import pytest
+from attrs import evolve
+from textual.widgets import Label, RichLog
 
-from coopgroup.watch.terminal import WatchApp
+from coopgroup.watch.terminal import Rows, WatchApp
 from coopgroup.watch.values import GroupView
 from tests.unit.watch.views import MEMBERS, view
+
+SNAPSHOT = Path(__file__).parent / "screen.txt"
 
 
 class Reader:
@@ -38,9 +48,20 @@ def _run(reader: Reader, check: Any, size: tuple[int, int] = (120, 40)) -> None:
     asyncio.run(live())
 
 
-def _cells(app: WatchApp, name: str) -> list[list[str]]:
-    table: DataTable[str] = app.query_one(f"#{name}", DataTable)
-    return [[str(cell) for cell in table.get_row_at(y)] for y in range(table.row_count)]
+def _cells(app: WatchApp, name: str) -> list[tuple[str, ...]]:
+    return list(app.query_one(f"#{name}", Rows).rows)
+
+
+def _screen(app: WatchApp) -> str:
+    """Return the text of the screen, without Textual's title and footer."""
+    lines: dict[float, dict[float, str]] = defaultdict(dict)
+    for x, y, text in re.findall(
+        r'<text (?![^>]*-title)[^>]*?x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>',
+        app.export_screenshot(),
+    ):
+        lines[float(y)][float(x)] = html.unescape(text).replace("\N{NO-BREAK SPACE}", " ")
+    shown = ("".join(text for _, text in sorted(line.items())) for _, line in sorted(lines.items()))
+    return "\n".join(line.rstrip() for line in list(shown)[:-1]) + "\n"
 
 
 def _headline(app: WatchApp) -> str:
@@ -83,3 +104,58 @@ def test_large_group_in_a_small_terminal_is_drawn() -> None:
     owners = tuple("m-a" if number % 2 else "m-b" for number in range(1_000))
     group = view(owners=owners, committed=(0,) * 1_000, members=MEMBERS)
     _run(Reader(group), lambda app: len(_cells(app, "partitions")) == 1_000, size=(60, 12))
+
+
+@pytest.fixture
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_utc")
+def test_screen_is_that_of_the_snapshot() -> None:
+    """After a change that is meant, write the new screen into the file, and look at it."""
+    owners = tuple(("m-a", "m-b", "")[number % 3] for number in range(12))
+    before = view(owners=("m-a",) * 12, committed=(7,) * 12, members=MEMBERS[:1])
+    after = view(2.0, owners=owners, committed=(8,) * 12, end=1_234)
+    screens = []
+
+    def check(app: WatchApp) -> bool:
+        screens.append(_screen(app))
+        return screens[-1] == SNAPSHOT.read_text()
+
+    try:
+        _run(Reader(before, after), check, size=(100, 32))
+    except AssertionError:
+        assert screens[-1] == SNAPSHOT.read_text()
+
+
+def test_name_of_a_member_is_neither_markup_nor_a_command_of_the_terminal() -> None:
+    hostile = evolve(MEMBERS[0], client_id="[/nope][red]\x1b[2Jx")
+    group = view(members=(hostile, *MEMBERS[1:]))
+
+    def check(app: WatchApp) -> bool:
+        return "[/nope][red]\N{REPLACEMENT CHARACTER}[2Jx" in _screen(app)
+
+    _run(Reader(group), check)
+
+
+def test_table_scrolls_below_the_names_of_its_columns() -> None:
+    group = view(owners=("m-a",) * 100, committed=(0,) * 100)
+
+    async def live() -> list[str]:
+        app = WatchApp(Reader(group), 0.02)
+        async with app.run_test(size=(100, 32)) as pilot:
+            table = app.query_one("#partitions", Rows)
+            while not table.rows:
+                await pilot.pause(0.02)
+            table.scroll_end(animate=False)
+            await pilot.pause(0.1)
+            return _screen(app).splitlines()
+
+    lines = [line for line in asyncio.run(live()) if "orders-" in line or "partition " in line]
+    assert lines[0].startswith("partition")
+    assert lines[-1].startswith("orders-99")

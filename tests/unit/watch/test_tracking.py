@@ -64,12 +64,54 @@ def test_members_that_join_and_leave_are_told() -> None:
     ]
 
 
-def test_member_that_comes_again_and_again_flaps() -> None:
+def test_moves_say_which_member_came_or_left() -> None:
+    tracker = GroupTracker()
+    tracker.note(view(owners=("m-b", "m-b", "m-b")))
+    tracker.note(view(1.0, owners=("", "", ""), members=MEMBERS[:1]))
+    found = tracker.note(view(2.0, owners=("m-a", "", "m-a"), members=MEMBERS[:1]))
+    assert [(one.text, one.why) for one in found.moves] == [
+        ("orders-0, orders-2: no owner → a", "pod-b left"),
+        ("orders-0, orders-1, orders-2: pod-b → no owner", "pod-b left"),
+        ("pod-b left", ""),
+    ]
+
+
+def test_partition_that_a_newcomer_makes_its_owner_release_says_so() -> None:
+    tracker = GroupTracker()
+    tracker.note(view(owners=("m-a",) * 3, members=MEMBERS[:1]))
+    tracker.note(view(1.0, owners=("m-a",) * 3))
+    found = tracker.note(view(2.0, owners=("m-a", "m-a", "")))
+    assert (found.moves[0].text, found.moves[0].why) == (
+        "orders-2: a → no owner",
+        "pod-b joined",
+    )
+
+
+def test_move_long_after_the_last_change_of_members_has_no_reason() -> None:
+    tracker = GroupTracker()
+    tracker.note(view(members=MEMBERS[:1], owners=("m-a",) * 3))
+    tracker.note(view(1.0, owners=("m-a",) * 3))
+    found = tracker.note(view(100.0, owners=("m-b", "m-a", "m-a")))
+    assert (found.moves[0].text, found.moves[0].why) == ("orders-0: a → pod-b", "")
+
+
+def test_member_that_comes_back_again_and_again_flaps() -> None:
     tracker = GroupTracker()
     tracker.note(view(members=MEMBERS[:1]))
     found = view()
-    for number in range(3):
+    for number in range(4):
         again = evolve(MEMBERS[1], member_id=f"m-b{number}")
         found = tracker.note(view(number + 1.0, members=(MEMBERS[0], again)))
     assert found.flapping == ("pod-b",)
     assert [one.returns for one in found.members] == [0, 3]
+
+
+def test_many_new_members_with_one_client_id_do_not_flap() -> None:
+    tracker = GroupTracker()
+    tracker.note(view(members=MEMBERS[:1]))
+    pods = tuple(
+        evolve(MEMBERS[0], member_id=f"a-{number}000", host="10.0.0.9") for number in range(5)
+    )
+    found = tracker.note(view(1.0, members=(MEMBERS[0], *pods)))
+    assert found.flapping == ()
+    assert found.moves[0].text == "a 4000 joined"

@@ -1,4 +1,7 @@
-"""The timeline: a row for each partition, a colour for each owner, dark for gaps."""
+"""The timeline: a row for each partition, a colour for each owner, dark for gaps.
+
+`row_frame` and `add_bars` also draw the warm-ups, which have the same rows (`warm_rows`).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from bokeh.models import (
     BasicTicker,
     CDSView,
     ColumnDataSource,
-    CustomJSTickFormatter,
     IndexFilter,
     Range1d,
     SingleIntervalTicker,
+    Ticker,
 )
+from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
 from coopgroup.model import ResourceSet
@@ -24,7 +28,7 @@ from coopgroup.report.history.timeline import NOBODY, Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
 
-__all__ = ["ORDERS", "formatter_of", "labels_of", "names_of", "rows_figure"]
+__all__ = ["ORDERS", "add_bars", "names_of", "row_frame", "rows_figure"]
 
 Columns: TypeAlias = dict[str, Any]
 
@@ -40,6 +44,7 @@ _AXIS_PIXELS: Final = 10
 _LABEL_LETTERS_MAX: Final = 18
 _NAMED_RANGES_MAX: Final = 4
 _LAYERS: Final = ("owned", "gaps", "doubles")
+_EDGES: Final[dict[str, Any]] = {"left": "left", "right": "right", "top": "top", "bottom": "bottom"}
 _TIP: Final = (
     "<b>@who</b><br>@rows<br>from <b>@left{0,0.000} s</b> to <b>@right{0,0.000} s</b>"
     "<br>@length{0,0.000} s"
@@ -59,35 +64,46 @@ def rows_figure(
     """
     count = len(scene.history.ownership.resources)
     pixels = _height(count) if height is None else height
-    plot = framed(
-        scene,
-        height=pixels,
-        y_range=Range1d(start=max(count, 1) - 0.5, end=-0.5, bounds=(-0.5, max(count, 1) - 0.5)),
-        label="",
-        name=scene.named("ownership"),
+    ticker = (
+        SingleIntervalTicker(interval=1)
+        if count <= _ROWS_LABELLED_MAX and height is None
+        else BasicTicker(min_interval=1, desired_num_ticks=12 if height is None else 5)
     )
+    plot = row_frame(scene, timelines, "ownership", pixels, ticker)
     end_s = scene.span_ms / 1000
     plot.quad(
         left=0, right=end_s, top=-0.5, bottom=count - 0.5, fill_color=UNKNOWN, line_color=None
     )
     plot.grid.visible = False
     plot.xaxis.visible = False  # the figure below shows the same axis
-    plot.yaxis.ticker = (
-        SingleIntervalTicker(interval=1)
-        if count <= _ROWS_LABELLED_MAX and height is None
-        else BasicTicker(min_interval=1, desired_num_ticks=12 if height is None else 5)
-    )
-    labels = labels_of(scene.history.ownership.resources)
-    formatters = []
     for order, timeline in zip(ORDERS, timelines, strict=False):
         for layer in _LAYERS:
-            _add_layer(plot, scene, timeline, order, layer, visible=order == ORDERS[0])
-        formatters.append(formatter_of([labels[number] for number in timeline.order.tolist()]))
-    plot.yaxis.formatter = formatters[0]
-    plot.tags = formatters  # the page's script finds the formatter of the other order here
+            _add_layer(plot, scene, timeline, order, layer)
     if pixels > count * _PARTED_ROW_PIXELS:
         plot.hspan(y=np.arange(count - 1) + 0.5, line_color="white", line_width=1.5)
     rule_off(plot, scene)
+    return plot
+
+
+def row_frame(
+    scene: Scene, timelines: Sequence[Timeline], name: str, height: int, ticker: Ticker
+) -> figure:
+    """Return an empty figure with a row for each resource, and with their labels."""
+    ownership = scene.history.ownership
+    bottom = max(len(ownership.resources), 1) - 0.5
+    plot = framed(
+        scene,
+        height=height,
+        y_range=Range1d(start=bottom, end=-0.5, bounds=(-0.5, bottom)),
+        label="",
+        name=scene.named(name),
+    )
+    labels = _labels(ownership.resources)
+    # The page's script finds the labels of the other order here. A formatter in JavaScript would
+    # need `eval`, which a page with a Content-Security-Policy refuses.
+    plot.tags = [[labels[number] for number in one.order.tolist()] for one in timelines]
+    plot.yaxis.major_label_overrides = dict(enumerate(plot.tags[0]))
+    plot.yaxis.ticker = ticker
     return plot
 
 
@@ -95,39 +111,50 @@ def _height(count: int) -> int:
     return int(np.clip(count * _ROW_PIXELS, _HEIGHT_MIN, _HEIGHT_MAX)) + _AXIS_PIXELS
 
 
-def _add_layer(
-    plot: figure, scene: Scene, timeline: Timeline, order: str, layer: str, *, visible: bool
-) -> None:
-    source = ColumnDataSource(
-        _columns(scene, timeline, getattr(timeline, layer)), name=scene.named(f"{order}_{layer}")
-    )
+def add_bars(
+    plot: figure,
+    source: ColumnDataSource,
+    order: str,
+    tip: str,
+    **more: Any,  # noqa: ANN401
+) -> GlyphRenderer[Any]:
+    """Draw a bar for each line of a source, visible in one order of the rows."""
     # Lines in the colour of the bar close the seams between neighbours, and keep a gap of a
-    # fraction of a pixel visible. Gaps and double owners are drawn last, so they cover owned time.
+    # fraction of a pixel visible.
     renderer = plot.quad(
-        left="left",
-        right="right",
-        top="top",
-        bottom="bottom",
+        **_EDGES,
         source=source,
         fill_color="colour",
         fill_alpha="alpha",
         line_color="colour",
         line_alpha="alpha",
-        line_width=0.5 if layer == "owned" else 1,
-        visible=visible,
-        name=scene.named(f"{order}_{layer}_bars"),
+        visible=order == ORDERS[0],
+        **more,
     )
     renderer.tags = [order]
-    plot.add_tools(hover(renderer, _TIP))
+    plot.add_tools(hover(renderer, tip))
+    return renderer
+
+
+def _add_layer(plot: figure, scene: Scene, timeline: Timeline, order: str, layer: str) -> None:
+    """Draw a layer; gaps and double owners are drawn last, so they cover owned time."""
+    source = ColumnDataSource(
+        _columns(scene, timeline, getattr(timeline, layer)), name=scene.named(f"{order}_{layer}")
+    )
+    add_bars(
+        plot,
+        source,
+        order,
+        _TIP,
+        line_width=0.5 if layer == "owned" else 1,
+        name=scene.named(f"{order}_{layer}_bars"),
+    )
     patterns = np.array(source.data["pattern"], dtype=np.str_)
     for pattern in sorted(set(patterns.tolist()) - {PLAIN}):
         # One pattern for all bars of a renderer: with a pattern per bar Bokeh needs 1 ms for each
         # bar.
         hatched = plot.quad(
-            left="left",
-            right="right",
-            top="top",
-            bottom="bottom",
+            **_EDGES,
             source=source,
             view=CDSView(filter=IndexFilter(indices=np.flatnonzero(patterns == pattern).tolist())),
             fill_color=None,
@@ -136,7 +163,7 @@ def _add_layer(
             hatch_color="white",
             hatch_alpha=0.55,
             hatch_scale=9,
-            visible=visible,
+            visible=order == ORDERS[0],
         )
         hatched.tags = [order]
 
@@ -197,15 +224,10 @@ def names_of(
     return named
 
 
-def labels_of(resources: ResourceSet) -> list[str]:
+def _labels(resources: ResourceSet) -> list[str]:
     """Return a label for each resource; long names lose their start, as ends differ more."""
     labels = [f"{name} {index}" for name, index in resources]
     return [
         label if len(label) <= _LABEL_LETTERS_MAX else "…" + label[1 - _LABEL_LETTERS_MAX :]
         for label in labels
     ]
-
-
-def formatter_of(labels: list[str]) -> CustomJSTickFormatter:
-    """Return a formatter of rows: the label of each."""
-    return CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from bokeh.models import BasicTicker, ColumnDataSource, Range1d
+from bokeh.models import BasicTicker, ColumnDataSource
 from bokeh.plotting import figure
 
-from coopgroup.report.drawing.axes import FAINT, FAULT, INK, Scene, framed, hover, rule_off
-from coopgroup.report.drawing.rows import ORDERS, formatter_of, labels_of, names_of
+from coopgroup.report.drawing.axes import FAINT, FAULT, INK, Scene, rule_off
+from coopgroup.report.drawing.rows import ORDERS, add_bars, names_of, row_frame
 from coopgroup.report.history.timeline import Timeline
 from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
 from coopgroup.report.wording import seconds
@@ -55,27 +55,16 @@ def warm_figure(
         height: height of the figure in pixels; None derives it from the number of rows.
     """
     ownership, spans = scene.history.ownership, scene.history.warm_spans
-    count = len(ownership.resources)
     lanes = 1 + max(lanes_of(spans).values(), default=0)
-    pixels = int(np.clip(count * lanes * _LANE_PIXELS, _HEIGHT_MIN, _HEIGHT_MAX)) + _AXIS_PIXELS
-    plot = framed(
-        scene,
-        height=pixels if height is None else height,
-        y_range=Range1d(start=count - 0.5, end=-0.5, bounds=(-0.5, count - 0.5)),
-        label="",
-        name=scene.named("warmups"),
-    )
+    rows = len(ownership.resources) * lanes
+    pixels = int(np.clip(rows * _LANE_PIXELS, _HEIGHT_MIN, _HEIGHT_MAX)) + _AXIS_PIXELS
+    ticker = BasicTicker(min_interval=1, desired_num_ticks=8 if height is None else 4)
+    plot = row_frame(scene, timelines, "warmups", pixels if height is None else height, ticker)
     plot.ygrid.visible = False
-    plot.yaxis.ticker = BasicTicker(min_interval=1, desired_num_ticks=8 if height is None else 4)
     plot.xaxis.axis_label = "seconds since the start"
-    labels = labels_of(ownership.resources)
-    formatters = []
     for order, timeline in zip(ORDERS, timelines, strict=False):
         bars = warm_bars(spans, ownership, timeline.order)
         _add_bars(plot, scene, timeline, bars, order, lanes)
-        formatters.append(formatter_of([labels[number] for number in timeline.order.tolist()]))
-    plot.yaxis.formatter = formatters[0]
-    plot.tags = formatters
     rule_off(plot, scene)
     return plot
 
@@ -95,21 +84,7 @@ def _add_bars(
             _columns(scene, timeline, some, lanes, name=name, alpha=alpha),
             name=scene.named(f"{order}_{name}"),
         )
-        renderer = plot.quad(
-            left="left",
-            right="right",
-            top="top",
-            bottom="bottom",
-            source=source,
-            fill_color="colour",
-            fill_alpha="alpha",
-            line_color="colour",
-            line_alpha="alpha",
-            line_width=0.5,
-            visible=order == ORDERS[0],
-        )
-        renderer.tags = [order]
-        plot.add_tools(hover(renderer, _TIP))
+        add_bars(plot, source, order, _TIP, line_width=0.5)
     for end, (marker, colour) in _MARKS.items():
         some = [one for one in bars if one.end is end]
         source = ColumnDataSource(

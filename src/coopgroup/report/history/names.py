@@ -15,7 +15,7 @@ from attrs import evolve
 
 from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
 
-__all__ = ["named", "short_names"]
+__all__ = ["named", "short_names", "told_apart"]
 
 _ID: Final = re.compile(r"(?P<client>.+)-(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 _DIGITS: Final = (4, 8, 36)
@@ -24,20 +24,31 @@ _DIGITS: Final = (4, 8, 36)
 def short_names(members: Iterable[str]) -> dict[str, str]:
     """Return a name for each member id; two member ids never get the same name."""
     parts = {member: _ID.fullmatch(member) for member in dict.fromkeys(members)}
-    clients: dict[str, list[str]] = {}
-    for member, part in parts.items():
-        clients.setdefault(member if part is None else part["client"], []).append(member)
+    return told_apart(
+        {
+            member: (member, "") if part is None else (part["client"], part["uuid"])
+            for member, part in parts.items()
+        }
+    )
+
+
+def told_apart(parts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return a name for each member id, from its name and from a text that no other member has."""
+    alike: dict[str, list[str]] = {}
+    for member, (name, _) in parts.items():
+        alike.setdefault(name, []).append(member)
     names: dict[str, str] = {}
-    for client, some in clients.items():
-        if len(some) == 1:
-            names[some[0]] = client
+    for name, members in alike.items():
+        if len(members) == 1:
+            names[members[0]] = name
             continue
-        uuids = ["" if (part := parts[member]) is None else part["uuid"] for member in some]
+        texts = [parts[member][1] for member in members]
         digits = next(
-            count for count in _DIGITS if len({uuid[:count] for uuid in uuids}) == len(uuids)
+            (count for count in _DIGITS if len({text[:count] for text in texts}) == len(texts)),
+            None,
         )
-        for member, uuid in zip(some, uuids, strict=True):
-            names[member] = f"{client} {uuid[:digits]}" if uuid else client
+        for member, text in zip(members, texts, strict=True):
+            names[member] = f"{name} {text[:digits]}" if text else name
     return names
 
 

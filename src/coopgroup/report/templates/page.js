@@ -9,7 +9,8 @@ const page = {
       for (const bars of rows.renderers) {
         if (bars.tags.length) bars.visible = bars.tags.includes(chosen);
       }
-      rows.left[0].formatter = rows.tags[["by_owner", "by_name"].indexOf(chosen)];
+      const labels = rows.tags[["by_owner", "by_name"].indexOf(chosen)];
+      rows.left[0].major_label_overrides = new Map(labels.map((label, row) => [row, label]));
     }
     page.press("[data-order]", (button) => button.dataset.order === chosen);
   },
