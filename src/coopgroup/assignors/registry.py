@@ -13,7 +13,7 @@ from coopgroup.assignors.sticky.assignor import CooperativeStickyAssignor, Stick
 from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.model.named_factories import NamedFactories
 
-__all__ = ["assignor_names", "create_assignor", "register_assignor"]
+__all__ = ["assignor_names", "choose_assignor", "create_assignor", "register_assignor"]
 
 _ASSIGNORS: Final = NamedFactories[Assignor](
     "assignor",
@@ -26,8 +26,10 @@ _ASSIGNORS: Final = NamedFactories[Assignor](
         StickyAssignor.name: StickyAssignor,
         WeightedAssignor.name: WeightedAssignor,
     },
+    made=Assignor,
 )
 
 assignor_names = _ASSIGNORS.names
+choose_assignor = _ASSIGNORS.choose
 create_assignor = _ASSIGNORS.create
 register_assignor = _ASSIGNORS.register

@@ -4,6 +4,7 @@
     NAME:KEY=VALUE,KEY=VALUE        with these options
     NAME,NAME:KEY=VALUE,NAME        several; a part with `=` and without `:` continues the last one
 
+NAME may be `module:Class`. The two parts of such a name are identifiers, perhaps with dots.
 A value is a number, `true`, `false` or `null` as in JSON. Anything else is a string. The key
 `warmup.timeout_ms` is the option `timeout_ms` of the option `warmup`.
 """
@@ -11,12 +12,16 @@ A value is a number, `true`, `false` or `null` as in JSON. Anything else is a st
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from typing import Final
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.simulator.scenario import Choice
 
-__all__ = ["parse_choice", "parse_choices"]
+__all__ = ["parse_choice", "parse_choices", "row_of"]
+
+_CLASS: Final = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*(?=:|$)")
 
 
 def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None = None) -> Choice:
@@ -25,7 +30,10 @@ def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None =
     Raises:
         ConfigurationError: the text is not a choice.
     """
-    name, colon, rest = text.partition(":")
+    of_class = _CLASS.match(text)
+    begin = 0 if of_class is None else of_class.end()
+    before, colon, rest = text[begin:].partition(":")
+    name = text[:begin] + before
     if not name or (colon and not rest):
         raise ConfigurationError(option, text, "NAME or NAME:KEY=VALUE,KEY=VALUE")
     if not colon:
@@ -53,6 +61,11 @@ def parse_choices(option: str, text: str, named: Callable[[str], Choice]) -> dic
     if len(set(texts)) < len(texts):
         raise ConfigurationError(option, text, "each policy once")
     return {one: parse_choice(option, one, named) for one in texts}
+
+
+def row_of(choice: Choice) -> dict[str, object]:
+    """Return a choice as one table: the name, and the options beside it."""
+    return {"name": choice.name, **choice.options}
 
 
 def _put(options: dict[str, object], key: str, value: object) -> bool:

@@ -17,12 +17,11 @@ from typing import Any, Final
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.assignors.registry import create_assignor
 from coopgroup.cli.broker_options import bootstrap_option, parse_settings
+from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.interruption import interruption
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.membership.subscription import read_topics
-from coopgroup.policies.registry import create_policy
 
 __all__ = ["command"]
 
@@ -40,8 +39,12 @@ _POLL_S: Final = 0.5
     is_flag=True,
     help="Without a committed offset, start at the oldest record.",
 )
-@click.option("--policy", default="simple", show_default=True, help="When partitions move.")
-@click.option("--assignor", default="sticky", show_default=True, help="Where they go.")
+@click.option(
+    "--policy", metavar="NAME[:KEY=VALUE,...]", help="When partitions move.  [default: simple]"
+)
+@click.option(
+    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="Where they go.  [default: sticky]"
+)
 @click.option(
     "--config",
     "settings",
@@ -57,8 +60,8 @@ def command(  # noqa: PLR0913  (one parameter for each option)
     group: str,
     bootstrap_server: str,
     from_beginning: bool,
-    policy: str,
-    assignor: str,
+    policy: str | None,
+    assignor: str | None,
     settings: Sequence[str],
     max_records: int | None,
     as_json: bool,
@@ -78,7 +81,9 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         **parse_settings(settings),
     }
     consumer = CooperativeConsumer(
-        configuration, policy=create_policy(policy), assignor=create_assignor(assignor)
+        configuration,
+        policy=None if policy is None else row_of(parse_choice("--policy", policy)),
+        assignor=None if assignor is None else row_of(parse_choice("--assignor", assignor)),
     )
     try:
         with interruption() as interrupted, consumer:

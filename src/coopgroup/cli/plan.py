@@ -10,18 +10,18 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 import click
 
-from coopgroup.assignors.registry import create_assignor
+from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.formats.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.cli.formats.plan_output import line_bytes, refused_row, round_row
 from coopgroup.errors import ConfigurationError, InvariantViolationError
 from coopgroup.leader import decide_round
-from coopgroup.policies.registry import create_policy
+from coopgroup.simulator.scenario.checks import check_choice
 
 __all__ = ["answer_lines", "command"]
 
@@ -34,25 +34,24 @@ _EXIT_REFUSED_LINE: Final = 2
     "--assignor",
     default="sticky",
     show_default=True,
-    metavar="NAME",
+    metavar="NAME[:KEY=VALUE,...]",
     help="Assignor for lines without one.",
 )
 @click.option(
     "--policy",
     default="simple",
     show_default=True,
-    metavar="NAME",
+    metavar="NAME[:KEY=VALUE,...]",
     help="Policy for lines without one.",
 )
 def command(file: BinaryIO, assignor: str, policy: str) -> int:
     """Answer what a leader would do, one JSON object a line."""
     # An unknown name is an error of the command, not of each line.
-    _check("--assignor", assignor, create_assignor)
-    _check("--policy", policy, create_policy)
+    defaults = Defaults(assignor=_row("--assignor", assignor), policy=_row("--policy", policy))
     if file.isatty():
         click.echo("coopgroup: type or paste one JSON object a line; Ctrl-D ends", err=True)
     try:
-        return answer_lines(file, sys.stdout.buffer, Defaults(assignor=assignor, policy=policy))
+        return answer_lines(file, sys.stdout.buffer, defaults)
     except BrokenPipeError:
         # The reader of the pipe has gone. Without this, Python would fail again when it closes
         # stdout.
@@ -60,11 +59,10 @@ def command(file: BinaryIO, assignor: str, policy: str) -> int:
         return 1
 
 
-def _check(option: str, name: str, create: Callable[[str, dict[str, object]], object]) -> None:
-    try:
-        create(name, {})
-    except ConfigurationError as error:
-        raise ConfigurationError(option, name, error.expected) from None
+def _row(option: str, text: str) -> dict[str, object]:
+    choice = parse_choice(option, text)
+    check_choice(option, choice)
+    return row_of(choice)
 
 
 def answer_lines(lines: Iterable[bytes], answers: BinaryIO, defaults: Defaults) -> int:

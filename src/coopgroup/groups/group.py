@@ -35,6 +35,12 @@ from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.leaving import has_left, wait_left
 from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
+from coopgroup.kafka.plugins import (
+    AssignorChoice,
+    PolicyChoice,
+    chosen_assignor,
+    chosen_policy,
+)
 from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
 from coopgroup.model import Resource, ResourceSet
@@ -74,9 +80,10 @@ class CooperativeGroup:
         found: resources whose state this process has already, for example on its disk.
         on_error: called with a `WorkFailure` for each exception of a callback, and with a
             `WorkFailure` without a resource if the group permanently refused this member.
-        policy: decides when resources move; `SimplePolicy()` if not given.
-        assignor: decides where they go; `WeightedAssignor()` if not given. Use the same assignor in
-            all members.
+        policy: decides when resources move: a policy, its name, or `{"name": …}` with options.
+            The default is `SimplePolicy()`.
+        assignor: decides where they go, in the same forms; the default is `WeightedAssignor()`. Use
+            the same policy and assignor in all members.
         more: further keys, which take precedence over those in `configuration`.
 
     Raises:
@@ -101,24 +108,27 @@ class CooperativeGroup:
         cool: ResourceCallback | None = None,
         found: Iterable[tuple[str, int]] = (),
         on_error: Callable[[WorkFailure], object] | None = None,
-        policy: Policy | None = None,
-        assignor: Assignor | None = None,
+        policy: PolicyChoice | None = None,
+        assignor: AssignorChoice | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        policy = SimplePolicy() if policy is None else policy
-        assignor = WeightedAssignor() if assignor is None else assignor
+        merged = merge_configuration(configuration, more)
+        when = chosen_policy(merged.get("coopgroup.policy") if policy is None else policy)
+        where = chosen_assignor(merged.get("coopgroup.assignor") if assignor is None else assignor)
+        when = SimplePolicy() if when is None else when
+        where = WeightedAssignor() if where is None else where
         callbacks = Callbacks(
             start=start, stop=stop, lost=lost or stop, on_error=on_error, warm=warm, cool=cool
         )
         callbacks.check()
         self._found = _found(found, callbacks)
-        is_eager = isinstance(policy, EagerPolicy)  # a baseline: members can be eager
-        check_plugins(assignor, SimplePolicy() if is_eager else policy)
-        settings = GroupSettings.read(merge_configuration(configuration, more), eager=is_eager)
+        is_eager = isinstance(when, EagerPolicy)  # a baseline: members can be eager
+        check_plugins(where, SimplePolicy() if is_eager else when)
+        settings = GroupSettings.read(merged, eager=is_eager)
         self._settings = settings
         self._opened = ExitStack()
         with ExitStack() as opened:
-            self._put_together(opened, settings, _source(catalogue), callbacks, assignor, policy)
+            self._put_together(opened, settings, _source(catalogue), callbacks, where, when)
             self._opened = opened.pop_all()
         self._joined = self._closed = False
         # Guards both flags. Reentrant: a signal handler may close the group while its thread

@@ -20,6 +20,7 @@ from coopgroup.groups.group import CooperativeGroup
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.health.value import Health
+from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.model import Resource
 
 __all__ = ["Leadership"]
@@ -45,12 +46,14 @@ class Leadership:
         on_lost: called without arguments.
         on_error: called with a `WorkFailure` for an exception of either callback, which is then
             called again.
+        policy: decides when the leadership moves, as for a `CooperativeGroup`.
+        assignor: decides where it goes, in the same forms; the default is `StickyAssignor()`.
         more: further keys, which take precedence over those in `configuration`.
 
     Raises:
-        ConfigurationError: a key is unknown or has an invalid value, the name is invalid, or there
-            is a `group.instance.id`. With a `group.instance.id`, two processes would lead at the
-            same time.
+        ConfigurationError: a key is unknown or has an invalid value, the name, the policy or the
+            assignor is invalid, or there is a `group.instance.id`. With a `group.instance.id`, two
+            processes would lead at the same time.
         TypeError: a callback cannot be called.
     """
 
@@ -63,6 +66,8 @@ class Leadership:
         on_elected: Callable[[int], object] | None = None,
         on_lost: Callable[[], object] | None = None,
         on_error: Callable[[WorkFailure], object] | None = None,
+        policy: PolicyChoice | None = None,
+        assignor: AssignorChoice | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
         for callback in (on_elected, on_lost):
@@ -75,6 +80,8 @@ class Leadership:
                 configuration["group.instance.id"],
                 "none: a static id gives its place to another process at once, with the same token",
             )
+        if assignor is None:
+            assignor = configuration.get("coopgroup.assignor", StickyAssignor())
         self._resource = (name, 0)
         self._on_elected = on_elected
         self._on_lost = on_lost
@@ -88,7 +95,8 @@ class Leadership:
             start=self._elected,
             stop=self._lost,
             on_error=on_error,
-            assignor=StickyAssignor(),
+            policy=policy,
+            assignor=assignor,
         )
 
     def __enter__(self) -> Self:

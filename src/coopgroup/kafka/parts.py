@@ -231,8 +231,10 @@ def choose_plugins(
     Raises:
         ConfigurationError: a name or an option is wrong, or as for `check_plugins`.
     """
-    where = chosen_assignor(assignor, assignor_of(settings.strategies))
-    when = chosen_policy(policy)
+    where = chosen_assignor(
+        settings.assignor if assignor is None else assignor, assignor_of(settings.strategies)
+    )
+    when = chosen_policy(settings.policy if policy is None else policy)
     check_plugins(where, when)
     return where, when
 

@@ -1,4 +1,4 @@
-"""The policy and the assignor of a consumer: objects, names, or names with options."""
+"""The policy and the assignor of a member: objects, names, or names with options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from coopgroup.assignors.base import Assignor
-from coopgroup.errors import ConfigurationError
 from coopgroup.policies.base import Policy
 
 __all__ = ["AssignorChoice", "PolicyChoice", "chosen_assignor", "chosen_policy"]
@@ -32,9 +31,9 @@ def chosen_assignor(given: AssignorChoice | None, usual: str | None = None) -> A
     if not isinstance(wanted, str | Mapping):
         assignor: Assignor | None = wanted
         return assignor
-    from coopgroup.assignors.registry import create_assignor  # noqa: PLC0415 - slow to import
+    from coopgroup.assignors.registry import choose_assignor  # noqa: PLC0415 - slow to import
 
-    return create_assignor(*_name_and_options("assignor", wanted))
+    return choose_assignor(wanted)
 
 
 def chosen_policy(given: PolicyChoice | None) -> Policy | None:
@@ -45,18 +44,6 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     """
     if not isinstance(given, str | Mapping):
         return given
-    from coopgroup.policies.registry import create_policy  # noqa: PLC0415 - slow to import
+    from coopgroup.policies.registry import choose_policy  # noqa: PLC0415 - slow to import
 
-    return create_policy(*_name_and_options("policy", given))
-
-
-def _name_and_options(
-    field: str, given: str | Mapping[str, Any]
-) -> tuple[str, Mapping[str, object]]:
-    if isinstance(given, str):
-        return given, {}
-    options = dict(given)
-    name = options.pop("name", None)
-    if not isinstance(name, str):
-        raise ConfigurationError(f"{field}.name", name, "a name: {'name': 'incremental', …}")
-    return name, options
+    return choose_policy(given)

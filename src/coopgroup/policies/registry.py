@@ -11,7 +11,7 @@ from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.simple import SimplePolicy
 
-__all__ = ["create_policy", "policy_names", "register_policy"]
+__all__ = ["choose_policy", "create_policy", "policy_names", "register_policy"]
 
 _POLICIES: Final = NamedFactories[Policy](
     "policy",
@@ -19,8 +19,10 @@ _POLICIES: Final = NamedFactories[Policy](
         policy.name: policy
         for policy in (DeferredPolicy, EagerPolicy, IncrementalPolicy, SimplePolicy)
     },
+    made=Policy,
 )
 
+choose_policy = _POLICIES.choose
 create_policy = _POLICIES.create
 policy_names = _POLICIES.names
 register_policy = _POLICIES.register

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 from attrs import evolve, frozen
 
+from coopgroup.policies.base import Policy
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import Choice, Scenario
@@ -31,12 +32,14 @@ class Job:
     """One run to play.
 
     Attributes:
+        policy: replaces the scenario's policy; None for the scenario's own.
         keeps_history: whether the run keeps telemetry and lag, or only the measures.
     """
 
     scenario: Scenario
     seed: int
     keeps_history: bool
+    policy: Policy | Choice | None = None
 
 
 Runner: TypeAlias = Callable[[Callable[[Job], Run], Sequence[Job]], Iterable[Run]]
@@ -59,7 +62,7 @@ class Spread:
 
 def compare(
     scenario: Scenario,
-    policies: Mapping[str, Choice],
+    policies: Mapping[str, Policy | Choice],
     seeds: Sequence[int],
     *,
     keeps_first: bool = False,
@@ -69,7 +72,8 @@ def compare(
 
     Args:
         scenario: the scenario; its own policy is ignored.
-        policies: by the name used in the result.
+        policies: policies, or names with options, by the name used in the result. Policies are
+            sent to other processes if `run_all` does so.
         seeds: at least one.
         keeps_first: whether the first run of each policy keeps its telemetry and lag.
         run_all: applies a function to jobs and returns the runs in the order of the jobs.
@@ -79,7 +83,8 @@ def compare(
     """
     jobs = [
         Job(
-            scenario=evolve(scenario, group=evolve(scenario.group, policy=choice)),
+            scenario=scenario,
+            policy=choice,
             seed=seed,
             keeps_history=keeps_first and seed == seeds[0],
         )
@@ -94,7 +99,7 @@ def compare(
 
 def play(job: Job) -> Run:
     """Play one run; the result depends only on the job."""
-    run = simulate(job.scenario, seed=job.seed)
+    run = simulate(job.scenario, policy=job.policy, seed=job.seed)
     if job.keeps_history:
         return run
     lag = evolve(run.lag, times_ms=run.lag.times_ms[:0], lags=run.lag.lags[:0])

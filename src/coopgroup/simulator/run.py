@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
 from attrs import frozen
 
+from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.member import MemberConfig
 from coopgroup.policies.balance import BalanceRule
@@ -68,8 +70,8 @@ class Run:
 def simulate(
     scenario: Scenario,
     *,
-    policy: Choice | str | None = None,
-    assignor: Choice | str | None = None,
+    policy: Policy | Choice | str | None = None,
+    assignor: Assignor | Choice | str | None = None,
     seed: int | None = None,
     transcript: bool = False,
 ) -> Run:
@@ -77,8 +79,9 @@ def simulate(
 
     Args:
         scenario: the scenario.
-        policy: replaces the scenario's policy; a name alone gets the scenario's options for it.
-        assignor: replaces the scenario's assignor.
+        policy: replaces the scenario's policy: a policy, a `Choice` of name and options, or a name.
+            A name alone gets the scenario's options for it.
+        assignor: replaces the scenario's assignor, in the same forms.
         seed: seed of all random events, None for 0.
         transcript: whether to write readable lines, which takes time.
 
@@ -89,8 +92,16 @@ def simulate(
     scenario = _with_choices(scenario, policy, assignor)
     seed = 0 if seed is None else seed
     group = scenario.group
-    when = create_policy(group.policy.name, group.policy.options)
-    where = create_assignor(group.assignor.name, group.assignor.options)
+    when = (
+        create_policy(group.policy.name, group.policy.options)
+        if policy is None or isinstance(policy, Choice | str)
+        else policy
+    )
+    where = (
+        create_assignor(group.assignor.name, group.assignor.options)
+        if assignor is None or isinstance(assignor, Choice | str)
+        else assignor
+    )
     simulation = Simulation.create(
         config=attrs.evolve(member_config(group), index_min=scenario.shares.index_min),
         run_settings=RunSettings(assignor=where, policy=when),
@@ -140,22 +151,29 @@ def member_config(group: Group) -> MemberConfig:
 
 
 def _with_choices(
-    scenario: Scenario, policy: Choice | str | None, assignor: Choice | str | None
+    scenario: Scenario,
+    policy: Policy | Choice | str | None,
+    assignor: Assignor | Choice | str | None,
 ) -> Scenario:
     group = scenario.group
-    if isinstance(policy, str):
-        policy = scenario.policy_named(policy)
-    if isinstance(assignor, str):
-        same = group.assignor.name == assignor
-        assignor = group.assignor if same else Choice(name=assignor)
-    return attrs.evolve(
-        scenario,
-        group=attrs.evolve(
+    if policy is not None:
+        group = attrs.evolve(group, policy=_choice_of(policy, scenario.policy_named))
+    if assignor is not None:
+        own = group.assignor
+        group = attrs.evolve(
             group,
-            policy=group.policy if policy is None else policy,
-            assignor=group.assignor if assignor is None else assignor,
-        ),
-    )
+            assignor=_choice_of(
+                assignor, lambda name: own if own.name == name else Choice(name=name)
+            ),
+        )
+    return attrs.evolve(scenario, group=group)
+
+
+def _choice_of(given: Policy | Assignor | Choice | str, named: Callable[[str], Choice]) -> Choice:
+    """Return the choice of a run; an object is shown by its attribute `name`."""
+    if isinstance(given, str):
+        return named(given)
+    return given if isinstance(given, Choice) else Choice(name=given.name)
 
 
 def _play(scenario: Scenario, simulation: Simulation) -> None:

@@ -38,6 +38,14 @@ def test_keys_with_dots_are_options_of_an_option() -> None:
     assert choice == Choice(name="own", options={"a": {"b": 1, "c": "x"}, "d": 2})
 
 
+def test_name_may_be_a_class_of_a_module() -> None:
+    assert parse_choices("--policies", "mine.rules:Calm:a=1,b=x:y,other:Own,eager", named) == {
+        "mine.rules:Calm:a=1,b=x:y": Choice(name="mine.rules:Calm", options={"a": 1, "b": "x:y"}),
+        "other:Own": named("other:Own"),
+        "eager": named("eager"),
+    }
+
+
 @pytest.mark.parametrize("text", ["own:a.b=1,a.b=2", "own:a=1,a.b=2", "own:a.b=1,a=2"])
 def test_key_that_is_given_twice_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="each key once"):
@@ -60,7 +68,7 @@ def test_options_in_a_list_belong_to_the_policy_before_them() -> None:
         ("simple,", "--policies: got '', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
         (":a=1", "--policies: got ':a=1', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
         ("own:", "--policies: got 'own:', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
-        ("own:a", "--policies: got 'own:a', expected NAME:KEY=VALUE,KEY=VALUE, each key once"),
+        ("own:5", "--policies: got 'own:5', expected NAME:KEY=VALUE,KEY=VALUE, each key once"),
         ("own:=1", "--policies: got 'own:=1', expected NAME:KEY=VALUE,KEY=VALUE, each key once"),
         (
             "own:a=1,a=2",

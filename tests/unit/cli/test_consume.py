@@ -149,7 +149,10 @@ def test_consume_when_errors_repeat_tells_of_each_once(
         (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
         (
             ["orders", "--group", "g", "--policy", "x"],
-            "policy: got 'x', expected one of deferred, eager, incremental, simple",
+            (
+                "policy: got 'x', expected one of deferred, eager, incremental, simple, "
+                "or module:Class"
+            ),
         ),
     ],
 )

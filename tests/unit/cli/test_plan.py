@@ -284,7 +284,7 @@ def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
         def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
             raise ZeroDivisionError
 
-    monkeypatch.setattr(plan_input, "create_assignor", lambda name, options: Broken())
+    monkeypatch.setattr(plan_input, "choose_assignor", lambda given: Broken())
     written = io.BytesIO()
     with pytest.raises(InvariantViolationError, match=r"^2 rounds were refused"):
         answer_lines([GOOD, GOOD], written, DEFAULTS)
@@ -304,6 +304,21 @@ def test_command_when_given_a_file_answers_it(
     assert app.run(["plan", str(file), "--assignor", "lag-aware", "--policy", "simple"]) == 0
     row = json.loads(capfdbinary.readouterr().out)
     assert (row["id"], row["events"][0]["assignor"]) == ("good", "lag-aware")
+
+
+def test_command_when_given_options_takes_them_for_lines_without_a_policy(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    row = {
+        "topics": {"orders": 2},
+        "members": {"m1": {"topics": ["orders"]}},
+    }
+    file = tmp_path / "lines.json"
+    file.write_text(json.dumps(row))
+    options = ["--policy", "deferred:initial_delay_ms=900"]
+    assert app.run(["plan", str(file), *options]) == 0
+    waits = json.loads(capfdbinary.readouterr().out)
+    assert waits["members"]["m1"]["scheduled_rebalance_timeout_ms"] == 900
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,30 @@ def test_simulate_with_other_choices_plays_with_them(
     row = json.loads(capsys.readouterr().out)
     assert row["assignor"] == "lag-aware"
     assert row["moved"] > 0
+
+
+def test_commands_find_classes_in_the_current_directory(file: str, tmp_path: Path) -> None:
+    """`compare` plays in further processes, which must find the class too."""
+    (tmp_path / "own_rules.py").write_text(
+        "from attrs import frozen\n"
+        "from coopgroup.policies import SimplePolicy\n"
+        "@frozen(kw_only=True)\n"
+        "class Calm(SimplePolicy):\n"
+        "    name = 'calm'\n"
+        "    level: int = 1\n"
+    )
+    program = Path(sys.executable).with_name("coopgroup")  # unlike `python -m`, it adds no folder
+    policies = "own_rules:Calm,own_rules:Calm:level=2"
+    done = subprocess.run(
+        [program, "compare", file, "--policies", policies, "--seeds", "1", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["policy"] for row in rows] == ["own_rules:Calm", "own_rules:Calm:level=2"]
 
 
 def test_simulate_with_transcript_prints_every_event(

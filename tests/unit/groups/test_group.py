@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from coopgroup import Catalogue, CooperativeGroup
+from coopgroup import (
+    Catalogue,
+    CooperativeGroup,
+    DeferredPolicy,
+    RangeAssignor,
+    SimplePolicy,
+    WeightedAssignor,
+)
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_ms
@@ -99,6 +107,24 @@ def test_listener_hears_what_the_group_writes() -> None:
         "g",
         StateChanged(before="unsubscribed", after="joining", cause="subscription changed"),
     )
+
+
+def test_policy_and_assignor_are_objects_names_or_keys() -> None:
+    def plugins(**more: Any) -> tuple[object, object]:  # noqa: ANN401 - any choice
+        made = CooperativeGroup(SETTINGS, catalogue=[ONE], start=print, stop=print, **more)
+        with closing(made):
+            leader = inner(made, "_driver").leader
+            return leader.policy, leader.assignor
+
+    long = DeferredPolicy(initial_delay_ms=9)
+    named = {"name": "deferred", "initial_delay_ms": 9}
+    assert plugins() == (SimplePolicy(), WeightedAssignor())
+    assert plugins(policy=named, assignor="range") == (long, RangeAssignor())
+    keys: dict[str, Any] = {"coopgroup.policy": named, "coopgroup.assignor": "range"}
+    assert plugins(**keys) == (long, RangeAssignor())
+    assert plugins(**keys, policy=SimplePolicy()) == (SimplePolicy(), RangeAssignor())
+    with pytest.raises(ConfigurationError, match="policy: got 'late', expected one of deferred"):
+        plugins(policy="late")
 
 
 def test_catalogue_that_is_a_class_is_refused() -> None:

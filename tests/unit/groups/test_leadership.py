@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from coopgroup import Leadership
+from coopgroup import DeferredPolicy, Leadership, RangeAssignor, SimplePolicy, WeightedAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
@@ -28,6 +29,16 @@ def test_static_id_is_refused() -> None:
         Leadership({**SETTINGS, **static})
     with pytest.raises(ConfigurationError, match=expected):
         Leadership(SETTINGS, **static)
+
+
+def test_policy_and_assignor_may_be_names() -> None:
+    with closing(Leadership(SETTINGS, policy="deferred", assignor="range")) as leadership:
+        leader = inner(leadership, "_group", "_driver").leader
+        assert (leader.policy, leader.assignor) == (DeferredPolicy(), RangeAssignor())
+    key: dict[str, Any] = {"coopgroup.assignor": "weighted"}
+    with closing(Leadership(SETTINGS, **key)) as leadership:
+        leader = inner(leadership, "_group", "_driver").leader
+        assert (leader.policy, leader.assignor) == (SimplePolicy(), WeightedAssignor())
 
 
 def test_election_that_arrives_after_its_lease_is_reported(

@@ -21,6 +21,7 @@ def test_choice_is_an_object_a_name_or_a_name_with_options() -> None:
     assert chosen_policy({"name": "deferred", "initial_delay_ms": 9}) == policy
     assert chosen_assignor({"name": "lag-aware", "moves_max": 3}) == LagAwareAssignor(moves_max=3)
     assert isinstance(chosen_assignor(None, "round-robin"), RoundRobinAssignor)
+    assert chosen_policy("coopgroup.policies:DeferredPolicy") == DeferredPolicy()
     assert (chosen_policy(None), chosen_assignor(None)) == (None, None)
 
 
@@ -29,7 +30,7 @@ def test_choice_is_an_object_a_name_or_a_name_with_options() -> None:
     [
         ({"policy": "eventual"}, "policy: got 'eventual', expected one of deferred, eager, incre"),
         ({"assignor": "uniform"}, "assignor: got 'uniform', expected one of cooperative-sticky, "),
-        ({"policy": {"delay_ms": 1}}, "policy.name: got None, expected a name: "),
+        ({"policy": {"delay_ms": 1}}, "policy.name: got None, expected a name, with "),
         ({"policy": {"name": "simple", "delay": 1}}, "option of policy simple: got 'delay', "),
         ({"policy": "eager"}, "policy: got EagerPolicy"),
     ],

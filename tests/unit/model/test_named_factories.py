@@ -38,7 +38,7 @@ def test_create_when_named_makes_the_thing_with_its_options() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("pan", {}, "thing: got 'pan', expected one of bag, kettle, mug"),
+        ("pan", {}, "thing: got 'pan', expected one of bag, kettle, mug, or module:Class"),
         (
             "kettle",
             {"litres": 1, "liters": 2},

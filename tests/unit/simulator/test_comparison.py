@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.policies import DeferredPolicy
 from coopgroup.simulator import Run, Scenario, read_scenario
 from coopgroup.simulator.comparison import MEASURES, Job, Spread, compare, play, spread_of
 from coopgroup.simulator.measures import Measures
@@ -72,7 +73,7 @@ def test_jobs_are_given_to_whoever_runs_them() -> None:
         return map(run, jobs)
 
     compare(SCENARIO, POLICIES, (5, 6), run_all=run_all)
-    assert [(str(job.scenario.group.policy), job.seed) for job in given] == [
+    assert [(str(job.policy), job.seed) for job in given] == [
         ("simple", 5),
         ("simple", 6),
         ("deferred:scheduled_rebalance_timeout_ms=15000", 5),
@@ -230,3 +231,11 @@ def test_standbys_take_over_when_a_death_is_noticed() -> None:
     warm = measured("stateful_loss_with_standby", "own")
     assert warm.unavailable_partition_s < 0.3 * best
     assert warm.worst_outage_ms < 10_000 + 3_000
+
+
+def test_policies_may_be_objects() -> None:
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=15_000)
+    by_object = compare(SCENARIO, {"own": policy}, (5,))["own"][0]
+    by_name = compare(SCENARIO, {"own": POLICIES["long"]}, (5,))["own"][0]
+    assert by_object.measures == by_name.measures
+    assert (by_object.policy, by_object.scenario.group.policy.name) == ("deferred", "deferred")

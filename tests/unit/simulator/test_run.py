@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
+from coopgroup.assignors import RangeAssignor
 from coopgroup.errors import ConfigurationError
+from coopgroup.policies import DeferredPolicy, EagerPolicy
 from coopgroup.simulator import Scenario, Violation, simulate
 from coopgroup.simulator import run as run_module
 from coopgroup.simulator.checkers import Expectations, check_run
@@ -55,6 +57,16 @@ def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> No
     fast = simulate(SCENARIO, policy="deferred")
     assert slow.telemetry != fast.telemetry
     assert slow.violations == fast.violations == ()
+
+
+def test_simulate_takes_objects() -> None:
+    policy, assignor = DeferredPolicy(scheduled_rebalance_timeout_ms=5_000), RangeAssignor()
+    run = simulate(SCENARIO, policy=policy, assignor=assignor)
+    named = simulate(SCENARIO, policy="deferred", assignor="range")
+    assert (run.policy, run.assignor) == ("deferred", "range")
+    assert run.measures == named.measures
+    eager = simulate(SCENARIO, policy=EagerPolicy())
+    assert eager.measures == simulate(SCENARIO, policy="eager").measures
 
 
 def test_simulate_writes_a_transcript_only_when_asked() -> None:

@@ -14,14 +14,14 @@ import numpy as np
 from attrs import Attribute, field, frozen
 
 from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.registry import create_assignor
+from coopgroup.assignors.registry import choose_assignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import EMPTY, NO_LOSS, MemberClaim, ResourceSet
 from coopgroup.model.group import Float64Array
 from coopgroup.model.resource_set import Int32Array
 from coopgroup.policies.base import Policy, RoundContext
-from coopgroup.policies.registry import create_policy
+from coopgroup.policies.registry import choose_policy
 from coopgroup.policies.state import PolicyState, state_from_json, state_to_json
 from coopgroup.reading import (
     INT32_MAX,
@@ -47,10 +47,10 @@ _RATE_MAX: Final = 10**15
 
 @frozen(kw_only=True)
 class Defaults:
-    """Defaults for lines without these fields."""
+    """Defaults for lines without these fields: a name, or a row of name and options."""
 
-    assignor: str
-    policy: str
+    assignor: str | Row
+    policy: str | Row
 
 
 @frozen(kw_only=True, eq=False)
@@ -179,8 +179,8 @@ def read_line(row: Mapping[str, Any], defaults: Defaults) -> PlanLine:
         claims=_claims(line.members),
         metadata=TopicMetadata(resources=ResourceSet(line.topics), racks=_racks(line)),
         lags=_lags(line),
-        assignor=_created(create_assignor, line.assignor),
-        policy=_created(create_policy, line.policy),
+        assignor=_created(choose_assignor, line.assignor),
+        policy=_created(choose_policy, line.policy),
         context=RoundContext(
             leader_id=_leader(line),
             generation=completed if line.generation is None else line.generation,
@@ -299,9 +299,8 @@ def _leader(line: _Line) -> str:
     return line.leader
 
 
-def _created(create: Callable[[str, Mapping[str, Any]], Any], choice: Row) -> Any:  # noqa: ANN401
-    options = {key: value for key, value in choice.items() if key != "name"}
+def _created(choose: Callable[[Mapping[str, Any]], Any], choice: Row) -> Any:  # noqa: ANN401
     try:
-        return create(choice["name"], options)
+        return choose(choice)
     except ConfigurationError as error:
         raise wrong(error.field, error.value, error.expected) from None  # shown as in JSON

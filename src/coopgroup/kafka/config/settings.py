@@ -21,6 +21,7 @@ from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
 from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strategy
+from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
@@ -72,10 +73,12 @@ _GROUP_KEYS: Final = (
     STRATEGY,
 )
 SHARED_KEYS: Final = (
+    "coopgroup.assignor",
     "coopgroup.bell.topic",
     "coopgroup.host",
     "coopgroup.leader.timeout.ms",
     "coopgroup.lookup.timeout.ms",
+    "coopgroup.policy",
     "coopgroup.state.dir",
     "coopgroup.telemetry.file",
     "coopgroup.telemetry.file.backups",
@@ -111,6 +114,7 @@ class ConsumerSettings:
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         lookup_timeout_ms: time limit of each look-up of metadata or lags.
         strategies: those of `partition.assignment.strategy`, empty without it.
+        policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
@@ -127,6 +131,8 @@ class ConsumerSettings:
     metadata_refresh_ms: int
     leader_timeout_ms: int
     lookup_timeout_ms: int
+    policy: PolicyChoice | None
+    assignor: AssignorChoice | None
     bell_topic: str | None
     state_dir: str | None
     telemetry_file: str | None
@@ -327,6 +333,8 @@ def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "leader_timeout_ms": whole(given, "coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
         "lookup_timeout_ms": whole(given, "coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
+        "policy": given.get("coopgroup.policy"),
+        "assignor": given.get("coopgroup.assignor"),
         "bell_topic": _bell_topic(given),
         "state_dir": _text(given, "coopgroup.state.dir"),
         "telemetry_file": _text(given, "coopgroup.telemetry.file"),
