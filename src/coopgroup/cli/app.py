@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "Draw what happened to a group, from telemetry files of its members.",
     "simulate": "Play a scenario and measure what it costs.",
     "sweep": "Play a grid of scenarios and settings on Spark.",
+    "telemetry": "Create and read the topic that members write their telemetry to.",
     "watch": "Show members, owners, lags and moves of GROUP, of any client, all the time.",
 }
 

@@ -1,4 +1,4 @@
-"""Stand-ins for librdkafka's consumer and for the group's driver."""
+"""Stand-ins for librdkafka's consumer, for connections, and for the group's driver."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
+from coopgroup.kafka.rpc.topics import FindPartition
+from coopgroup.kafka.rpc.transport import AnyLane
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
-__all__ = ["FakeCoordinator", "FakeDriver", "FakeLibrdkafka", "places", "record", "starts"]
+__all__ = [
+    "FakeCoordinator",
+    "FakeDriver",
+    "FakeLibrdkafka",
+    "HandTransport",
+    "places",
+    "record",
+    "starts",
+]
 
 Partition = tuple[str, int]
 
@@ -73,6 +83,60 @@ class FakeCoordinator:
             return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
         offsets = {one: self.committed.get(one, CommittedOffset(-1)) for one in request.partitions}
         return FetchOffsetsAnswer(error_code=self.code, offsets={} if self.code else offsets)
+
+
+@define
+class HandTransport:
+    """Keeps requests and actions until a test answers or runs them.
+
+    Attributes:
+        find_lane: the connection on which partitions are looked up.
+        requests: requests without an answer: lane, request, node, time-out and callback.
+        actions: delays and actions that were not run yet.
+    """
+
+    find_lane: AnyLane = Lane.COMMIT
+    requests: list[tuple[AnyLane, Any, Any, int, Callable[[Any], None]]] = field(factory=list)
+    actions: list[tuple[float, Callable[[], None]]] = field(factory=list)
+    is_closed: bool = False
+
+    def send(
+        self,
+        lane: AnyLane,
+        request: Any,  # noqa: ANN401
+        on_answer: Callable[[Any], None],
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        self._check()
+        self.requests.append((lane, request, node, timeout_ms, on_answer))
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        self._check()
+        if delay_s:
+            self.actions.append((delay_s, action))
+        else:
+            action()
+
+    def _check(self) -> None:
+        if self.is_closed:
+            raise RuntimeError("the transport is not running")
+
+    def run(self) -> float:
+        """Run the next action; return its delay."""
+        delay_s, action = self.actions.pop(0)
+        action()
+        return delay_s
+
+    def answer(self, kind: type, answer: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        """Answer the oldest request, which must have a kind; return it and its node."""
+        lane, request, node, _, on_answer = self.requests.pop(0)
+        assert isinstance(request, kind)
+        if kind is FindPartition:
+            assert (lane, node) == (self.find_lane, None)
+        on_answer(answer)
+        return request, node
 
 
 def starts(coordinator: FakeCoordinator | None = None, reset: str = "earliest") -> StartingOffsets:

@@ -85,6 +85,7 @@ SHARED_KEYS: Final = (
     "coopgroup.telemetry.file.max.bytes",
     "coopgroup.telemetry.listener",
     "coopgroup.telemetry.queue.records",
+    "coopgroup.telemetry.topic",
     "coopgroup.window.heartbeat.interval.ms",
 )
 """coopgroup's own keys of consumers and of groups of named resources."""
@@ -116,6 +117,7 @@ class ConsumerSettings:
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
+        telemetry_topic: topic that the member adds its telemetry to, None for none.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
 
@@ -137,6 +139,7 @@ class ConsumerSettings:
     state_dir: str | None
     telemetry_file: str | None
     telemetry_limits: FileLimits
+    telemetry_topic: str | None
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
     strategies: tuple[KafkaProtocol, ...]
@@ -297,7 +300,7 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
             given, "coopgroup.window.heartbeat.interval.ms", 250, 1, 3_600_000
         ),
         keeps_identity=_text(given, "coopgroup.state.dir") is not None,
-        has_bell=_bell_topic(given) is not None,
+        has_bell=_topic(given, "coopgroup.bell.topic") is not None,
     )
 
 
@@ -335,18 +338,19 @@ def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         "lookup_timeout_ms": whole(given, "coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
         "policy": given.get("coopgroup.policy"),
         "assignor": given.get("coopgroup.assignor"),
-        "bell_topic": _bell_topic(given),
+        "bell_topic": _topic(given, "coopgroup.bell.topic"),
         "state_dir": _text(given, "coopgroup.state.dir"),
         "telemetry_file": _text(given, "coopgroup.telemetry.file"),
         "telemetry_limits": _telemetry_limits(given),
+        "telemetry_topic": _topic(given, "coopgroup.telemetry.topic"),
         "telemetry_listener": _callback(given, "coopgroup.telemetry.listener"),
     }
 
 
-def _bell_topic(given: Mapping[str, Any]) -> str | None:
-    topic = _text(given, "coopgroup.bell.topic")
+def _topic(given: Mapping[str, Any], key: str) -> str | None:
+    topic = _text(given, key)
     if topic is not None and not is_topic_name(topic):
-        raise refused("coopgroup.bell.topic", topic, TOPIC_NAME_RULE)
+        raise refused(key, topic, TOPIC_NAME_RULE)
     return topic
 
 

@@ -65,7 +65,8 @@ _OURS: Final = """
     coopgroup.retry.backoff.ms coopgroup.retry.backoff.max.ms coopgroup.state.dir
     coopgroup.stop.timeout.ms coopgroup.telemetry.file coopgroup.telemetry.file.backups
     coopgroup.telemetry.file.max.bytes coopgroup.telemetry.listener
-    coopgroup.telemetry.queue.records coopgroup.window.heartbeat.interval.ms
+    coopgroup.telemetry.queue.records coopgroup.telemetry.topic
+    coopgroup.window.heartbeat.interval.ms
 """
 _HARMLESS: Final = frozenset(
     f"{_OF_CONNECTIONS} {_OF_THE_GROUP} {_OF_CALLBACKS} {_OF_FETCHING} {_OURS}".split()

@@ -16,27 +16,28 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from coopgroup.kafka.rpc.rings import (
+from coopgroup.kafka.membership.ports import Transport
+from coopgroup.kafka.rpc.topics import (
+    TOPIC_REFUSALS,
     EndAnswer,
     FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
-    Ring,
-    RingAnswer,
+    Produce,
+    ProduceAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import AnyLane, BellLane, TransportFailure
+from coopgroup.kafka.rpc.transport import AnyLane, TopicLane, TransportFailure
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
-from coopgroup.member.error_actions import error_name
 from coopgroup.model.group_api import Coordinator
 
-__all__ = ["TopicBell", "Transport"]
+__all__ = ["TopicBell"]
 
 _LISTEN_MS: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.2
@@ -48,35 +49,6 @@ _READ_PAUSE_S: Final = 0.01
 # A member that is further behind continues at the end, because old rings are useless.
 _BEHIND_MAX: Final = 1_000
 _OFFSET_OUT_OF_RANGE: Final = 1
-_INVALID_TOPIC: Final = 17
-_REFUSED: Final = frozenset(
-    {
-        int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        _INVALID_TOPIC,
-    }
-)
-
-
-class Transport(Protocol):
-    """The part of `GroupTransport` that this file uses."""
-
-    def send(
-        self,
-        lane: AnyLane,
-        request: Any,  # noqa: ANN401  (one of several kinds)
-        on_answer: Callable[[Any], None],
-        *,
-        node: Coordinator | None,
-        timeout_ms: int,
-    ) -> None:
-        """Send a request and return; `on_answer` is called exactly once."""
-        ...
-
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Run an action on the transport's thread."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -176,12 +148,12 @@ class TopicBell:
             self._find()
         elif offset is None:
             end = FindEnd(topic=self.topic, partition=place.partition)
-            self._send(BellLane.LISTEN, end, self._take_end, place.leader)
+            self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
         else:
             listen = ListenForRings(
                 topic=self.topic, partition=place.partition, offset=offset, wait_ms=_LISTEN_MS
             )
-            self._send(BellLane.LISTEN, listen, self._take_rings, place.leader)
+            self._send(TopicLane.LISTEN, listen, self._take_rings, place.leader)
 
     def _take_end(self, answer: EndAnswer | TransportFailure) -> None:
         if isinstance(answer, TransportFailure) or answer.error_code:
@@ -213,7 +185,7 @@ class TopicBell:
         code = None if isinstance(answer, TransportFailure) else answer.error_code
         if code == _OFFSET_OUT_OF_RANGE:
             self._offset = None
-        if code in _REFUSED:
+        if code is not None and code in TOPIC_REFUSALS:
             self._offset = None
             self._warn_of("listen", code)
             self._later(_REFUSED_PAUSE_S, self._find)
@@ -233,17 +205,18 @@ class TopicBell:
             self._end_ring()
 
     def _send_ring(self, place: _Place, *, is_repeated: bool) -> None:
-        ring = Ring(
+        ring = Produce(
             topic=self.topic,
             partition=place.partition,
             group_id=self.group_id,
-            at_ms=time.time_ns() // 1_000_000,
+            records=((time.time_ns() // 1_000_000, b""),),
             timeout_ms=self.timeout_ms,
+            acks=1,
         )
 
-        def on_answer(answer: RingAnswer | TransportFailure) -> None:
+        def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
             failed = isinstance(answer, TransportFailure) or answer.error_code != ErrorCode.NONE
-            if not isinstance(answer, TransportFailure) and answer.error_code in _REFUSED:
+            if not isinstance(answer, TransportFailure) and answer.error_code in TOPIC_REFUSALS:
                 self._warn_of("ring", answer.error_code)
             elif failed and not is_repeated:
                 self._ring_elsewhere()
@@ -252,7 +225,7 @@ class TopicBell:
                 self._warned.discard("ring")
             self._end_ring()
 
-        self._send(BellLane.RING, ring, on_answer, place.leader)
+        self._send(TopicLane.RING, ring, on_answer, place.leader)
 
     def _ring_elsewhere(self) -> None:
         """Ask for the leader, and ring there once more: it may have moved."""
@@ -290,5 +263,4 @@ class TopicBell:
     def _warn_of(self, what: str, code: int) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            reason = "INVALID_TOPIC_EXCEPTION" if code == _INVALID_TOPIC else error_name(code)
-            self.warn("bell_unavailable", topic=self.topic, action=what, error=reason)
+            self.warn("bell_unavailable", topic=self.topic, action=what, error=TOPIC_REFUSALS[code])

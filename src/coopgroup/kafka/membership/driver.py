@@ -175,6 +175,9 @@ class GroupDriver:
             now_ms=now_ms(),
         )
         self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
+        if self.settings.telemetry_topic is not None:
+            timeout_ms = self.settings.member.request_timeout_ms
+            self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
         self._bell = self._new_bell()
         self.commits = PendingCommits(
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
@@ -293,6 +296,7 @@ class GroupDriver:
         self._lag_watcher.stop()
         if self._bell is not None:
             self._bell.finish(_RING_TIMEOUT_S)
+        self.sink.finish_topic()
         self.transport.close(_STOP_TIMEOUT_MS)
         self.commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
 

@@ -6,9 +6,10 @@ group's thread and the leader know only the interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias
 
+from coopgroup.kafka.rpc.transport import AnyLane
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.member.effects import (
     BeginWarmups,
@@ -19,8 +20,9 @@ from coopgroup.member.effects import (
     RevokeResources,
 )
 from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import Coordinator
 
-__all__ = ["Application", "Bell", "Notice", "RoundLookup"]
+__all__ = ["Application", "Bell", "Notice", "RoundLookup", "Transport"]
 
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
@@ -73,4 +75,24 @@ class RoundLookup(Protocol):
 
     def close(self) -> None:
         """Make pending look-ups fail immediately."""
+        ...
+
+
+class Transport(Protocol):
+    """The part of `GroupTransport` that carries requests about topics."""
+
+    def send(
+        self,
+        lane: AnyLane,
+        request: Any,  # noqa: ANN401  (one of several kinds)
+        on_answer: Callable[[Any], None],
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        """Send a request and return; `on_answer` is called exactly once."""
+        ...
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Run an action on the transport's thread."""
         ...

@@ -1,8 +1,9 @@
-"""Write a consumer's telemetry: structured log events, and a file if configured.
+"""Write a consumer's telemetry: structured log events, and a file or a topic if configured.
 
 Events are logged to the standard logger "coopgroup", so an application that configures nothing sees
 warnings only. The message of a log record is the event with its fields, and the record has the
-fields as attributes (`extra`). The file gets one JSON object per line (`telemetry_file`).
+fields as attributes (`extra`). The file gets one JSON object per line (`telemetry_file`), and the
+topic one JSON object per record (`telemetry_topic`).
 
 Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
@@ -39,7 +40,9 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
+    from coopgroup.kafka.membership.ports import Transport
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
+    from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
 
 __all__ = ["TelemetrySink"]
 
@@ -53,6 +56,8 @@ _WARNINGS: Final = (
 _DEBUG: Final = (StateChanged, RequestRefused)
 
 _LOGGER: Final = logging.getLogger("coopgroup")
+# How long a closing member waits for the broker of the topic.
+_FINISH_S: Final = 1.0
 # `logging` refuses fields of these names, because a log record has them already.
 _TAKEN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -72,6 +77,7 @@ class TelemetrySink:
     listener: Callable[[Envelope], object] | None = None
     file_limits: FileLimits = field(factory=FileLimits)
     hear: Callable[[Record], object] | None = field(default=None, init=False)
+    _topic: TelemetryTopic | None = field(default=None, init=False)
     _file: TelemetryFile | None = field(default=None, init=False)
     # Consecutive rounds that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
@@ -97,6 +103,24 @@ class TelemetrySink:
         if callable(watch):
             self.listener = watch(probe)
 
+    def open_topic(self, topic: str, transport: Transport, timeout_ms: int) -> None:
+        """Write later records to a topic, too; the transport may start later."""
+        from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic  # noqa: PLC0415 - slow
+
+        self._topic = TelemetryTopic(
+            transport=transport,
+            topic=topic,
+            group_id=self.group_id,
+            capacity=self.file_limits.queue_records,
+            warn=self.warn,
+            timeout_ms=timeout_ms,
+        )
+
+    def finish_topic(self) -> None:
+        """Send the waiting records to the topic, for a bounded time; it gets no later records."""
+        if self._topic is not None:
+            self._topic.finish(_FINISH_S)
+
     def write(self, record: Record, *, member_id: str, generation: int) -> None:
         """Write one record, with the time of day and its member."""
         envelope = Envelope(
@@ -113,6 +137,8 @@ class TelemetrySink:
             self._tell(self.listener, envelope)
         if self._file is not None:
             self._file.put(envelope)
+        if self._topic is not None:
+            self._topic.put(envelope)
 
     def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:
         try:

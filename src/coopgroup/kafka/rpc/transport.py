@@ -52,7 +52,14 @@ from coopgroup.model.group_api import (
 if TYPE_CHECKING:
     from coopgroup.kafka.rpc.channel import Channel
 
-__all__ = ["AnyLane", "BellLane", "FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
+__all__ = [
+    "AnyLane",
+    "FailureKind",
+    "GroupTransport",
+    "OnAnswer",
+    "TopicLane",
+    "TransportFailure",
+]
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
@@ -62,14 +69,18 @@ Address: TypeAlias = tuple[str, int]
 _Due: TypeAlias = tuple[float, Callable[[], None]]
 
 
-class BellLane(enum.Enum):
-    """The connections of a bell: a request that waits for rings must not delay a ring."""
+class TopicLane(enum.Enum):
+    """The connections for records of the group's own topics.
+
+    A request that waits for rings must not delay a ring, and telemetry must delay neither.
+    """
 
     LISTEN = "listen"
     RING = "ring"
+    TELEMETRY = "telemetry"
 
 
-AnyLane: TypeAlias = Lane | BellLane
+AnyLane: TypeAlias = Lane | TopicLane
 
 
 class _Phase(enum.Enum):

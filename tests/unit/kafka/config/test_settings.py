@@ -144,7 +144,7 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
                 "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
                 "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
                 "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
-                "coopgroup.telemetry.queue.records, "
+                "coopgroup.telemetry.queue.records, coopgroup.telemetry.topic, "
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),

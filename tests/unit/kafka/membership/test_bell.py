@@ -1,7 +1,6 @@
 """The bell on a topic, beside a transport that a test answers by hand."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,19 +8,19 @@ from attrs import define, field
 
 from coopgroup.kafka.membership.bell import TopicBell
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.rings import (
+from coopgroup.kafka.rpc.topics import (
     EndAnswer,
     FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
-    Ring,
-    RingAnswer,
+    Produce,
+    ProduceAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import AnyLane, BellLane
-from coopgroup.member.effects import Lane
+from coopgroup.kafka.rpc.transport import TopicLane
 from coopgroup.model.group_api import Coordinator
+from tests.unit.kafka.fakes import HandTransport
 
 HERE = Coordinator(node_id=1, host="here", port=1)
 THERE = Coordinator(node_id=2, host="there", port=2)
@@ -30,60 +29,8 @@ FOUND = FoundPartition(error_code=0, partition=3, leader=HERE)
 
 
 @define
-class FakeTransport:
-    """Keeps requests and actions until a test answers or runs them.
-
-    Attributes:
-        requests: requests without an answer: lane, request, node, time-out and callback.
-        actions: delays and actions that were not run yet.
-    """
-
-    requests: list[tuple[AnyLane, Any, Any, int, Callable[[Any], None]]] = field(factory=list)
-    actions: list[tuple[float, Callable[[], None]]] = field(factory=list)
-    is_closed: bool = False
-
-    def send(
-        self,
-        lane: AnyLane,
-        request: Any,  # noqa: ANN401
-        on_answer: Callable[[Any], None],
-        *,
-        node: Coordinator | None,
-        timeout_ms: int,
-    ) -> None:
-        self._check()
-        self.requests.append((lane, request, node, timeout_ms, on_answer))
-
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._check()
-        if delay_s:
-            self.actions.append((delay_s, action))
-        else:
-            action()
-
-    def _check(self) -> None:
-        if self.is_closed:
-            raise RuntimeError("the transport is not running")
-
-    def run(self) -> float:
-        """Run the next action; return its delay."""
-        delay_s, action = self.actions.pop(0)
-        action()
-        return delay_s
-
-    def answer(self, kind: type, answer: Any) -> tuple[Any, Any]:  # noqa: ANN401
-        """Answer the oldest request, which must have a kind; return it and its node."""
-        lane, request, node, _, on_answer = self.requests.pop(0)
-        assert isinstance(request, kind)
-        if kind is FindPartition:  # no further connection, to a broker that may not be the leader
-            assert (lane, node) == (Lane.COMMIT, None)
-        on_answer(answer)
-        return request, node
-
-
-@define
 class Host:
-    transport: FakeTransport = field(factory=FakeTransport)
+    transport: HandTransport = field(factory=HandTransport)
     heard: int = 0
     warnings: list[dict[str, Any]] = field(factory=list)
 
@@ -133,7 +80,7 @@ def test_bell_listens_at_the_leader_from_the_end_on(host: Host) -> None:
     host.listening()
     ((lane, request, node, timeout_ms, _),) = host.transport.requests
     assert request == ListenForRings(topic="bell", partition=3, offset=5, wait_ms=30_000)
-    assert (lane, node, timeout_ms) == (BellLane.LISTEN, HERE, 31_000)
+    assert (lane, node, timeout_ms) == (TopicLane.LISTEN, HERE, 31_000)
 
 
 def test_ring_of_the_group_is_heard_once_for_each_answer(host: Host) -> None:
@@ -229,9 +176,9 @@ def test_ring_goes_to_the_leader_on_its_own_connection(host: Host) -> None:
     bell = host.listening()
     bell.ring()
     lane, request, node, timeout_ms, _ = host.transport.requests[1]
-    assert isinstance(request, Ring)
+    assert isinstance(request, Produce)
     assert (request.topic, request.partition, request.group_id) == ("bell", 3, "g")
-    assert (lane, node, timeout_ms) == (BellLane.RING, HERE, 1_000)
+    assert (lane, node, timeout_ms) == (TopicLane.RING, HERE, 1_000)
 
 
 def test_ring_waits_for_the_leader_that_is_being_looked_up(host: Host) -> None:
@@ -239,7 +186,7 @@ def test_ring_waits_for_the_leader_that_is_being_looked_up(host: Host) -> None:
     bell.start()
     bell.ring()
     host.transport.answer(FindPartition, FOUND)
-    assert isinstance(host.transport.requests[0][1], Ring)
+    assert isinstance(host.transport.requests[0][1], Produce)
 
 
 def test_ring_without_a_topic_costs_nothing(host: Host) -> None:
@@ -255,9 +202,9 @@ def test_ring_follows_a_leader_that_moved_once(host: Host) -> None:
     bell = host.listening()
     del host.transport.requests[:]
     bell.ring()
-    host.transport.answer(Ring, RingAnswer(error_code=6))
+    host.transport.answer(Produce, ProduceAnswer(error_code=6))
     host.transport.answer(FindPartition, FoundPartition(error_code=0, partition=3, leader=THERE))
-    _, node = host.transport.answer(Ring, RingAnswer(error_code=6))
+    _, node = host.transport.answer(Produce, ProduceAnswer(error_code=6))
     assert node == THERE
     assert host.transport.requests == []
     bell.finish(10.0)
@@ -268,12 +215,12 @@ def test_missing_right_to_ring_is_one_warning(host: Host) -> None:
     del host.transport.requests[:]
     for _ in range(2):
         bell.ring()
-        host.transport.answer(Ring, RingAnswer(error_code=29))
+        host.transport.answer(Produce, ProduceAnswer(error_code=29))
     assert [one["action"] for one in host.warnings] == ["ring"]
     bell.finish(10.0)
 
 
-@pytest.mark.parametrize("answer", [RingAnswer(error_code=0), LOST])
+@pytest.mark.parametrize("answer", [ProduceAnswer(error_code=0), LOST])
 def test_finish_waits_for_the_answer(host: Host, answer: Any) -> None:  # noqa: ANN401
     bell = host.listening()
     del host.transport.requests[:]
@@ -282,7 +229,7 @@ def test_finish_waits_for_the_answer(host: Host, answer: Any) -> None:  # noqa: 
     waiting.start()
     waiting.join(0.05)
     assert waiting.is_alive()
-    host.transport.answer(Ring, answer)
+    host.transport.answer(Produce, answer)
     if answer is LOST:
         host.transport.answer(FindPartition, LOST)
     waiting.join(5.0)

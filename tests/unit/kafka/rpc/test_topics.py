@@ -1,4 +1,4 @@
-"""Rings as kafka-python's messages: the partition, a record there and back, and every answer."""
+"""Requests about topics as kafka-python's messages: partition, records, and every answer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,25 +9,27 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.produce import ProduceRequest
-from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from coopgroup.kafka.rpc.questions import OtherRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
-from coopgroup.kafka.rpc.rings import (
+from coopgroup.kafka.rpc.topics import (
     EndAnswer,
     FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
-    Ring,
-    RingAnswer,
+    Produce,
+    ProduceAnswer,
     RingsAnswer,
     partition_of,
 )
 from coopgroup.model.group_api import Coordinator
 
 LISTEN = ListenForRings(topic="bell", partition=2, offset=7, wait_ms=30_000)
-RING = Ring(topic="bell", partition=2, group_id="billing", at_ms=1_000, timeout_ms=500)
+RING = Produce(
+    topic="bell", partition=2, group_id="billing", records=((1_000, b""),), timeout_ms=500, acks=1
+)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +132,22 @@ def test_ring_is_a_record_with_the_group_as_its_key_and_nothing_else() -> None:
     assert answer.keys == (b"billing",)
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_records_of_any_size_are_one_batch_with_their_times_and_values(size: int) -> None:
+    """Large batches are compressed."""
+    records = tuple((1_000 + at, bytes([at]) * size) for at in range(3))
+    produce = Produce(
+        topic="t", partition=0, group_id="billing", records=records, timeout_ms=500, acks=-1
+    )
+    message = build_message(produce)
+    sent = message.topic_data[0].partition_data[0].records
+    batches: list[Any] = list(MemoryRecords(sent))
+    assert len(batches) == 1
+    assert tuple((one.timestamp, one.value) for one in batches[0]) == records
+    assert message.acks == -1
+    assert (len(sent) < 3 * size) is (size > 1)
+
+
 def test_rings_of_several_batches_are_read_in_order() -> None:
     response = fetched(batch(b"billing", b"orders") + batch(None, offset=9), end=12)
     assert read_answer(LISTEN, response) == RingsAnswer(
@@ -160,7 +178,7 @@ def test_refusals_are_told() -> None:
     assert LISTEN.read(refused) == RingsAnswer(error_code=29, next_offset=7)
     one = SimpleNamespace(error_code=6)
     response = SimpleNamespace(responses=[SimpleNamespace(partition_responses=[one])])
-    assert read_answer(RING, response) == RingAnswer(error_code=6)
+    assert read_answer(RING, response) == ProduceAnswer(error_code=6)
 
 
 def test_requests_build_themselves_and_only_the_look_up_goes_anywhere() -> None:

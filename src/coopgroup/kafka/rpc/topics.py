@@ -1,15 +1,17 @@
-"""Requests about the topic of a bell, and their answers, as plain values.
+"""Requests about the topics of a group's own records: rings of its bell, and its telemetry.
 
-A ring is a record with the group as its key, an empty value, and nothing else. It is on the
-partition that Kafka's own producers choose for that key: murmur2 of the key, modulo the number of
-partitions. So members of a group need to read a single partition.
+Each record has the group as its key. It is on the partition that Kafka's own producers choose for
+that key: murmur2 of the key, modulo the number of partitions. So all records of a group are on one
+partition. The value of a ring is empty.
 
-Each request builds its message and reads its response itself. Only members with a bell import this
-file, because kafka-python's modules for records cost time at the start of a process.
+Each request builds its message and reads its response itself. Only members with such a topic import
+this file, because kafka-python's modules for records cost time at the start of a process.
 """
 
 from __future__ import annotations
 
+import types
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from attrs import frozen
@@ -23,17 +25,37 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 from coopgroup.model.group_api import Coordinator
 
 __all__ = [
+    "RECORD_REFUSALS",
+    "TOPIC_REFUSALS",
     "EndAnswer",
     "FindEnd",
     "FindPartition",
     "FoundPartition",
     "ListenForRings",
-    "Ring",
-    "RingAnswer",
+    "Produce",
+    "ProduceAnswer",
     "RingsAnswer",
     "partition_of",
 ]
 
+TOPIC_REFUSALS: Final[Mapping[int, str]] = types.MappingProxyType(
+    {
+        3: "UNKNOWN_TOPIC_OR_PARTITION",
+        17: "INVALID_TOPIC_EXCEPTION",
+        29: "TOPIC_AUTHORIZATION_FAILED",
+        31: "CLUSTER_AUTHORIZATION_FAILED",
+    }
+)
+"""Error codes that stay until somebody creates the topic, or grants the right."""
+RECORD_REFUSALS: Final[Mapping[int, str]] = types.MappingProxyType(
+    {
+        10: "MESSAGE_TOO_LARGE",
+        18: "RECORD_LIST_TOO_LARGE",
+        32: "INVALID_TIMESTAMP",
+        87: "INVALID_RECORD",
+    }
+)
+"""Error codes of a batch that a broker will never take."""
 # Later versions name topics by id only.
 _FETCH_VERSION_MAX: Final = 12
 _PRODUCE_VERSION_MAX: Final = 12
@@ -43,21 +65,27 @@ _LATEST: Final = -1
 # Small, because a flood of other groups' rings must not keep the member busy. The broker returns
 # the first batch completely, even if it is larger.
 _FETCH_BYTES: Final = 4_096
-_BATCH_BYTES: Final = 16_384
 _MAGIC: Final = 2
+# Of a record beside its key and its value, at most.
+_RECORD_BYTES: Final = 64
+_HEADER_BYTES: Final = 128
+_PLAIN, _GZIP = 0, 1
+# Smaller batches do not become smaller. kafka-python's checksum of a large batch is slow, so
+# compression also saves time.
+_COMPRESSED_BYTES_MIN: Final = 512
 # kafka-python's messages have no static types.
 _Message: TypeAlias = Any
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Return the partition of a group's rings, as Kafka's producers choose it."""
+    """Return the partition of a group's records, as Kafka's producers choose it."""
     hashed: int = murmur2(group_id.encode())
     return (hashed & 0x7FFFFFFF) % partitions
 
 
 @frozen(kw_only=True)
 class FoundPartition:
-    """The partition of a group's rings.
+    """The partition of a group's records.
 
     Attributes:
         error_code: of the topic or the partition.
@@ -71,7 +99,7 @@ class FoundPartition:
 
 @frozen(kw_only=True)
 class FindPartition:
-    """Ask any broker for the partition of a group's rings, and its leader."""
+    """Ask any broker for the partition of a group's records, and its leader."""
 
     topic: str
     group_id: str
@@ -211,44 +239,54 @@ class ListenForRings:
 
 
 @frozen(kw_only=True)
-class RingAnswer:
-    """The outcome of a ring."""
+class ProduceAnswer:
+    """The outcome of adding records."""
 
     error_code: int
 
 
 @frozen(kw_only=True)
-class Ring:
-    """Add a ring of a group to its partition.
+class Produce:
+    """Add records of a group to its partition, as one batch.
 
     Attributes:
-        at_ms: the time of day, in ms since 1970.
+        records: the time of each record, in ms since 1970, and its value.
         timeout_ms: how long the broker may take.
+        acks: 1 if the leader's log is enough, -1 for all in-sync replicas.
     """
 
     topic: str
     partition: int
     group_id: str
-    at_ms: int
+    records: tuple[tuple[int, bytes], ...]
     timeout_ms: int
+    acks: int
 
     asks_any_broker: ClassVar[bool] = False
 
     def message(self) -> _Message:
         """Return kafka-python's message."""
-        batch: Any = MemoryRecordsBuilder(magic=_MAGIC, compression_type=0, batch_size=_BATCH_BYTES)
-        batch.append(timestamp=self.at_ms, key=self.group_id.encode(), value=b"")
+        key = self.group_id.encode()
+        size = sum(_RECORD_BYTES + len(key) + len(value) for _, value in self.records)
+        batch: Any = MemoryRecordsBuilder(
+            magic=_MAGIC,
+            compression_type=_GZIP if size >= _COMPRESSED_BYTES_MIN else _PLAIN,
+            batch_size=_HEADER_BYTES + size,
+        )
+        for at_ms, value in self.records:
+            batch.append(timestamp=at_ms, key=key, value=value)
         batch.close()
         topic = ProduceRequest.TopicProduceData
         one = topic.PartitionProduceData(index=self.partition, records=bytes(batch.buffer()))
         return ProduceRequest(
             transactional_id=None,
-            acks=1,
+            acks=self.acks,
             timeout_ms=self.timeout_ms,
             topic_data=[topic(name=self.topic, partition_data=[one])],
             max_version=_PRODUCE_VERSION_MAX,
         )
 
-    def read(self, response: _Message) -> RingAnswer:
+    def read(self, response: _Message) -> ProduceAnswer:
         """Return the answer."""
-        return RingAnswer(error_code=response.responses[0].partition_responses[0].error_code)
+        one = response.responses[0].partition_responses[0]
+        return ProduceAnswer(error_code=one.error_code)

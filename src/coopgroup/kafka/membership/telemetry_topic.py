@@ -1,0 +1,262 @@
+"""The topic of a group's telemetry: each member adds its records in batches.
+
+Records wait in a bounded queue. The transport's thread takes them from there, and one batch at a
+time goes to the leader of the group's partition, on a connection of its own. So the topic costs no
+thread, and a slow broker delays no heartbeat.
+
+Rules of this file: everything runs on the transport's thread, except `put` and `finish`. `put`
+never waits. A record is acknowledged by all in-sync replicas, or counted as dropped, and drops are
+logged. An answer that is lost after the broker has added the batch adds it a second time. Readers
+know a repeated record by its content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+from attrs import define, field
+
+from coopgroup.kafka.membership.ports import Transport
+from coopgroup.kafka.rpc.topics import (
+    RECORD_REFUSALS,
+    TOPIC_REFUSALS,
+    FindPartition,
+    FoundPartition,
+    Produce,
+    ProduceAnswer,
+)
+from coopgroup.kafka.rpc.transport import TopicLane, TransportFailure
+from coopgroup.member.error_actions import error_name
+from coopgroup.model.group_api import Coordinator
+from coopgroup.telemetry import Envelope, to_json
+
+__all__ = ["TelemetryTopic"]
+
+# The records of a round come within moments: they make one batch.
+_LINGER_S: Final = 0.1
+_BATCH_RECORDS: Final = 500
+_BATCH_BYTES: Final = 64 * 1024
+_ALL_IN_SYNC: Final = -1
+_FIRST_PAUSE_S: Final = 0.2
+_PAUSE_S_MAX: Final = 30.0
+# A topic or a right may be added later. Until then each try only costs the broker time.
+_REFUSED_PAUSE_S: Final = 60.0
+# A leader that moves within seconds is no news.
+_FAILURES_UNTOLD: Final = 5
+
+
+@define(eq=False, kw_only=True)
+class TelemetryTopic:
+    """Adds the records of one member to a topic.
+
+    Attributes:
+        capacity: how many records may wait; more are dropped.
+        warn: called with an event and its fields.
+        timeout_ms: time limit of a request.
+    """
+
+    transport: Transport
+    topic: str
+    group_id: str
+    capacity: int
+    warn: Callable[..., None]
+    timeout_ms: int
+    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next five
+    _waiting: deque[Envelope] = field(factory=deque, init=False)
+    _is_busy: bool = field(default=False, init=False)
+    _is_closing: bool = field(default=False, init=False)
+    _dropped: int = field(default=0, init=False)
+    # Set while all records are acknowledged, or nothing more is tried.
+    _is_idle: threading.Event = field(factory=threading.Event, init=False)
+    _home_pid: int = field(factory=os.getpid, init=False)
+    # Encoded records, oldest first: time and value. Only the transport's thread uses these.
+    _encoded: deque[tuple[int, bytes]] = field(factory=deque, init=False)
+    _batch_records: int = field(default=_BATCH_RECORDS, init=False)
+    _place: FoundPartition | None = field(default=None, init=False)
+    _is_asked: bool = field(default=False, init=False)
+    _failures: int = field(default=0, init=False)
+    # Records dropped before the warning; None while the topic accepts records.
+    _dropped_before: int | None = field(default=None, init=False)
+
+    # --- any thread ------------------------------------------------------------------------------
+
+    def put(self, envelope: Envelope) -> None:
+        """Queue a record; drop it if too many records wait."""
+        if os.getpid() != self._home_pid:  # a forked child has no connections
+            return
+        with self._lock:
+            if self._is_closing:
+                return
+            is_full = len(self._waiting) + len(self._encoded) >= self.capacity
+            if not is_full:
+                self._waiting.append(envelope)
+            is_first = not self._is_busy
+            self._is_busy = True
+            if is_first:
+                self._is_idle.clear()
+        if is_full:
+            self._drop(1)
+        if is_first and not self._later(_LINGER_S, self._go_on):
+            self._is_busy = False  # the transport has not started
+
+    def finish(self, timeout_s: float) -> None:
+        """Send the waiting records, for a bounded time; later records are not taken."""
+        if os.getpid() != self._home_pid:
+            return
+        with self._lock:
+            was_closing, self._is_closing = self._is_closing, True
+            is_busy = self._is_busy
+        if was_closing:
+            return
+        if is_busy and self._later(0.0, self._go_on):
+            self._is_idle.wait(timeout_s)
+        self._dropped += len(self._waiting) + len(self._encoded)
+        if self._dropped:
+            self.warn("telemetry_topic_dropped", topic=self.topic, records=self._dropped)
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
+        with suppress(RuntimeError):  # the transport is closed
+            self.transport.later(delay_s, action)
+            return True
+        return False
+
+    def _drop(self, count: int) -> None:
+        with self._lock:
+            self._dropped += count
+            dropped = self._dropped
+        if dropped.bit_count() == 1:
+            self.warn("telemetry_topic_dropped", topic=self.topic, records=dropped)
+
+    # --- the transport's thread ------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Ask for the partition, or send the next batch; each answer calls this again."""
+        if self._is_asked:
+            return
+        self._encode()
+        if not self._encoded:
+            self._rest()
+            return
+        place = self._place
+        if place is None:
+            find = FindPartition(topic=self.topic, group_id=self.group_id)
+            self._ask(find, self._take_place, None)
+            return
+        batch = tuple(islice(self._encoded, self._batch_records))
+        produce = Produce(
+            topic=self.topic,
+            partition=place.partition,
+            group_id=self.group_id,
+            records=batch,
+            timeout_ms=self.timeout_ms,
+            acks=_ALL_IN_SYNC,
+        )
+        self._ask(produce, lambda answer: self._take_answer(len(batch), answer), place.leader)
+
+    def _encode(self) -> None:
+        size = sum(len(value) for _, value in self._encoded)
+        while self._waiting and size < _BATCH_BYTES and len(self._encoded) < _BATCH_RECORDS:
+            envelope = self._waiting[0]
+            try:
+                value = json.dumps(to_json(envelope), separators=(",", ":")).encode()
+            except Exception as error:  # noqa: BLE001 -- the next record may be encoded
+                self._give_up_record(repr(error))
+            else:
+                self._encoded.append((envelope.at_ms, value))
+                size += len(value)
+            self._waiting.popleft()
+
+    def _rest(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._later(0.0, self._go_on)
+                return
+            self._is_busy = False
+            self._is_idle.set()
+
+    def _ask(
+        self,
+        request: FindPartition | Produce,
+        on_answer: Callable[[Any], None],
+        node: Coordinator | None,
+    ) -> None:
+        def take(answer: Any) -> None:  # noqa: ANN401  (one of several kinds)
+            self._is_asked = False
+            on_answer(answer)
+
+        with suppress(RuntimeError):  # the transport is closed
+            self.transport.send(
+                TopicLane.TELEMETRY, request, take, node=node, timeout_ms=self.timeout_ms
+            )
+            self._is_asked = True
+
+    def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure) or answer.leader is None:
+            self._try_again(answer)
+            return
+        self._place = answer
+        self._go_on()
+
+    def _take_answer(self, count: int, answer: ProduceAnswer | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure):
+            self._try_again(answer)
+        elif answer.error_code in RECORD_REFUSALS:
+            self._divide(count, RECORD_REFUSALS[answer.error_code])
+        elif answer.error_code:
+            self._try_again(answer)
+        else:
+            for _ in range(count):
+                self._encoded.popleft()
+            self._batch_records = _BATCH_RECORDS
+            self._tell_accepted()
+            self._go_on()
+
+    def _divide(self, count: int, error: str) -> None:
+        """Halve a batch with records that the broker refuses; drop a refused single record."""
+        if count > 1:
+            self._batch_records = count // 2
+        else:
+            self._encoded.popleft()
+            self._give_up_record(error)
+        self._go_on()
+
+    def _give_up_record(self, error: str) -> None:
+        self.warn("telemetry_topic_not_written", topic=self.topic, error=error)
+        self._drop(1)
+
+    def _try_again(self, answer: FoundPartition | ProduceAnswer | TransportFailure) -> None:
+        """Find the partition again after a pause; its leader may have moved."""
+        self._place = None
+        if self._is_closing:
+            self._is_idle.set()
+            return
+        if isinstance(answer, TransportFailure):
+            is_refused, error = False, answer.message
+        else:
+            is_refused = answer.error_code in TOPIC_REFUSALS
+            error = TOPIC_REFUSALS.get(answer.error_code) or error_name(answer.error_code)
+        if is_refused or self._failures >= _FAILURES_UNTOLD:
+            self._tell_refused(error)
+        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
+        self._failures += 1
+        self._later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
+
+    def _tell_refused(self, error: str) -> None:
+        if self._dropped_before is None:
+            self._dropped_before = self._dropped
+            self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
+
+    def _tell_accepted(self) -> None:
+        self._failures = 0
+        before, self._dropped_before = self._dropped_before, None
+        if before is not None:
+            dropped = self._dropped - before
+            self.warn("telemetry_topic_available", topic=self.topic, dropped=dropped)

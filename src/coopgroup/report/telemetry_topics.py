@@ -1,0 +1,147 @@
+"""Read telemetry from a topic (`coopgroup.telemetry.topic`), as the lines of telemetry files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+# Instrumentation replaces confluent_kafka.Consumer, and would make a span for each record.
+from confluent_kafka.cimpl import Consumer
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.shown_values import shown_configuration
+
+__all__ = ["TelemetryReader"]
+
+_BATCH: Final = 1_000
+_WAIT_S: Final = 0.5
+_BEGINNING, _END = -2, -1
+
+
+@define(eq=False)
+class TelemetryReader:
+    """Reads a topic from its beginning, or from a time on; it joins no group.
+
+    A member may add a record twice, if an answer of the broker is lost. The reader returns it once.
+
+    Attributes:
+        configuration: keys of librdkafka's consumer.
+        group: the group to read, None for all.
+        since_ms: time of the first record, in ms since 1970; None for the oldest record.
+        timeout_s: how long the brokers may take for an answer.
+    """
+
+    configuration: Mapping[str, Any] = field(repr=shown_configuration)
+    topic: str
+    group: str | None = None
+    since_ms: int | None = None
+    timeout_s: float = 10.0
+    _consumer: Any = field(default=None, init=False)
+    # Next offset of each partition.
+    _next: dict[int, int] = field(factory=dict, init=False)
+    _seen: set[bytes] = field(factory=set, init=False)
+
+    def __enter__(self) -> Self:
+        """Find the partitions.
+
+        Raises:
+            ConfigurationError: no broker answers, or there is no such topic, or no right to read.
+        """
+        more = {"auto.offset.reset": "earliest", "enable.partition.eof": True}
+        self._consumer = Consumer({**self.configuration, **more})
+        try:
+            self._begin()
+        except BaseException:
+            self._consumer.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def read_to_end(self) -> Iterator[bytes]:
+        """Yield the records up to the present end of the topic; a later call yields later ones.
+
+        Raises:
+            ConfigurationError: a broker does not answer in time, or refuses.
+        """
+        ends = {one: self._end_of(one) for one in self._next}
+        deadline_s = now_s() + self.timeout_s
+        while any(offset < ends[one] for one, offset in self._next.items()):
+            found = self._consumer.consume(_BATCH, _WAIT_S)
+            for message in found:
+                yield from self._take(message)
+            if found:
+                deadline_s = now_s() + self.timeout_s
+            elif now_s() > deadline_s:
+                raise ConfigurationError("topic", self.topic, "brokers that send its records")
+
+    def read_now(self) -> list[bytes]:
+        """Return records that have arrived since the last call, at most 1,000; this never waits.
+
+        Raises:
+            ConfigurationError: a broker refuses.
+        """
+        return [line for one in self._consumer.consume(_BATCH, 0) for line in self._take(one)]
+
+    def _begin(self) -> None:
+        try:
+            found = self._consumer.list_topics(self.topic, timeout=self.timeout_s)
+            topic = found.topics[self.topic]
+            if topic.error is not None:
+                raise self._refusal(topic.error)
+            places = [TopicPartition(self.topic, one, _BEGINNING) for one in topic.partitions]
+            if self.since_ms is not None:
+                asked = [TopicPartition(self.topic, one.partition, self.since_ms) for one in places]
+                places = self._consumer.offsets_for_times(asked, timeout=self.timeout_s)
+            for one in places:
+                self._next[one.partition] = self._first_of(one)
+            self._consumer.assign(
+                [TopicPartition(self.topic, *one) for one in sorted(self._next.items())]
+            )
+        except KafkaException as error:
+            raise self._refusal(error.args[0]) from None
+
+    def _first_of(self, place: TopicPartition) -> int:
+        low, high = self._consumer.get_watermark_offsets(place, timeout=self.timeout_s)
+        return low if place.offset == _BEGINNING else high if place.offset == _END else place.offset
+
+    def _end_of(self, partition: int) -> int:
+        place = TopicPartition(self.topic, partition)
+        try:
+            return int(self._consumer.get_watermark_offsets(place, timeout=self.timeout_s)[1])
+        except KafkaException as error:
+            raise self._refusal(error.args[0]) from None
+
+    def _take(self, message: Any) -> Iterator[bytes]:  # noqa: ANN401  (confluent_kafka's)
+        """Note the offset, and yield a new record of the group."""
+        error, partition = message.error(), message.partition()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            # Offsets before the end may have no record, because retention has deleted it.
+            self._next[partition] = max(self._next[partition], message.offset())
+            return
+        if error is not None:
+            raise self._refusal(error)
+        self._next[partition] = message.offset() + 1
+        value = message.value()
+        if value is None or (self.group is not None and message.key() != self.group.encode()):
+            return
+        digest = hashlib.blake2b(value, digest_size=16).digest()
+        if digest not in self._seen:
+            self._seen.add(digest)
+            yield value
+
+    def _refusal(self, error: Any) -> ConfigurationError:  # noqa: ANN401  (KafkaError)
+        return ConfigurationError("topic", self.topic, f"a topic that can be read ({error.str()})")

@@ -1,0 +1,140 @@
+"""`coopgroup.telemetry.topic` on a real broker: what members write there, and what they survive."""
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from coopgroup import CooperativeGroup
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.cli import app
+from coopgroup.telemetry import ResourcesStarted, from_json
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, read_telemetry, unique
+from tests.support.waiting import wait_for
+
+PARTITIONS = 4
+KEY = "coopgroup.telemetry.topic"
+
+
+@pytest.fixture
+def topic(kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return a topic made by `coopgroup telemetry create`."""
+    name = unique("telemetry")
+    arguments = ["--topic", name, "--bootstrap-server", kafka_cluster.bootstrap_servers]
+    assert app.run(["telemetry", "create", *arguments]) == 0
+    assert f"{name} is created" in capsys.readouterr().out
+    return name
+
+
+def read(
+    cluster: KafkaCluster, topic: str, capsys: pytest.CaptureFixture[str], *more: str
+) -> list[bytes]:
+    """Return the lines that `coopgroup telemetry read` prints."""
+    capsys.readouterr()
+    server = ["--bootstrap-server", cluster.bootstrap_servers]
+    assert app.run(["telemetry", "read", topic, *server, *more]) == 0
+    return capsys.readouterr().out.encode().splitlines()
+
+
+def in_files(crew: Crew, *names: str) -> list[list[bytes]]:
+    return [(crew.folder / f"{name}.jsonl").read_bytes().splitlines() for name in names]
+
+
+def test_topic_has_the_lines_of_the_files(
+    kafka_cluster: KafkaCluster, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the first join to the last stop, in the order of each member."""
+    shared = unique("T")
+    kafka_cluster.create_topic(shared, PARTITIONS)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name, configuration={KEY: topic}).subscribe([shared])
+            crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
+        crew.remove("b")
+        crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
+        crew.remove("a")
+    files = in_files(crew, "a", "b")
+    found = read(kafka_cluster, topic, capsys)
+    assert [[one for one in found if one in lines] for lines in files] == files
+    assert len(found) == sum(map(len, files)) > 20
+    assert read(kafka_cluster, topic, capsys, "--group", crew.group_id) == found
+    assert read(kafka_cluster, topic, capsys, "--group", "another") == []
+    assert read(kafka_cluster, topic, capsys, "--minutes", "5") == found
+
+
+def test_groups_and_asyncio_write_there_too(
+    kafka_cluster: KafkaCluster, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = unique("T")
+    kafka_cluster.create_topic(shared, PARTITIONS)
+    configuration = {**kafka_cluster.client_config(), KEY: topic}
+    started: list[object] = []
+    with CooperativeGroup(
+        {**configuration, "group.id": "of-resources"},
+        catalogue=[("job", 0), ("job", 1)],
+        start=started.append,
+        stop=lambda _: None,
+    ):
+        wait_for(lambda: len(started) >= 2, "the resources")
+
+    async def consume() -> None:
+        settings = {**configuration, "group.id": "of-asyncio"}
+        async with AsyncCooperativeConsumer(settings) as consumer:
+            assigned = asyncio.Event()
+            consumer.subscribe([shared], on_assign=lambda *_: assigned.set())
+            await asyncio.wait_for(assigned.wait(), 30.0)
+
+    asyncio.run(consume())
+    found = [from_json(json.loads(one)) for one in read(kafka_cluster, topic, capsys)]
+    writers = {one.group for one in found if isinstance(one.record, ResourcesStarted)}
+    assert writers == {"of-resources", "of-asyncio"}
+
+
+def test_missing_topic_is_one_warning_and_the_group_works(
+    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared, missing = unique("T"), unique("missing")
+    kafka_cluster.create_topic(shared, PARTITIONS)
+    caplog.set_level(logging.WARNING, logger="coopgroup")
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name, configuration={KEY: missing}).subscribe([shared])
+            crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
+        begun = time.monotonic()
+        crew.remove("b")
+        assert time.monotonic() - begun < 2.0
+        crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
+    told = [one.getMessage() for one in caplog.records]
+    unavailable = [one for one in told if one.startswith("telemetry_topic_unavailable")]
+    assert len(unavailable) == 2  # one for each member
+    assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in unavailable)
+    assert sum(one.startswith("telemetry_topic_dropped") for one in told) == 2
+    admin = AdminClient({**kafka_cluster.client_config()})
+    assert missing not in admin.list_topics(timeout=10).topics
+
+
+def test_records_wait_for_a_broker_that_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The member loses its lease meanwhile, and tells of it afterwards."""
+    with KafkaCluster(1) as cluster:
+        cluster.create_topic("T", PARTITIONS)
+        cluster.create_topic("telemetry", 1)
+        with Crew(cluster, tmp_path) as crew:
+            crew.add("a", configuration={KEY: "telemetry"}).subscribe(["T"])
+            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions")
+            (broker,) = cluster.running
+            cluster.kill(broker)
+            crew.until(lambda: crew.counts() == [0], "the end of the lease")
+            cluster.start_broker(broker)
+            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions again")
+            crew.remove("a")
+        (lines,) = in_files(crew, "a")
+        assert read(cluster, "telemetry", capsys) == lines
+        kinds = {type(one.record).__name__ for one in read_telemetry(tmp_path / "a.jsonl")}
+        assert "MembershipLost" in kinds

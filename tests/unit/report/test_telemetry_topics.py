@@ -1,0 +1,131 @@
+"""Reading telemetry from a topic, beside a consumer that a test fills."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaError, TopicPartition
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.report import telemetry_topics
+from coopgroup.report.telemetry_topics import TelemetryReader
+
+
+@define
+class Record:
+    at: int
+    key_: bytes | None
+    value_: bytes | None
+    code: int | None = None
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code)
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.key_
+
+    def value(self) -> bytes | None:
+        return self.value_
+
+
+@define(eq=False)
+class FakeConsumer:
+    """One partition; `gaps` are offsets without a record, such as marks of transactions."""
+
+    records: list[Record] = field(factory=list)
+    error: KafkaError | None = None
+    begin: int = 0
+    gaps: int = 0
+    at: int = 0
+    is_closed: bool = False
+
+    def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401
+        assert timeout >= 0
+        found = SimpleNamespace(error=self.error, partitions={0: None})
+        return SimpleNamespace(topics={topic: found})
+
+    def get_watermark_offsets(self, _: TopicPartition, timeout: float) -> tuple[int, int]:
+        assert timeout >= 0
+        last = self.records[-1].at + 1 if self.records else self.begin
+        return self.begin, last + self.gaps
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        (place,) = places
+        self.at = place.offset
+
+    def consume(self, count: int, _: float) -> list[Record]:
+        found = [one for one in self.records if one.at >= self.at][:count]
+        self.at = found[-1].at + 1 if found else self.at
+        if not found and self.gaps:
+            return [Record(self.at + self.gaps, None, None, KafkaError._PARTITION_EOF)]
+        return found
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
+    fake = FakeConsumer()
+    monkeypatch.setattr(telemetry_topics, "Consumer", lambda _: fake)
+    return fake
+
+
+def test_each_record_comes_once_and_tombstones_not_at_all(consumer: FakeConsumer) -> None:
+    values = (b"1", b"2", b"1", None, b"3")
+    consumer.records = [Record(at, b"g", value) for at, value in enumerate(values)]
+    with TelemetryReader({}, "telemetry") as reader:
+        assert list(reader.read_to_end()) == [b"1", b"2", b"3"]
+        consumer.records.append(Record(5, b"g", b"4"))
+        assert list(reader.read_to_end()) == [b"4"]
+        consumer.records += [Record(6, b"g", b"4"), Record(7, b"g", b"5")]
+        assert reader.read_now() == [b"5"]
+    assert consumer.is_closed
+
+
+def test_group_is_the_key(consumer: FakeConsumer) -> None:
+    keys = (b"g", b"other", None, b"gg")
+    consumer.records = [Record(at, key, b"%d" % at) for at, key in enumerate(keys)]
+    with TelemetryReader({}, "telemetry", "g") as reader:
+        assert list(reader.read_to_end()) == [b"0"]
+
+
+def test_offsets_without_records_do_not_hold_it_up(consumer: FakeConsumer) -> None:
+    consumer.records = [Record(0, b"g", b"1")]
+    consumer.gaps = 2
+    with TelemetryReader({}, "telemetry", timeout_s=0.0) as reader:
+        assert list(reader.read_to_end()) == [b"1"]
+
+
+def test_records_that_do_not_come_are_an_error(consumer: FakeConsumer) -> None:
+    consumer.records = [Record(0, b"g", b"1")]
+    with TelemetryReader({}, "telemetry", timeout_s=0.0) as reader:
+        consumer.at = 1  # the broker sends nothing
+        with pytest.raises(ConfigurationError, match="brokers that send its records"):
+            list(reader.read_to_end())
+
+
+def test_refusal_of_a_broker_is_an_error(consumer: FakeConsumer) -> None:
+    consumer.records = [Record(0, None, None, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    with (
+        TelemetryReader({}, "telemetry") as reader,
+        pytest.raises(ConfigurationError, match="Topic authorization failed"),
+    ):
+        list(reader.read_to_end())
+
+
+def test_missing_topic_is_an_error_and_the_consumer_is_closed(consumer: FakeConsumer) -> None:
+    consumer.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with (
+        pytest.raises(ConfigurationError, match="topic: got 'telemetry', expected a topic that"),
+        TelemetryReader({}, "telemetry"),
+    ):
+        pass
+    assert consumer.is_closed
