@@ -102,7 +102,10 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
 
 def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
     coordinator = answer.coordinator
-    turn.set(coordinator=coordinator, heartbeat_at_ms=turn.now_ms)
+    lease = turn.member.lease
+    if not lease.may_restart:
+        lease = attrs.evolve(lease, may_restart=True)
+    turn.set(coordinator=coordinator, heartbeat_at_ms=turn.now_ms, lease=lease)
     for kind in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
         sent = turn.member.outstanding.get(kind)
         if sent is not None and coordinator is not None and sent.node_id != coordinator.node_id:
@@ -221,13 +224,17 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
     The group coordinator drops members that are missing at the end of the time to rejoin, except
     static members. A static member keeps its place, and the leader reads its last join. That join
     claims no resource that the member got later.
+
+    The numbers of the rounds show whether there was one in between. A coordinator that lost the
+    member's last join counts from the last completed round.
     """
     member = turn.member
+    last = member.claim_generation if member.lease.may_restart else member.generation
     return (
         member.config.instance_id is not None
         and bool(member.owned)
         and turn.now_ms >= member.hold_until_ms
-        and answer.generation > member.generation + 1
+        and answer.generation > last + 1
     )
 
 

@@ -68,6 +68,8 @@ class Lease:
             lost.
         falls_back: whether the group may be in the last generation that the member completed,
             because the coordinator was lost before it stored the generation that the member joined.
+        may_restart: whether a coordinator was looked up since that join. It may have continued from
+            an earlier generation, and counted another round with the same number.
     """
 
     until_ms: int = 0
@@ -76,6 +78,7 @@ class Lease:
     round_open_at_ms: int = 0
     generation: int = NO_GENERATION
     falls_back: bool = False
+    may_restart: bool = False
 
     @property
     def round_ended_after_ms(self) -> int:
@@ -90,7 +93,13 @@ class Lease:
 
     def joined(self, generation: int) -> Lease:
         """Return the lease after the answer to a join."""
-        return attrs.evolve(self, joining_since_ms=None, generation=generation, falls_back=False)
+        return attrs.evolve(
+            self,
+            joining_since_ms=None,
+            generation=generation,
+            falls_back=False,
+            may_restart=False,
+        )
 
     def proven(self, *, until_ms: int, settled_at_ms: int = 0, round_open_at_ms: int = 0) -> Lease:
         """Return the lease after proofs; a proof that is older than the last one changes nothing.
@@ -107,6 +116,7 @@ class Lease:
             round_open_at_ms=max(self.round_open_at_ms, round_open_at_ms),
             generation=self.generation,
             falls_back=self.falls_back,
+            may_restart=self.may_restart,
         )
 
 

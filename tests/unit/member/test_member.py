@@ -330,6 +330,29 @@ def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
 
 
 @pytest.mark.parametrize(
+    ("code", "is_lost"),
+    [(ErrorCode.NOT_COORDINATOR, True), (ErrorCode.REBALANCE_IN_PROGRESS, False)],
+    ids=["another coordinator", "the same coordinator"],
+)
+def test_join_of_a_static_member_counts_from_the_last_completed_round(
+    code: int, *, is_lost: bool
+) -> None:
+    """Regression: a coordinator that never heard of round 2 counted another round 2 without it."""
+    driven = syncing_again()
+    config = attrs.evolve(CONFIG, instance_id="s")
+    driven.member = attrs.evolve(driven.member, config=config)
+    driven.refuse(RequestKind.SYNC_GROUP, code).wait(1_000)
+    if is_lost:
+        driven.find()
+    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
+    driven.heartbeat(IN_A_ROUND.error_code).wait(500)
+    assert driven.member.hold_until_ms < driven.now_ms
+    driven.join(3)
+    wanted = [(HELD.to_dict(), "a round ended without its join")] if is_lost else []
+    assert lost(driven) == wanted
+
+
+@pytest.mark.parametrize(
     ("instance_id", "later_ms", "is_renewed"),
     [("s", 0, False), ("s", -1, True), (None, 0, True)],
     ids=["a round can be over", "too early for that", "dynamic"],
