@@ -363,10 +363,24 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
             }
             for member in set(before.led.members).difference(after.led.members):
                 had = before.owned.get(member, EMPTY) - before.led.revoked
-                given = (had & after.led.granted) - after.warm
+                given = _whole_bundles(had, waits.co_partition) & (after.led.granted - after.warm)
                 if early := given.restrict_names(claimed):
                     message = f"{early.to_dict()} of {member} does not wait under a new leader"
                     yield message, after.at_ms
+
+
+def _whole_bundles(had: ResourceSet, co_partition: Sequence[Sequence[str]]) -> ResourceSet:
+    """Remove the bundles that lack a topic.
+
+    If one topic has more partitions than another, its last ones form bundles without the other. To
+    a new leader these bundles are a topic that no member claims.
+    """
+    return had - ResourceSet.from_pairs(
+        (name, index)
+        for name, index in had
+        for names in co_partition
+        if name in names and any((other, index) not in had for other in names)
+    )
 
 
 def _only_told_again(before: RoundDecided, after: RoundDecided) -> bool:

@@ -228,6 +228,7 @@ def test_new_leader_lets_a_loss_wait_unless_members_know_of_a_delay(
     rows += _round(2, 900, "b", two, granted=ResourceSet({"T": [0]}))
     found = [one.message for one in check_losses(rows, Waits(delay_ms=DELAY_MS))]
     assert found == ["{'T': [0]} of A does not wait under a new leader"] * breaches
+    assert list(check_losses(rows, Waits(delay_ms=DELAY_MS, co_partition=[["T", "U"]]))) == []
 
 
 def test_new_leader_may_give_a_loss_to_a_member_that_brings_nothing() -> None:
