@@ -312,6 +312,10 @@ MUTANTS: Final = (
 )
 # Bugs that need a rare run: few of the first 500 seeds, or none, find them.
 RARE_MUTANTS: Final = (
+    ("static_round_counted_twice",
+     Mutant("a round counts though its coordinator was lost", "member.answers:_was_left_out",
+            "member.claim_generation if member.lease.may_restart else member.generation",
+            "member.generation")),
     ("refused_round_knows_nothing",
      Mutant("a refused round passes for knowledge", "leader.decision:_state_after_refusal",
             "if context.state is None:",
