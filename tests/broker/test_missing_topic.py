@@ -1,38 +1,114 @@
-"""A topic that does not exist is reported once, and waited for."""
+"""A topic that does not exist is an event, as in confluent_kafka, and waited for."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from contextlib import ExitStack, closing
+from typing import Any
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 
 from coopgroup import CooperativeConsumer
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
 
-def test_misspelt_topic_is_reported_once_and_its_records_come_when_it_exists(
+def config_of(kafka_cluster: KafkaCluster, group: str) -> dict[str, Any]:
+    return {
+        **kafka_cluster.client_config(),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "topic.metadata.refresh.interval.ms": 300,
+    }
+
+
+def shown(message: Message) -> tuple[object, ...]:
+    error = message.error()
+    assert error is not None
+    return (
+        (error.code(), error.str(), error.fatal(), error.retriable()),
+        (message.topic(), message.partition(), message.offset()),
+        (message.key(), message.value(), message.timestamp()),
+    )
+
+
+def test_each_member_gets_the_event_of_confluent_kafka_once(kafka_cluster: KafkaCluster) -> None:
+    topics = [unique("misspelt"), unique("misspelt")]
+    found: dict[type, list[list[tuple[object, ...]]]] = {}
+    for kind in (Consumer, CooperativeConsumer):
+        with ExitStack() as opened:
+            members = [
+                opened.enter_context(closing(kind(config_of(kafka_cluster, f"{kind.__name__}-g"))))
+                for _ in range(2)
+            ]
+            events: list[list[tuple[object, ...]]] = [[], []]
+            for member in members:
+                member.subscribe(topics)
+
+            def poll(members: list[Any] = members, events: list[Any] = events) -> bool:
+                for member, told in zip(members, events, strict=True):
+                    told.extend(map(shown, member.consume(10, 0.05)))
+                return min(map(len, events)) >= 2
+
+            wait_for(poll, "both members have told both topics")
+            for _ in range(15):  # several refreshes later
+                poll()
+        found[kind] = [sorted(told, key=str) for told in events]
+    assert found[CooperativeConsumer] == found[Consumer]
+    assert len(found[Consumer][1]) == 2
+
+
+def test_records_of_a_missing_topic_come_when_it_exists(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = unique("misspelt")
-    told: list[KafkaError] = []
-    config = {
-        **kafka_cluster.client_config(),
-        "group.id": topic,
-        "auto.offset.reset": "earliest",
-        "topic.metadata.refresh.interval.ms": 300,
-        "error_cb": told.append,
-        "allow.auto.create.topics": False,
-    }
-    with CooperativeConsumer(config) as consumer:
+    with CooperativeConsumer(config_of(kafka_cluster, topic)) as consumer:
         consumer.subscribe([topic])
-        assert consumer.poll(1) is None
-        wait_for(lambda: consumer.poll(0.05) is None and told != [], "error_cb is called")
+        event = consumer.poll(20)
         kafka_cluster.create_topic(topic, 1)
         produce(kafka_cluster, topic, [1])
-        message = consumer.poll(20)
-    assert message is not None
-    assert message.error() is None
-    assert [one.code() for one in told] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
-    assert topic in told[0].str()
+        record = next(iter(consumer))
+    assert event is not None
+    assert event.error() is not None
+    assert event.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART  # type: ignore[union-attr]
+    assert record.error() is None
     assert caplog.text.count("topics_missing") == 1
+
+
+def test_loop_only_logs_it_and_gets_the_records_when_the_topic_exists(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = unique("misspelt")
+
+    async def main() -> str:
+        config = config_of(kafka_cluster, topic)
+        async with AsyncCooperativeConsumer(config, topic) as consumer:
+            while "topics_missing" not in caplog.text:
+                assert await consumer.getmany(timeout=0.1) == {}
+            kafka_cluster.create_topic(topic, 1)
+            produce(kafka_cluster, topic, [1])
+            return (await consumer.getone()).topic
+
+    assert asyncio.run(main()) == topic
+
+
+def test_processing_goes_on(kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+    topic = unique("misspelt")
+    stop = threading.Event()
+    with CooperativeConsumer(config_of(kafka_cluster, topic)) as consumer:
+        consumer.subscribe([topic])
+        creating = threading.Timer(3.0, lambda: _create(kafka_cluster, topic))
+        creating.start()
+        process(consumer, lambda _: stop.set(), stop=stop)
+        creating.join()
+    assert "topics_missing" in caplog.text
+
+
+def _create(kafka_cluster: KafkaCluster, topic: str) -> None:
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [1])

@@ -220,6 +220,8 @@ class Crew:
                 if error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED:
                     self.stalls.append(name)
                     continue
+                if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue  # a story may subscribe to a topic that is created later
                 assert error is None
                 self.messages[name].append(message)
 

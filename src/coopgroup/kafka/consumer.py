@@ -25,7 +25,7 @@ from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resourc
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
-from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.exceptions import PASSING_ERRORS, kafka_exception
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
@@ -242,8 +242,8 @@ class CooperativeConsumer:
                 raise
             record_buffer.leaving = ()
             if error is not None:
-                if error.code() == KafkaError._MAX_POLL_EXCEEDED:
-                    continue  # the member rejoins by itself; `on_lost` reports the lost partitions
+                if error.code() in PASSING_ERRORS:
+                    continue  # `on_lost`, or a log event, has reported it
                 raise KafkaException(error)
             yield message
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.member import ErrorCode
 
-__all__ = ["kafka_error", "kafka_exception", "refusal"]
+__all__ = ["PASSING_ERRORS", "kafka_error", "kafka_exception", "refusal"]
 
 _OF_LIBRDKAFKA: Final = {
     int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
@@ -27,6 +27,9 @@ _REMEDIES: Final = {
         "the next step"
     ),
 }
+
+PASSING_ERRORS: Final = frozenset({KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART})
+"""Codes of events that end without the application: the member rejoins, or the topic is created."""
 
 
 def refusal(code: int, message: str, group_id: str) -> KafkaException:

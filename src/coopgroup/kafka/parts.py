@@ -7,7 +7,6 @@ later part cannot be made. Threads start last and end first.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -28,6 +27,7 @@ from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.kafka.membership.missing_topics import MissingTopics
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.watching import TopicWatcher
@@ -154,12 +154,13 @@ class ConsumerParts:
             committing=committing,
             write=driver.write,
         )
-        driver.leader.on_missing = partial(_hear_missing, sink, None)
         error_cb = settings.librdkafka.get("error_cb")
         if error_cb is not None:
             errors = GroupErrors(error_cb, driver.inbox)
             sink.hear, listener.on_failure = errors.hear, error_cb
-            driver.leader.on_missing = partial(_hear_missing, sink, errors)
+        missing = MissingTopics(
+            driver.transport, driver.inbox, fetching, sink.warn, settings.lookup_timeout_ms
+        )
         watcher = TopicWatcher(
             lookup=lookup,
             leader=driver.leader,
@@ -167,6 +168,7 @@ class ConsumerParts:
             post=driver.post,
             sink=sink,
             refresh_ms=settings.metadata_refresh_ms,
+            look_for_missing=missing.look,
         )
         driver.when_led = watcher.give_back_soon
         work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
@@ -299,13 +301,6 @@ def open_sink_and_slot(
     slot = take_slot(settings.state_dir, member.group_id, sink.warn)
     opened.callback(slot.release)
     return sink, slot
-
-
-def _hear_missing(sink: TelemetrySink, errors: GroupErrors | None, topics: tuple[str, ...]) -> None:
-    missing = list(topics)
-    sink.warn("topics_missing", topics=missing)
-    if errors is not None:
-        errors.hear_missing(topics)
 
 
 def _is_without_token(error: Exception) -> bool:

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Interceptor
 from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.member.events import Offset
 from coopgroup.processing.scheduler import Partition, StoredOffset
 
-__all__ = ["Attachment", "partitions_of"]
+__all__ = ["HARMLESS_ERRORS", "Attachment", "partitions_of"]
+
+HARMLESS_ERRORS: Final = PASSING_ERRORS | {KafkaError._PARTITION_EOF}
+"""Codes of events that are no reason to stop."""
 
 
 def partitions_of(partitions: Iterable[TopicPartition]) -> list[Partition]:

@@ -15,13 +15,13 @@ from time import monotonic
 from typing import Any
 
 from attrs import define, field
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.records import ConsumerRecord, record_of
 from coopgroup.errors import ProcessingError
 from coopgroup.processing import dead_letters
-from coopgroup.processing.attachment import Attachment, partitions_of
+from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
 from coopgroup.processing.failures import (
     DeadLetter,
     Failure,
@@ -119,7 +119,7 @@ class TaskProcessing:
         try:
             found = await self.consumer.getmany(timeout=wait_s, max_records=count)
         except KafkaException as error:
-            if error.args[0].code() in {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}:
+            if error.args[0].code() in HARMLESS_ERRORS:
                 return
             raise
         for records in found.values():

@@ -13,13 +13,13 @@ from time import monotonic
 from typing import Any
 
 from attrs import define, field
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ProcessingError
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.processing import dead_letters
-from coopgroup.processing.attachment import Attachment, partitions_of
+from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
 from coopgroup.processing.failures import (
     DeadLetter,
     Failure,
@@ -153,7 +153,7 @@ class ThreadProcessing:
             error = message.error()
             if error is None:
                 records.append(message)
-            elif error.code() not in {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}:
+            elif error.code() not in HARMLESS_ERRORS:
                 failure = error
         if records:
             with self._changed:

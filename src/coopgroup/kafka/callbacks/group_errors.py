@@ -10,8 +10,7 @@ Rule of this file: `error_cb` runs on the application's thread, in `poll`, as wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import define, field
@@ -53,10 +52,3 @@ class GroupErrors:
         words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
         error_cb, error = self.error_cb, KafkaError(code, words)
         self.inbox.call_soon(lambda: error_cb(error))
-
-    def hear_missing(self, topics: Iterable[str]) -> None:
-        """Report subscribed topics that do not exist, with librdkafka's code and text."""
-        code, error_cb = KafkaError.UNKNOWN_TOPIC_OR_PART, self.error_cb
-        for topic in topics:
-            words = f"Subscribed topic not available: {topic}: {KafkaError(code).str()}"
-            self.inbox.call_soon(partial(error_cb, KafkaError(code, words)))

@@ -71,7 +71,6 @@ class RoundLeader:
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
-        on_missing: called with subscribed topics that do not exist, once for each.
         turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
             that hangs must not accumulate threads.
     """
@@ -83,14 +82,12 @@ class RoundLeader:
     post: Callable[[RoundDecided | RejoinRequested], None]
     sink: TelemetrySink
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
-    on_missing: Callable[[tuple[str, ...]], None] | None = None
     seen: SeenTopics = field(factory=SeenTopics)
     request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: RebalanceLags = field(factory=RebalanceLags, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
-    _missing: frozenset[str] = field(default=frozenset(), init=False)
     # guards `_threads`, `_stopped` and `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -209,7 +206,6 @@ class RoundLeader:
         if led.once.locked():
             return
         metadata = self._metadata(request)
-        self._tell_missing(request, metadata)
         lags = None
         if metadata is not None and self.assignor.needs_lags:
             lags = self._lags_of_rebalance(led.duty, metadata)
@@ -221,16 +217,6 @@ class RoundLeader:
             with self._lock:
                 self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
         self._finish(led, outcome)
-
-    def _tell_missing(self, request: RoundRequest, metadata: TopicMetadata | None) -> None:
-        """Tell subscribed topics that do not exist: a misspelt name would be silence."""
-        if metadata is None or self.on_missing is None:
-            return
-        missing = frozenset(request.topics) - set(metadata.resources.names)
-        fresh = sorted(missing - self._missing)
-        self._missing = missing
-        if fresh:
-            self.on_missing(tuple(fresh))
 
     def _give_up(self, led: _Round) -> None:
         self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")

@@ -108,6 +108,7 @@ class TopicWatcher:
 
     Attributes:
         refresh_ms: interval; -1 to look only once.
+        look_for_missing: reports those of the names that do not exist, at the same interval.
     """
 
     lookup: ClusterLookup
@@ -116,6 +117,7 @@ class TopicWatcher:
     post: Callable[[SubscriptionChanged | RejoinRequested], None]
     sink: TelemetrySink
     refresh_ms: int
+    look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
     _wish: TopicWish | None = field(default=None, init=False)
     _topics: tuple[str, ...] | None = field(default=None, init=False)
     # Entered instead of the condition, whose `__enter__` is Python code: a signal's exception could
@@ -204,6 +206,7 @@ class TopicWatcher:
             pause_ms = self._look(wish)
 
     def _look(self, wish: TopicWish | None) -> int:
+        self.look_for_missing(frozenset() if wish is None else wish.names)
         if wish is None:
             return -1
         try:

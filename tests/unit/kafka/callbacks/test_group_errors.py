@@ -87,14 +87,3 @@ def test_refusal_of_the_member_is_told_before_poll_raises_it() -> None:
             consumer.poll(0.1)
         [error] = [one for one in told if one.code() == code]
         assert error.fatal()
-
-
-def test_missing_topics_are_told_with_the_text_of_librdkafka() -> None:
-    told: list[KafkaError] = []
-    inbox = ApplicationInbox()
-    GroupErrors(told.append, inbox).hear_missing(["a", "b"])
-    assert told == []
-    while (call := inbox.take_call()) is not None:
-        call()
-    assert [one.code() for one in told] == [KafkaError.UNKNOWN_TOPIC_OR_PART] * 2
-    assert told[1].str() == "Subscribed topic not available: b: Broker: Unknown topic or partition"

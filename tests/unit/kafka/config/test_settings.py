@@ -139,9 +139,9 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             "coopgroup.telemetry.path",
             "x",
             (
-                "no such key: coopgroup's own are coopgroup.bell.topic, coopgroup.host, "
-                "coopgroup.leader.timeout.ms, "
-                "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
+                "no such key: coopgroup's own are coopgroup.assignor, coopgroup.bell.topic, "
+                "coopgroup.host, coopgroup.leader.timeout.ms, coopgroup.lookup.timeout.ms, "
+                "coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
                 "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
                 "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
                 "coopgroup.telemetry.queue.records, coopgroup.telemetry.topic, "

@@ -438,23 +438,3 @@ def test_leader_that_cannot_read_the_members_only_warns(
     wait_for(lambda: bool(caplog.records))
     assert "topics_unavailable" in caplog.records[0].getMessage()
     assert leader.seen == SeenTopics()
-
-
-def test_missing_topic_is_told_once_until_it_has_existed(
-    leader: RoundLeader, gate: _Gate, posted: list[RoundDecided | RejoinRequested]
-) -> None:
-    class Lookup(_Lookup):
-        exists = False
-
-        def metadata(self, _topics: object) -> TopicMetadata:
-            return TopicMetadata(resources=EXISTING if self.exists else ResourceSet())
-
-    lookup, told = Lookup(), list[tuple[str, ...]]()
-    leader.lookup, leader.on_missing = cast("ClusterLookup", lookup), told.append
-    gate.opened.set()
-    for generation, exists in enumerate((False, False, True, False), 1):
-        lookup.exists = exists
-        leader.start(_duty(generation))
-        wait_for(lambda: len(_answers(posted)) == generation)  # noqa: B023  (waited for at once)
-    leader.stop()
-    assert told == [("orders",), ("orders",)]

@@ -1,0 +1,136 @@
+"""Report subscribed topics that do not exist, or may not be read: otherwise a typo means silence.
+
+Each member asks for its own names, with one small request of its own connections. librdkafka's
+consumers do so too, and each tells its application. A broker may not know a new topic yet, so a
+topic counts as missing only after a second answer, a little later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from attrs import define, field, frozen
+from confluent_kafka import KafkaError, Message
+
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.rpc.questions import WireMessage
+from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
+from coopgroup.member.effects import Lane
+
+__all__ = ["MissingTopics"]
+
+# Error codes of a topic that this member gets no records from.
+_MISSING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_NAMES_MAX: Final = 1_000  # names of one request, which heartbeats may wait for
+_CONFIRM_S: Final = 1.0
+_RETRY_S: Final = 5.0
+# Earlier versions of Metadata create a missing topic.
+_METADATA_VERSION_MIN: Final = 4
+
+
+@frozen(kw_only=True)
+class _FindTopics:
+    """Ask any broker which topics exist."""
+
+    names: tuple[str, ...]
+
+    asks_any_broker: ClassVar[bool] = True
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message."""
+        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
+
+        topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
+        return MetadataRequest(
+            topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN
+        )
+
+    def read(self, response: WireMessage) -> dict[str, int]:
+        """Return the error codes of missing topics by name."""
+        codes = {one.name: one.error_code for one in response.topics}
+        return {name: code for name, code in codes.items() if code in _MISSING}
+
+
+@define(eq=False)
+class MissingTopics:
+    """The missing topics of one member; after `look`, all work is done on the transport's thread.
+
+    Attributes:
+        warn: logs a warning: name of the event, and its fields.
+    """
+
+    transport: GroupTransport
+    inbox: ApplicationInbox
+    fetching: Fetching
+    warn: Callable[..., None]
+    timeout_ms: int
+    _names: frozenset[str] = field(default=frozenset(), init=False)
+    _suspected_since_s: dict[str, float] = field(factory=dict, init=False)
+    _told: frozenset[str] = field(default=frozenset(), init=False)
+
+    def look(self, names: frozenset[str]) -> None:
+        """Look for the topics of the subscription, and report those that are newly missing."""
+        self._later(0.0, partial(self._begin, names))
+
+    def _begin(self, names: frozenset[str]) -> None:
+        self._names = names
+        self._told &= names
+        self._ask()
+
+    def _ask(self) -> None:
+        if not self._names:
+            return
+        request = _FindTopics(names=tuple(sorted(self._names)[:_NAMES_MAX]))
+        with suppress(RuntimeError):  # the member has ended
+            self.transport.send(
+                Lane.COMMIT, request, self._hear, node=None, timeout_ms=self.timeout_ms
+            )
+
+    def _hear(self, answer: Mapping[str, int] | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure):
+            self._later(_RETRY_S, self._ask)
+            return
+        missing, now = self._names & answer.keys(), now_s()
+        since_s = {name: self._suspected_since_s.get(name, now) for name in missing - self._told}
+        confirmed = {name for name, since in since_s.items() if now - since >= _CONFIRM_S}
+        self._told = (self._told & missing) | confirmed
+        self._suspected_since_s = {
+            name: since for name, since in since_s.items() if name not in confirmed
+        }
+        if self._suspected_since_s:
+            self._later(_CONFIRM_S, self._ask)
+        for code in sorted({answer[name] for name in confirmed}):
+            self._tell(code, sorted(name for name in confirmed if answer[name] == code))
+
+    def _tell(self, code: int, topics: list[str]) -> None:
+        error = KafkaError(code)
+        self.warn("topics_missing", topics=topics, error=error.name())
+        events = [_event(code, topic, f"{topic}: {error.str()}") for topic in topics]
+        self.inbox.call_soon(partial(self._hand_out, events))
+
+    def _hand_out(self, events: Iterable[Message]) -> None:
+        """Let `poll` return the events; on the application's thread."""
+        if self.fetching.published is None:  # awaits of asyncio return only records
+            self.fetching.record_buffer.add(events)
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the member has ended
+            self.transport.later(delay_s, action)
+
+
+def _event(code: int, topic: str, reason: str) -> Message:
+    """Return confluent_kafka's event for a missing topic, with its text."""
+    words = f"Subscribed topic not available: {reason}"
+    fields: dict[str, Any] = {"topic": topic, "partition": 0, "timestamp": (0, -1)}
+    return Message(value=words.encode(), error=KafkaError(code, words), **fields)

@@ -1,0 +1,151 @@
+"""Missing topics are reported once, after a second answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaError, Message
+
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.membership import missing_topics
+from coopgroup.kafka.membership.missing_topics import MissingTopics
+from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+
+UNKNOWN = int(KafkaError.UNKNOWN_TOPIC_OR_PART)
+LEADERLESS = int(KafkaError.LEADER_NOT_AVAILABLE)
+REFUSED = int(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@define
+class _Cluster:
+    """A transport whose brokers know some topics, on a clock of its own."""
+
+    codes: dict[str, int] = field(factory=dict)
+    now_s: float = 0.0
+    is_up: bool = True
+    asked: list[tuple[float, tuple[str, ...]]] = field(factory=list)
+    due: list[tuple[float, Callable[[], None]]] = field(factory=list)
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        self.due.append((self.now_s + delay_s, action))
+
+    def send(self, _: object, request: Any, on_answer: Callable[[Any], None], **_2: Any) -> None:  # noqa: ANN401
+        self.asked.append((self.now_s, request.names))
+        if not self.is_up:
+            on_answer(TransportFailure(kind=FailureKind.TIMED_OUT, message="late"))
+            return
+        topics = [
+            SimpleNamespace(name=one, error_code=self.codes.get(one, UNKNOWN))
+            for one in request.names
+        ]
+        on_answer(request.read(SimpleNamespace(topics=topics)))
+
+    def run(self, until_s: float) -> None:
+        while self.due and min(self.due, key=lambda one: one[0])[0] <= until_s:
+            self.due.sort(key=lambda one: one[0])
+            at_s, action = self.due.pop(0)
+            self.now_s = at_s
+            action()
+        self.now_s = until_s
+
+
+@define
+class _Story:
+    cluster: _Cluster
+    missing: MissingTopics
+    warned: list[tuple[list[str], str]]
+    handed: list[Message]
+
+    def look(self, *names: str, until_s: float) -> None:
+        self.missing.look(frozenset(names))
+        self.cluster.run(until_s)
+        while (call := self.missing.inbox.take_call()) is not None:
+            call()
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> _Story:
+    cluster, warned, handed = _Cluster(), list[tuple[list[str], str]](), list[Message]()
+    buffer = SimpleNamespace(add=handed.extend)
+    fetching = SimpleNamespace(published=None, record_buffer=buffer)
+
+    def warn(event: str, topics: list[str], error: str) -> None:
+        assert event == "topics_missing"
+        warned.append((topics, error))
+
+    missing = MissingTopics(
+        cast("Any", cluster), ApplicationInbox(), cast("Any", fetching), warn, 5_000
+    )
+    monkeypatch.setattr(missing_topics, "now_s", lambda: cluster.now_s)
+    return _Story(cluster, missing, warned, handed)
+
+
+def test_missing_topics_are_told_once_after_a_second_answer(story: _Story) -> None:
+    story.cluster.codes = {"orders": 0, "new": LEADERLESS}
+    story.look("orders", "new", "ordres", "odrers", until_s=0.9)
+    assert story.warned == []
+    story.look("orders", "new", "ordres", "odrers", until_s=0.95)  # not a second later
+    assert story.warned == []
+    story.cluster.run(2.0)
+    story.look("orders", "new", "ordres", "odrers", until_s=9.0)
+    assert story.warned == [(["odrers", "ordres"], "UNKNOWN_TOPIC_OR_PART")]
+    assert [one.topic() for one in story.handed] == ["odrers", "ordres"]
+    error = story.handed[1].error()
+    assert error is not None
+    assert error.str() == "Subscribed topic not available: ordres: " + KafkaError(UNKNOWN).str()
+
+
+def test_topic_that_a_broker_did_not_know_yet_is_not_told(story: _Story) -> None:
+    story.look("orders", until_s=0.5)
+    story.cluster.codes = {"orders": 0}
+    story.look("orders", until_s=9.0)
+    assert story.warned == []
+
+
+def test_topic_that_existed_meanwhile_is_told_again(story: _Story) -> None:
+    story.look("orders", until_s=3.0)
+    story.cluster.codes = {"orders": 0}
+    story.look("orders", until_s=6.0)
+    story.cluster.codes = {}
+    story.look("orders", until_s=9.0)
+    assert story.warned == [(["orders"], "UNKNOWN_TOPIC_OR_PART")] * 2
+
+
+def test_topic_that_may_not_be_read_has_its_own_error(story: _Story) -> None:
+    story.cluster.codes = {"secret": REFUSED}
+    story.look("secret", "missing", until_s=3.0)
+    assert story.warned == [
+        (["missing"], "UNKNOWN_TOPIC_OR_PART"),
+        (["secret"], "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+
+
+def test_brokers_that_do_not_answer_are_asked_again(story: _Story) -> None:
+    story.cluster.is_up = False
+    story.look("orders", until_s=4.0)
+    story.cluster.is_up = True
+    story.cluster.run(20.0)
+    assert [one[0] for one in story.cluster.asked] == [0.0, 5.0, 6.0]
+    assert story.warned == [(["orders"], "UNKNOWN_TOPIC_OR_PART")]
+
+
+def test_names_of_an_earlier_subscription_are_forgotten(story: _Story) -> None:
+    story.look("orders", until_s=0.5)
+    story.look(until_s=9.0)
+    assert story.warned == []
+    assert len(story.cluster.asked) == 1
+
+
+def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> None:
+    story.look(*(f"t{number}" for number in range(5_000)), until_s=0.5)
+    assert len(story.cluster.asked[0][1]) == 1_000
+
+
+def test_loop_gets_no_event(story: _Story) -> None:
+    story.missing.fetching.published = cast("Any", object())
+    story.look("orders", until_s=3.0)
+    assert (len(story.warned), story.handed) == (1, [])
