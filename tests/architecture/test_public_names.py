@@ -17,6 +17,7 @@ PUBLIC = {
     "coopgroup.aio",
     "coopgroup.assignors",
     "coopgroup.health",
+    "coopgroup.integrations.faststream",
     "coopgroup.metrics",
     "coopgroup.policies",
     "coopgroup.processing",

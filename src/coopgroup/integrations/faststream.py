@@ -1,0 +1,406 @@
+"""FastStream's `KafkaBroker`, whose subscribers consume through coopgroup.
+
+Theory of operation. A subscriber of FastStream gets its consumer from the `builder` of the broker's
+configuration. Our broker replaces the builder. The consumer that it builds is FastStream's own
+class with a `CooperativeConsumer` inside, so handlers, middlewares and acknowledgements stay as
+they are.
+
+FastStream calls the consumer in a thread pool of one thread. If it cancels such a call at its end,
+the thread has perhaps already taken records that no handler will get. They are returned to the
+consumer by a seek, before the offsets are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from attrs import define, field, frozen
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from coopgroup.errors import ConfigurationError, MissingExtraError
+from coopgroup.extras import install_command
+from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
+
+try:
+    from faststream import confluent
+    from faststream.confluent.helpers.client import AsyncConfluentConsumer
+except ImportError as error:
+    raise MissingExtraError(
+        f"{error.name} is not installed: {install_command('faststream')}"
+    ) from None
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["GroupOptions", "KafkaBroker"]
+
+_OLDEST: Final = (0, 7, 8)
+_BELOW: Final = (0, 8)
+_STRATEGY: Final = "partition.assignment.strategy"
+_FRAMEWORK_STRATEGY: Final = "roundrobin"
+_STEP_S: Final = 0.05
+_Partition: TypeAlias = tuple[str, int]
+_Callback: TypeAlias = Callable[[CooperativeConsumer, list[TopicPartition]], object]
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _check_version(installed: str) -> None:
+    """Refuse releases of FastStream that were not tested: they may build consumers differently."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", installed)[:3])
+    if numbers < _OLDEST or numbers >= _BELOW:
+        raise MissingExtraError(
+            f"faststream {installed} does not work with coopgroup: {install_command('faststream')}"
+        )
+
+
+_check_version(version("faststream"))
+
+
+@frozen(kw_only=True)
+class GroupOptions:
+    """Options of coopgroup for one consumer group.
+
+    Attributes:
+        policy: decides when partitions move, as in `CooperativeConsumer`.
+        assignor: decides where partitions go, as in `CooperativeConsumer`.
+        config: keys of `confluent_kafka.Consumer` and of coopgroup (`coopgroup.…`).
+    """
+
+    policy: PolicyChoice | None = None
+    assignor: AssignorChoice | None = None
+    config: Mapping[str, Any] = field(default=_NOTHING)
+
+    def over(self, usual: GroupOptions) -> GroupOptions:
+        """Return these options, with those of the broker where this group has none."""
+        return GroupOptions(
+            policy=usual.policy if self.policy is None else self.policy,
+            assignor=usual.assignor if self.assignor is None else self.assignor,
+            config={**usual.config, **self.config},
+        )
+
+
+class KafkaBroker(confluent.KafkaBroker):
+    """FastStream's broker with subscribers whose groups rebalance in cooperation.
+
+    It takes the arguments of `faststream.confluent.KafkaBroker`, and those below. Policies and
+    assignors belong to a group: give all its processes the same.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        policy: decides when partitions move. The default is `SimplePolicy()`.
+        assignor: decides where partitions go. The default is `StickyAssignor()`, or the assignor
+            that `partition_assignment_strategy` of a subscriber names.
+        groups: options for single groups by `group_id`; they take precedence.
+        hand_over_timeout_ms: before the subscribers stop, how long the group may take to take over
+            their partitions, in milliseconds. Handlers go on meanwhile. 0 stops without a
+            hand-over, for processes that return soon.
+        config: keys of librdkafka for all clients, and keys of coopgroup for consumers.
+        options: further arguments of `faststream.confluent.KafkaBroker`.
+
+    Raises:
+        ConfigurationError: an argument is not valid.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost",
+        *,
+        policy: PolicyChoice | None = None,
+        assignor: AssignorChoice | None = None,
+        groups: Mapping[str, GroupOptions] = _NOTHING,
+        hand_over_timeout_ms: int = 10_000,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401  (those of FastStream)
+    ) -> None:
+        _check_options(groups, hand_over_timeout_ms)
+        given = dict(config or {})
+        ours = {key: given.pop(key) for key in tuple(given) if key.startswith("coopgroup.")}
+        super().__init__(bootstrap_servers, config=cast("Any", given), **options)
+        self._hand_over_s = hand_over_timeout_ms / 1000
+        settings = self.config.broker_config
+        settings.builder = _Builder(
+            usual=GroupOptions(policy=policy, assignor=assignor, config=ours),
+            groups=dict(groups),
+            build_theirs=settings.builder,
+            needs={
+                "config": settings.connection_config,
+                "admin_service": settings.admin,
+                "logger": settings.logger,
+            },
+        )
+
+    async def stop(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Hand all partitions over to the group, then stop as FastStream does."""
+        members = [
+            consumer
+            for one in self.subscribers
+            # Without a handler, the subscriber's own loop does not poll, and nothing would happen.
+            if one.running
+            and one.calls
+            and isinstance(consumer := getattr(one, "consumer", None), _GroupConsumer)
+        ]
+        try:
+            await asyncio.gather(*(one.hand_over(self._hand_over_s) for one in members))
+        finally:
+            await super().stop(exc_type, exc_val, exc_tb)
+
+
+def _check_options(groups: Mapping[str, GroupOptions], hand_over_timeout_ms: int) -> None:
+    for group_id, options in groups.items():
+        if not isinstance(options, GroupOptions):
+            raise ConfigurationError(f"groups[{group_id!r}]", options, "GroupOptions(…)")
+    if isinstance(hand_over_timeout_ms, bool) or not isinstance(hand_over_timeout_ms, int):
+        raise ConfigurationError(
+            "hand_over_timeout_ms", hand_over_timeout_ms, "a whole number of milliseconds"
+        )
+    if hand_over_timeout_ms < 0:
+        raise ConfigurationError("hand_over_timeout_ms", hand_over_timeout_ms, "0 or more")
+
+
+@frozen(kw_only=True, eq=False)
+class _Builder:
+    """Builds the consumer of a subscriber, as `ConsumerBuilder` of FastStream does.
+
+    Attributes:
+        usual: options of the broker.
+        groups: options of single groups by id.
+        build_theirs: FastStream's own builder.
+        needs: arguments of every consumer: configuration, admin client and logger.
+    """
+
+    usual: GroupOptions
+    groups: Mapping[str, GroupOptions]
+    build_theirs: Any
+    needs: Mapping[str, Any]
+
+    def __call__(self, *topics: Any, **options: Any) -> AsyncConfluentConsumer:  # noqa: ANN401
+        if options["partitions"]:  # assigned without a group
+            theirs: AsyncConfluentConsumer = self.build_theirs(*topics, **options)
+            return theirs
+        of_group = self.groups.get(options["group_id"], GroupOptions())
+        return _GroupConsumer(*topics, **self.needs, of_group=of_group.over(self.usual), **options)
+
+
+class _GroupConsumer(AsyncConfluentConsumer):
+    """FastStream's consumer, with a `CooperativeConsumer` in place of librdkafka's."""
+
+    def __init__(self, *topics: Any, of_group: GroupOptions, **options: Any) -> None:  # noqa: ANN401
+        on_revoke, on_lost = options.pop("on_revoke"), options.pop("on_lost")
+        self._on_their_revoke: _Callback | None = on_revoke
+        self._on_their_loss: _Callback | None = on_lost or on_revoke
+        self._acknowledged = _Acknowledged(self._commit_later)
+        super().__init__(*topics, on_revoke=self._revoked, on_lost=self._lost, **options)
+        self.consumer.close()  # it has not subscribed
+        config = {**_readable(self.config), **of_group.config}
+        self.member = CooperativeConsumer(
+            config,
+            policy=of_group.policy,
+            assignor=of_group.assignor,
+            logger=_Log(self.logger_state),
+            on_commit=self._acknowledged.then(config.get("on_commit")),
+        )
+        self.consumer = cast("Consumer", self.member)
+        self._on_the_way: list[Message] = []
+
+    async def getone(self, timeout: float = 0.1) -> Message | None:  # noqa: ASYNC109
+        """Return the next record, None if there is none in time."""
+        records = await self._take(1, timeout)
+        return records[0] if records else None
+
+    async def getmany(
+        self,
+        timeout: float = 0.1,  # noqa: ASYNC109
+        max_records: int | None = 10,
+    ) -> tuple[Message, ...]:
+        """Return up to a number of records."""
+        return tuple(await self._take(max_records or 10, timeout))
+
+    async def commit(self, asynchronous: bool = True) -> None:  # noqa: FBT001, FBT002  (theirs)
+        """Commit the offsets after all records that were returned."""
+        if asynchronous:
+            self._acknowledged.acknowledge()
+        else:
+            await super().commit(asynchronous=False)
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Continue at another offset, for example at a record that was not acknowledged."""
+        self._acknowledged.forget([(topic, partition)])
+        await super().seek(topic, partition, offset)
+
+    async def stop(self) -> None:
+        """Commit, leave the group and close; records that no handler got are not committed."""
+        await self._run(self._return_records)
+        await super().stop()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Let the group take over all partitions, while handlers continue to get records."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + timeout_s
+        if timeout_s:
+            await self._run(self.member.hand_over)
+        # The assignment changes in another thread, which tells no event of this loop.
+        while loop.time() < ends_s and await self._run(self.member.assignment):  # noqa: ASYNC110
+            await asyncio.sleep(_STEP_S)
+
+    async def _take(self, count: int, timeout_s: float) -> list[Message]:
+        records: list[Message] = await self._run(self._poll, count, timeout_s)
+        self._on_the_way = []
+        self._acknowledged.hand(records)
+        return records
+
+    def _poll(self, count: int, timeout_s: float) -> list[Message]:
+        self._return_records()
+        if count == 1:
+            message = self.member.poll(timeout_s)
+            messages = [] if message is None else [message]
+        else:
+            messages = self.member.consume(count, timeout_s)
+        records = [one for one in messages if one.error() is None]
+        if len(records) < len(messages):
+            self._report(messages)
+        self._on_the_way = records
+        return records
+
+    def _return_records(self) -> None:
+        """Seek back to records of a call that was cancelled."""
+        records, self._on_the_way = self._on_the_way, []
+        owned = {*map(_key, self.member.assignment())} if records else set()
+        for place in map(_place, reversed(records)):
+            if _key(place) in owned:
+                self.member.seek(place)
+
+    def _report(self, messages: list[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self.logger_state.log(f"event of the consumer: {error.str()}", logging.WARNING)
+
+    def _commit_later(self, offsets: list[TopicPartition]) -> None:
+        self.member.commit(offsets=offsets)
+
+    def _revoked(self, consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        offsets = self._acknowledged.forget(map(_key, partitions))
+        try:
+            if offsets:  # the next owner must not repeat these records
+                consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            self.logger_state.log("commit before a revocation", logging.ERROR, exc_info=error)
+        if self._on_their_revoke is not None:
+            self._on_their_revoke(consumer, partitions)
+
+    def _lost(self, consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        self._acknowledged.forget(map(_key, partitions))
+        if self._on_their_loss is not None:
+            self._on_their_loss(consumer, partitions)
+
+    async def _run(self, call: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread_pool, call, *arguments)
+
+
+@define(eq=False)
+class _Acknowledged:
+    """Commits offsets after acknowledged records, one request at a time.
+
+    FastStream commits after each record. A request for each commit would cost more than the record.
+    So acknowledgements wait while a commit is under way, and the next commit has the newest offset
+    of each partition.
+
+    Attributes:
+        commit: begins a commit; `then` is called when it has ended.
+    """
+
+    commit: Callable[[list[TopicPartition]], None]
+    _handed: dict[_Partition, Any] = field(factory=dict, init=False)
+    _waiting: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
+    _under_way: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def hand(self, records: Iterable[Any]) -> None:
+        """Note records that a handler gets, in their order."""
+        with self._lock:
+            for record in records:
+                self._handed[record.topic(), record.partition()] = record
+
+    def acknowledge(self) -> None:
+        """Commit the offsets after all records that were handed out."""
+        with self._lock:
+            for key, record in self._handed.items():
+                self._waiting[key] = TopicPartition(
+                    *key, record.offset() + 1, leader_epoch=record.leader_epoch()
+                )
+            self._handed.clear()
+            self._send()
+
+    def then(self, on_commit: Callable[..., object] | None) -> Callable[..., None]:
+        """Return a callback for ended commits, which also calls the application's own."""
+
+        def ended(error: object, partitions: list[TopicPartition]) -> None:
+            with self._lock:
+                self._under_way = {}
+                self._send()
+            if on_commit is not None:
+                on_commit(error, partitions)
+
+        return ended
+
+    def forget(self, partitions: Iterable[_Partition]) -> list[TopicPartition]:
+        """Forget partitions; return their acknowledged offsets that are perhaps not committed."""
+        with self._lock:
+            offsets = []
+            for key in partitions:
+                self._handed.pop(key, None)
+                offset = self._waiting.pop(key, None) or self._under_way.get(key)
+                offsets += [] if offset is None else [offset]
+            return offsets
+
+    def _send(self) -> None:
+        if self._waiting and not self._under_way:
+            self.commit(list(self._waiting.values()))
+            self._under_way, self._waiting = self._waiting, {}
+
+
+def _key(partition: TopicPartition) -> _Partition:
+    return partition.topic, partition.partition
+
+
+def _place(record: Any) -> TopicPartition:  # noqa: ANN401  (its parts may be None, not here)
+    return TopicPartition(record.topic(), record.partition(), record.offset())
+
+
+def _readable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return FastStream's configuration of a consumer as coopgroup reads it.
+
+    FastStream always passes an assignment strategy. Its default is no choice of the application:
+    the protocol is offered for members that are not moved yet, and our own assignor assigns.
+    """
+    found = dict(config)
+    if found.get(_STRATEGY) == _FRAMEWORK_STRATEGY:
+        del found[_STRATEGY]
+        found["coopgroup.protocols"] = f"coopgroup,{_FRAMEWORK_STRATEGY}"
+    return found
+
+
+@frozen
+class _Log:
+    """Passes lines of librdkafka on to FastStream's logger, once the broker has set it up."""
+
+    state: Any
+
+    def log(self, level: int, text: str, *arguments: object) -> None:
+        """Log a line."""
+        if self.state.logger:
+            self.state.log(text % arguments if arguments else text, level)

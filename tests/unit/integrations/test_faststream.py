@@ -1,0 +1,331 @@
+"""The adapter without a broker: FastStream's test broker, options, acknowledgements, the hook."""
+
+import asyncio
+import dataclasses
+import importlib
+import inspect
+import sys
+import threading
+from typing import Any, cast
+
+import pytest
+from attrs import define, field
+from confluent_kafka import TopicPartition
+from faststream import AckPolicy, BaseMiddleware
+from faststream.confluent import KafkaBroker as TheirBroker
+from faststream.confluent import TestKafkaBroker
+from faststream.confluent import TopicPartition as TheirPartition
+from faststream.confluent.configs import KafkaBrokerConfig
+from faststream.confluent.helpers import AsyncConfluentConsumer
+from faststream.confluent.subscriber.usecase import LogicSubscriber
+
+from coopgroup import CooperativeConsumer, DeferredPolicy, RangeAssignor, SimplePolicy
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.integrations import faststream as adapter
+from coopgroup.integrations.faststream import GroupOptions, KafkaBroker
+
+NOWHERE = "127.0.0.1:1"
+OPTIONS = {
+    "partitions": (),
+    "group_id": "billing",
+    "on_assign": None,
+    "on_revoke": None,
+    "on_lost": None,
+}
+
+
+@define
+class FakeRecord:
+    place: tuple[str, int, int]
+
+    def topic(self) -> str:
+        return self.place[0]
+
+    def partition(self) -> int:
+        return self.place[1]
+
+    def offset(self) -> int:
+        return self.place[2]
+
+    def leader_epoch(self) -> int:
+        return 7
+
+    def error(self) -> None:
+        return None
+
+
+@define(eq=False)
+class FakeMember:
+    """A consumer whose `poll` waits for the test."""
+
+    config: dict[str, Any]
+    options: dict[str, Any]
+    calls: list[tuple[Any, ...]] = field(factory=list)
+    may_return: threading.Event = field(factory=threading.Event)
+
+    def poll(self, timeout: float) -> FakeRecord:
+        assert self.may_return.wait(10)
+        return FakeRecord(("orders", 1, 42))
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("orders", 1)]
+
+    def seek(self, place: TopicPartition) -> None:
+        self.calls.append(("seek", place.topic, place.partition, place.offset))
+
+    def commit(self, **arguments: Any) -> None:  # noqa: ANN401
+        self.calls.append(("commit",))
+
+    def close(self) -> None:
+        self.calls.append(("close",))
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> list[FakeMember]:
+    """Collect the consumers that the adapter makes."""
+    made: list[FakeMember] = []
+
+    def make(config: dict[str, Any], **options: Any) -> FakeMember:  # noqa: ANN401
+        made.append(FakeMember(config, options))
+        return made[-1]
+
+    monkeypatch.setattr(adapter, "CooperativeConsumer", make)
+    return made
+
+
+def _build(broker: KafkaBroker, **options: Any) -> Any:  # noqa: ANN401
+    return broker.config.broker_config.builder("orders", **{**OPTIONS, **options})
+
+
+# --- what stays as FastStream has it --------------------------------------------------------------
+
+
+def test_handlers_middlewares_and_policies_run_on_the_test_broker() -> None:
+    seen: list[str] = []
+
+    class Told(BaseMiddleware):
+        async def on_receive(self) -> None:
+            seen.append("middleware")
+            await super().on_receive()
+
+    broker = KafkaBroker(NOWHERE, policy=SimplePolicy(), middlewares=[Told])
+
+    @broker.subscriber("orders", group_id="billing", ack_policy=AckPolicy.NACK_ON_ERROR)
+    @broker.publisher("bills")
+    async def bill(order: str) -> str:
+        seen.append(order)
+        return f"bill of {order}"
+
+    async def play() -> None:
+        async with TestKafkaBroker(broker) as tested:
+            await tested.publish("order 1", "orders")
+
+    asyncio.run(play())
+    assert seen[:2] == ["middleware", "order 1"]
+
+
+def test_subscriber_of_partitions_keeps_the_consumer_of_faststream() -> None:
+    consumer = _build(KafkaBroker(NOWHERE), partitions=[TheirPartition("orders", 0)], group_id=None)
+    consumer.consumer.close()
+    assert type(consumer) is AsyncConfluentConsumer
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_consumer_has_the_options_of_the_broker_and_of_its_group(members: list[FakeMember]) -> None:
+    usual, other = SimplePolicy(), DeferredPolicy()
+    broker = KafkaBroker(
+        [NOWHERE, "127.0.0.1:2"],
+        policy=usual,
+        assignor="range",
+        config={"coopgroup.bell.topic": "bell", "fetch.queue.backoff.ms": 5},
+        groups={"audit": GroupOptions(policy=other, config={"coopgroup.bell.topic": "audit-bell"})},
+    )
+    _build(broker)
+    _build(broker, group_id="audit", session_timeout_ms=6_000)
+    billing, audit = members
+    assert (billing.options["policy"], billing.options["assignor"]) == (usual, "range")
+    assert (audit.options["policy"], audit.options["assignor"]) == (other, "range")
+    assert billing.config["coopgroup.bell.topic"] == "bell"
+    assert audit.config["coopgroup.bell.topic"] == "audit-bell"
+    assert audit.config["bootstrap.servers"] == f"{NOWHERE},127.0.0.1:2"
+    assert (audit.config["session.timeout.ms"], audit.config["fetch.queue.backoff.ms"]) == (6000, 5)
+    assert "coopgroup.bell.topic" not in broker.config.broker_config.connection_config.config
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy", "protocols"),
+    [
+        ({}, None, "coopgroup,roundrobin"),
+        ({"partition_assignment_strategy": ("range",)}, "range", None),
+    ],
+)
+def test_default_strategy_of_faststream_chooses_no_assignor(
+    members: list[FakeMember], given: dict[str, Any], strategy: str | None, protocols: str | None
+) -> None:
+    _build(KafkaBroker(NOWHERE), **given)
+    config = members[0].config
+    assert config.get("partition.assignment.strategy") == strategy
+    assert config.get("coopgroup.protocols") == protocols
+
+
+def test_consumer_of_faststream_is_a_member_of_ours() -> None:
+    """Also checks that our consumer takes everything that FastStream passes."""
+    consumer = _build(KafkaBroker(NOWHERE, assignor=RangeAssignor()))
+    try:
+        assert isinstance(consumer, AsyncConfluentConsumer)
+        assert type(cast("Any", consumer.consumer)) is CooperativeConsumer
+    finally:
+        asyncio.run(consumer.stop())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": {"a": SimplePolicy()}}, r"groups\['a'\]: got .* expected GroupOptions"),
+        ({"hand_over_timeout_ms": 1.5}, "hand_over_timeout_ms: got 1.5, expected a whole number"),
+        ({"hand_over_timeout_ms": -1}, "hand_over_timeout_ms: got -1, expected 0 or more"),
+    ],
+)
+def test_wrong_option_is_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        KafkaBroker(NOWHERE, **options)
+
+
+def test_wrong_key_of_coopgroup_is_one_line() -> None:
+    with pytest.raises(ConfigurationError, match=r"coopgroup\.bel: got .*, but there is no such"):
+        _build(KafkaBroker(NOWHERE, config={"coopgroup.bel": "x"}))
+
+
+@pytest.mark.parametrize("version", ["0.6.7", "0.7.7", "0.8.0rc1", "1.0"])
+def test_untested_version_is_one_line(version: str) -> None:
+    with pytest.raises(
+        CoopgroupError, match=f"^faststream {version} does not work.*install.*faststream"
+    ):
+        adapter._check_version(version)  # noqa: SLF001
+
+
+def test_without_faststream_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, adapter.__name__)
+    monkeypatch.setitem(sys.modules, "faststream", None)
+    with pytest.raises(CoopgroupError, match=r"^faststream is not installed:.*install.*faststream"):
+        importlib.import_module(adapter.__name__)
+
+
+# --- records and acknowledgements ----------------------------------------------------------------
+
+
+def test_record_of_a_cancelled_call_is_not_committed(members: list[FakeMember]) -> None:
+    async def play() -> None:
+        consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=True)
+        call = asyncio.create_task(consumer.getone(5))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        await asyncio.wait([call])
+        members[0].may_return.set()
+        await consumer.stop()
+
+    asyncio.run(play())
+    assert members[0].calls == [("seek", "orders", 1, 42), ("commit",), ("close",)]
+
+
+@pytest.fixture
+def commits() -> list[list[tuple[str, int, int]]]:
+    return []
+
+
+@pytest.fixture
+def acknowledged(commits: list[list[tuple[str, int, int]]]) -> Any:  # noqa: ANN401
+    def commit(offsets: list[TopicPartition]) -> None:
+        assert all(one.leader_epoch == 7 for one in offsets)
+        commits.append([(one.topic, one.partition, one.offset) for one in offsets])
+
+    return adapter._Acknowledged(commit)  # noqa: SLF001
+
+
+def test_one_commit_is_under_way_and_the_next_has_the_newest_offsets(
+    acknowledged: Any,  # noqa: ANN401
+    commits: list[list[tuple[str, int, int]]],
+) -> None:
+    told: list[object] = []
+    ended = acknowledged.then(lambda error, partitions: told.append(error))
+    for place in [("t", 0, 3), ("t", 0, 4), ("t", 1, 8), ("t", 0, 5)]:
+        acknowledged.hand([FakeRecord(place)])
+        acknowledged.acknowledge()
+    assert commits == [[("t", 0, 4)]]
+    ended(None, [])
+    ended(None, [])
+    assert commits == [[("t", 0, 4)], [("t", 0, 6), ("t", 1, 9)]]
+    assert told == [None, None]
+
+
+def test_only_acknowledged_records_are_committed(
+    acknowledged: Any,  # noqa: ANN401
+    commits: list[list[tuple[str, int, int]]],
+) -> None:
+    acknowledged.hand([FakeRecord(("t", 0, 3))])
+    acknowledged.acknowledge()
+    acknowledged.hand([FakeRecord(("t", 0, 4)), FakeRecord(("t", 1, 8))])
+    acknowledged.forget([("t", 0)])  # a seek back: it was not acknowledged
+    acknowledged.acknowledge()
+    acknowledged.hand([FakeRecord(("t", 1, 9))])
+    acknowledged.then(None)(None, [])
+    assert commits == [[("t", 0, 4)], [("t", 1, 9)]]
+
+
+def test_revocation_gets_offsets_that_are_perhaps_not_committed(
+    acknowledged: Any,  # noqa: ANN401
+    commits: list[list[tuple[str, int, int]]],
+) -> None:
+    for place in [("t", 0, 3), ("t", 1, 8), ("t", 2, 1)]:
+        acknowledged.hand([FakeRecord(place)])
+        acknowledged.acknowledge()
+    acknowledged.hand([FakeRecord(("t", 1, 9))])
+    found = acknowledged.forget([("t", 0), ("t", 1), ("t", 5)])
+    assert [(one.partition, one.offset) for one in found] == [(0, 4), (1, 9)]
+    acknowledged.then(None)(None, [])
+    assert commits == [[("t", 0, 4)], [("t", 2, 2)]]
+
+
+# --- the hook ------------------------------------------------------------------------------------
+
+
+def test_faststream_builds_consumers_as_the_adapter_expects() -> None:
+    """If this fails, a release of FastStream has changed what the adapter replaces."""
+    assert "builder" in {one.name for one in dataclasses.fields(KafkaBrokerConfig)}
+    broker = TheirBroker(NOWHERE)
+    settings = broker.config.broker_config
+    builder = cast("Any", settings.builder)
+    assert (builder.config, builder.admin, builder.logger) == (
+        settings.connection_config,
+        settings.admin,
+        settings.logger,
+    )
+    parameters = inspect.signature(AsyncConfluentConsumer.__init__).parameters
+    assert {*OPTIONS, "config", "admin_service", "logger", "partition_assignment_strategy"} <= {
+        *parameters
+    }
+    for name, arguments in {
+        "commit": ["self", "asynchronous"],
+        "getmany": ["self", "timeout", "max_records"],
+        "getone": ["self", "timeout"],
+        "seek": ["self", "topic", "partition", "offset"],
+        "start": ["self"],
+        "stop": ["self"],
+    }.items():
+        method = getattr(AsyncConfluentConsumer, name)
+        assert inspect.iscoroutinefunction(method)
+        assert [*inspect.signature(method).parameters] == arguments, name
+    assert {"_thread_pool", "config", "consumer", "logger_state"} <= {
+        *AsyncConfluentConsumer.__slots__
+    }
+    start = inspect.getsource(LogicSubscriber.start)
+    assert "self.consumer = consumer = self._outer_config.builder(" in start
+
+
+def test_broker_of_faststream_stops_with_the_arguments_of_ours() -> None:
+    theirs = inspect.signature(TheirBroker.stop).parameters
+    assert [*inspect.signature(KafkaBroker.stop).parameters] == [*theirs]
+    handler = TheirBroker(NOWHERE).subscriber("orders")
+    assert (handler.running, len(handler.calls), handler.consumer) == (False, 0, None)
