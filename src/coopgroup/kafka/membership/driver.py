@@ -99,6 +99,7 @@ _RING_TIMEOUT_S: Final = 0.5
 _FLUSH_TIMEOUT_S: Final = 1.0
 # Pause until the next try if the next deadline is unknown.
 _ERROR_PAUSE_S: Final = 0.1
+_QUIET: Final = frozenset({MemberState.STABLE, MemberState.UNSUBSCRIBED})
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
 # A forked child has no such threads, but perhaps a lock that a thread held during the fork.
 os.register_at_fork(after_in_child=_running.clear)
@@ -130,6 +131,7 @@ class GroupDriver:
         application: gets the notices immediately instead of the inbox; None if the inbox is used.
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
+        is_quiet: whether no notice of the group is expected within the next moments.
         fence: fence of the current membership, or of the last membership after a loss.
         when_led: called on the group's thread when the member no longer leads; it must be quick.
         member: the member after the last step, for readers on other threads.
@@ -147,6 +149,7 @@ class GroupDriver:
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
+    is_quiet: bool = field(default=True, init=False)
     fence: Fence = field(factory=Fence, init=False)
     when_led: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
@@ -222,11 +225,6 @@ class GroupDriver:
     def member(self) -> Member:
         """Return the member after the last step."""
         return self._session.member
-
-    @property
-    def is_quiet(self) -> bool:
-        """Return whether no notice of the group is expected within the next moments."""
-        return self._session.member.state in {MemberState.STABLE, MemberState.UNSUBSCRIBED}
 
     @property
     def leads(self) -> bool:
@@ -388,6 +386,7 @@ class GroupDriver:
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         led, self._session = self._session.leads, session
+        self.is_quiet = session.member.state in _QUIET
         if led and not session.leads:
             self.when_led()
         self.fence = self.fence.after(session.member)

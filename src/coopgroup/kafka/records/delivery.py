@@ -27,6 +27,8 @@ __all__ = ["Delivery"]
 
 # Maximum wait in librdkafka for a large batch.
 _BATCH_S: Final = 0.005
+# How often a consumer without records looks at all its other work.
+_LOOK_S: Final = 1.0
 
 
 @define(eq=False)
@@ -39,6 +41,7 @@ class Delivery:
     listener: GroupListener
     meter: WorkMeter
     pace: Pace = field(factory=Pace)
+    _look_at_s: float = field(default=0.0, init=False)
 
     def take(self, count: int, timeout_s: float | None) -> list[Message]:
         """Take up to a number of records; wait for the full number until the time is over.
@@ -55,6 +58,8 @@ class Delivery:
         self.meter.pause(called_s, len(record_buffer.ready), record_buffer.rearranged)
         limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
         taken = record_buffer.leaving = self._take(count, called_s + limit_s)
+        if not taken:
+            return taken
         try:
             waiting = max(0, len(record_buffer.ready) - len(taken))
             self.meter.go_on(now_s(), len(taken), waiting, record_buffer.rearranged)
@@ -135,7 +140,7 @@ class Delivery:
             while len(ready) < count:
                 is_quiet = driver.is_quiet and not self.fetching.is_about_to_begin
                 slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
-                wait_s = max(0.0, min(slice_s, deadline_s - now))
+                wait_s = max(0.0, _whole_ms(min(slice_s, deadline_s - now)))
                 if now >= driver.lease_until_s:
                     # No record may leave, and the group is about to report the reason.
                     driver.inbox.wait(wait_s)
@@ -145,7 +150,11 @@ class Delivery:
                     until_s = min(deadline_s, now + AWAY_S, self.committing.due_at_s)
                     driver.inbox.wait(max(0.0, until_s - now))
                     wait_s = 0.0
-                self.fetching.fetch(count - len(ready), wait_s)
+                    self._look_at_s = now
+                else:
+                    limit_s = min(deadline_s, self.committing.due_at_s)
+                    self._look_at_s = min(limit_s, now + _LOOK_S)
+                self.fetching.fetch(count - len(ready), wait_s, self._again_s)
                 if ready:
                     self.pace.hear()
                 now = now_s()
@@ -153,3 +162,21 @@ class Delivery:
                     return
         finally:
             driver.polled_at_s = now_s()
+
+    def _again_s(self) -> float:
+        """Return how long to wait again for a record, in seconds; 0 if other work may be due.
+
+        The code between two slices is most of the CPU time of an idle consumer, so it is short.
+        """
+        driver, now = self.driver, now_s()
+        if now >= self._look_at_s or now >= driver.lease_until_s:
+            return 0.0
+        if driver.inbox.waiting or self.fetching.waiting:
+            return 0.0
+        slice_s = self.pace.slice_s(now, is_quiet=driver.is_quiet)
+        return _whole_ms(min(slice_s, self._look_at_s - now))
+
+
+def _whole_ms(wait_s: float) -> float:
+    """Round up to milliseconds: librdkafka rounds down, and would not wait at all at the end."""
+    return math.ceil(wait_s * 1000) / 1000

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from attrs import define, field
-from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
@@ -157,14 +157,13 @@ class Fetching:
         """
         answers = self.starts.look(self.waiting)
         keys = frozenset(map(_key, answers.begin))
-        stuck = {key for key, event in answers.events.items() if _is_no_offset(event)}
         if answers.events:
             self.record_buffer.add(answers.events.values())
-        self._stuck |= stuck
+        self._stuck |= answers.stuck
         begin = explicit + [one for one in answers.begin if _key(one) not in self.fetched]
         if begin:
             self._begin_at(begin)
-        self.waiting -= keys | stuck
+        self.waiting -= keys | answers.stuck
         if answers.found:
             self.starts.settle(answers)
 
@@ -273,15 +272,18 @@ class Fetching:
 
     # --- records ---------------------------------------------------------------------------------
 
-    def fetch(self, wanted: int, wait_s: float) -> None:
-        """Get up to a number of records into the record buffer; if one is enough, prefetch some."""
+    def fetch(self, wanted: int, wait_s: float, again_s: Callable[[], float] | None = None) -> None:
+        """Get up to a number of records into the record buffer; if one is enough, prefetch some.
+
+        After a wait for one record in vain, `again_s` tells how long to wait again; 0 to return.
+        """
         self._look_at_client()
         fetched, before = self.fetched, self._begin_fetch()
         try:
             if wanted > 1:
                 messages = self.consumer.consume(wanted, wait_s)
             else:
-                messages = self._fetch_ahead(wait_s)
+                messages = self._fetch_ahead(wait_s, again_s)
             if messages:
                 self._add(self._take_up(messages, fetched, before))
         except BaseException:
@@ -403,7 +405,7 @@ class Fetching:
             return TopicPartition(*key, self._set_back[key])
         return found
 
-    def _fetch_ahead(self, wait_s: float) -> list[Message]:
+    def _fetch_ahead(self, wait_s: float, again_s: Callable[[], float] | None) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
             messages: list[Message] = self.consumer.consume(self._ahead, 0)
             if messages:
@@ -411,6 +413,8 @@ class Fetching:
                 self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
                 return messages
         message = self.consumer.poll(wait_s)
+        while message is None and again_s is not None and (wait_s := again_s()):
+            message = self.consumer.poll(wait_s)
         self._is_idle = message is None
         return [] if message is None else [message]
 
@@ -434,7 +438,7 @@ class Fetching:
 
     def _look_at_client(self) -> None:
         """Replace librdkafka's consumer if it has been silent for long and has no broker."""
-        if self.renew is None or not self.fetched or now_s() < self._watch.due_s:
+        if now_s() < self._watch.due_s or self.renew is None or not self.fetched:
             return
         if not self._watch.is_lost(self.consumer, self.fetched.names[0]):
             return
@@ -489,11 +493,6 @@ class Fetching:
         paused = [one for one in partitions if _key(one) in self.record_buffer.paused]
         if paused and self.published is None:  # asyncio pauses librdkafka only for many records
             self.consumer.pause(paused)
-
-
-def _is_no_offset(event: Message) -> bool:
-    error = event.error()
-    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET
 
 
 def _key(partition: TopicPartition) -> Partition:

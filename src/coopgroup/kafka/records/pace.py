@@ -32,9 +32,9 @@ class Pace:
     """The slices of one thread.
 
     Attributes:
-        idle_s: longest slice, in seconds, of a consumer that is idle. confluent_kafka looks for
-            signals as often as `IDLE_S`. A member with a bell hears of a round at once, and must
-            not lose that time again.
+        idle_s: longest slice, in seconds: of a consumer that is idle, or that has expected a notice
+            for long. confluent_kafka looks for signals as often as `IDLE_S`. A member with a bell
+            hears of a round at once, and must not lose that time again.
     """
 
     idle_s: float = QUIET_S
@@ -64,4 +64,4 @@ class Pace:
         self._heard_s = math.inf
         if math.isinf(self._since_s):
             self._since_s = now_s
-        return min(QUIET_S, max(_BUSY_S, (now_s - self._since_s) * _SHARE))
+        return min(self.idle_s, max(_BUSY_S, (now_s - self._since_s) * _SHARE))

@@ -68,6 +68,11 @@ class Answers:
     begin: list[TopicPartition]
     events: Mapping[Partition, Message]
 
+    @property
+    def stuck(self) -> frozenset[Partition]:
+        """Return the partitions that do not begin, because `auto.offset.reset` is error."""
+        return frozenset(key for key, event in self.events.items() if _is_no_offset(event))
+
 
 @define(eq=False)
 class StartingOffsets:
@@ -165,3 +170,8 @@ def _event(key: Partition, code: int, said: str) -> Message:
     topic, partition = key
     error = kafka_error(code, said)
     return Message(topic=topic, partition=partition, value=said.encode(), error=error)
+
+
+def _is_no_offset(event: Message) -> bool:
+    error = event.error()
+    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET

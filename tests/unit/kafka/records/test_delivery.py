@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
@@ -285,6 +286,55 @@ def test_waits_after_a_notice_are_short(waits: list[float]) -> None:
     stage.driver.inbox.wake()
     assert stage.delivery.take(1, 0.02) == []
     assert max(waits) == 0.005
+
+
+def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float]) -> None:
+    """Librdkafka rounds down: it would be asked again and again in the last millisecond."""
+    stage = owning()
+    began_s = now_s()
+    assert stage.delivery.take(1, 0.0705) == []
+    assert now_s() - began_s >= 0.07
+    assert min(waits) >= 0.001
+    assert len(waits) <= 4
+
+
+def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = owning()
+    fetches: list[float] = []
+    fetch = Fetching.fetch
+
+    def counted(self: Fetching, wanted: int, wait_s: float, again_s: Any = None) -> None:  # noqa: ANN401
+        fetches.append(wait_s)
+        fetch(self, wanted, wait_s, again_s)
+
+    monkeypatch.setattr(Fetching, "fetch", counted)
+    assert stage.delivery.take(1, 0.4) == []
+    assert (len(fetches), len(waits) >= 6) == (1, True)
+    waits.clear()
+    revocation = RevokeResources(resources=ONE)
+    threading.Timer(0.12, stage.driver.inbox.put, (revocation,)).start()
+    assert stage.delivery.take(1, 0.4) == []
+    assert stage.heard == [("revoke", [1])]
+    assert len(fetches) >= 3
+
+
+def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(waits: list[float]) -> None:
+    stage = owning()
+    stage.driver.lease_until_s = now_s() + 0.1
+    assert stage.delivery.take(1, 0.4) == []
+    assert sum(waits) < 0.2
+
+
+def test_take_of_an_idle_consumer_commits_on_time(waits: list[float]) -> None:
+    stage = owning()
+    stage.librdkafka.feed([record(0, 1)])
+    stage.delivery.take(1, 0)
+    stage.committing.due_at_s = now_s() + 0.1
+    stage.delivery.take(1, 0.4)
+    assert any(isinstance(one, CommitRequested) for one in stage.driver.posted)
+    assert len(waits) >= 4
 
 
 def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:

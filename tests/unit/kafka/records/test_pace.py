@@ -20,6 +20,13 @@ def test_slices_of_a_state_that_lasts_grow_to_the_quiet_slice() -> None:
     assert [round(one, 3) for one in slices] == [0.01, 0.03, QUIET_S, QUIET_S]
 
 
+def test_slices_of_a_state_that_lasts_grow_to_the_idle_slice_without_a_bell() -> None:
+    pace = Pace(IDLE_S)
+    pace.slice_s(10.0, is_quiet=False)
+    slices = [pace.slice_s(10.0 + after_s, is_quiet=False) for after_s in (0.5, 1.0, 600.0)]
+    assert [round(one, 3) for one in slices] == [0.05, 0.1, IDLE_S]
+
+
 def test_slices_after_a_notice_are_short_again() -> None:
     pace = Pace()
     pace.slice_s(10.0, is_quiet=False)
