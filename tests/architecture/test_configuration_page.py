@@ -37,6 +37,7 @@ SAMPLES: dict[str, Any] = {
 }
 # These need an existing file, or wait for a token.
 UNTRIED = {
+    "https.ca.location",
     "coopgroup.telemetry.file",
     "logger",
     "oauth_cb",
@@ -124,7 +125,9 @@ def test_keys_that_are_taken_with_some_values_only_refuse_the_others() -> None:
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "group.protocol": "consumer",
         "group.protocol.type": "connect",
-        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
+        "sasl.oauthbearer.method": "jwt",
     }
     assert {key for key, (verdict, _) in page().items() if verdict == "only"} == set(others)
     for key, value in others.items():

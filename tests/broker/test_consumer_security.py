@@ -1,4 +1,4 @@
-"""A group over TLS with passwords, and the effect of a wrong password."""
+"""Groups with passwords or OIDC tokens over TLS, and the effect of a wrong password."""
 
 import ssl
 import threading
@@ -13,14 +13,37 @@ from kafka.net.transport import KafkaSSLTransport
 
 from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
+from coopgroup.testing.cluster import JVM_OPTIONS
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
 FAILURE_S_MAX = 15.0
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[KafkaCluster]:
-    with KafkaCluster(security="SASL_SSL") as cluster:
+def provider() -> Iterator[OidcProvider]:
+    with oidc_provider(life_s=4.0) as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def secured(provider: OidcProvider) -> Iterator[KafkaCluster]:
+    """A broker for passwords and for the provider's tokens."""
+    oauth = "listener.name.client.oauthbearer"
+    module = "org.apache.kafka.common.security.oauthbearer"
+    properties = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+        f"{oauth}.sasl.jaas.config": f"{module}.OAuthBearerLoginModule required;",
+        f"{oauth}.sasl.server.callback.handler.class": (
+            f"{module}.OAuthBearerValidatorCallbackHandler"
+        ),
+        f"{oauth}.sasl.oauthbearer.jwks.endpoint.url": provider.jwks_url,
+        f"{oauth}.sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.jwks_url}"
+    with KafkaCluster(
+        security="SASL_SSL", properties=properties, jvm_options=(*JVM_OPTIONS, allowed)
+    ) as cluster:
         yield cluster
 
 
@@ -41,6 +64,32 @@ def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
         crew.members["a"].commit(asynchronous=False)
         assert crew.committed(topic, 4) == [2] * 4
         assert sum(map(len, crew.messages.values())) == 8
+
+
+def test_tokens_by_oidc_are_renewed_before_they_end(
+    secured: KafkaCluster, provider: OidcProvider, tmp_path: Path
+) -> None:
+    """Two members outlive their tokens, and an endpoint that fails for a while: no rebalance."""
+    topic = unique("oidc")
+    secured.create_topic(topic, 4)
+    with Crew(secured, tmp_path) as crew:
+        for name in "ab":
+            crew.add(name, configuration=provider.configuration()).subscribe([topic])
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        generation = crew.generation("a")
+        for _ in range(2):
+            given = len(provider.seen)
+            crew.during(provider.life_s)
+            produce(secured, topic, [1] * 4)
+            # Each of the two members has two clients: librdkafka, and the group's connections.
+            assert len(provider.seen) >= given + 4
+        provider.answer = (503, {}, b"")
+        crew.during(0.6 * provider.life_s)
+        provider.answer = None
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 8, "all records", 30)
+        assert crew.share((topic, 4))
+        assert {crew.generation(name) for name in "ab"} == {generation}
+        crew.until(lambda: crew.committed(topic, 4) == [2] * 4, "commits")
 
 
 def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path: Path) -> None:

@@ -67,7 +67,13 @@ _PEM: Final = "no such key: give PEM files or strings (ssl.certificate.*, ssl.ke
 _KINIT: Final = _fetch_only(
     "librdkafka runs kinit with it; our connections use the ticket cache that kinit fills"
 )
-_OIDC: Final = "no such key: fetch tokens in oauth_cb, which serves both clients"
+_ASSERTION: Final = "no such key: fetch tokens in oauth_cb, which serves both clients"
+_ASSERTION_KEYS: Final = (
+    *("algorithm", "file", "jwt.template.file"),
+    *("private.key.file", "private.key.passphrase", "private.key.pem"),
+    *("claim.aud", "claim.exp.seconds", "claim.iss", "claim.jti.include", "claim.nbf.seconds"),
+    "claim.sub",
+)
 
 CONNECTION_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
@@ -137,17 +143,29 @@ CONNECTION_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "sasl.kerberos.min.time.before.relogin": _KINIT,
         "oauth_cb": _HONOURED,
         "sasl.oauthbearer.config": _HONOURED,
-        "sasl.oauthbearer.method": _limited("default, with tokens from oauth_cb", "default"),
+        "sasl.oauthbearer.method": _limited(
+            "default, with tokens from oauth_cb, or oidc", "default", "oidc"
+        ),
         "enable.sasl.oauthbearer.unsecure.jwt": _limited(
             "false, with tokens from oauth_cb", "false"
         ),
-        "sasl.oauthbearer.client.id": _limited(_OIDC),
-        "sasl.oauthbearer.client.secret": _limited(_OIDC),
-        "sasl.oauthbearer.scope": _limited(_OIDC),
-        "sasl.oauthbearer.extensions": _limited(_OIDC),
-        "sasl.oauthbearer.token.endpoint.url": _limited(_OIDC),
-        "https.ca.location": _limited(_OIDC),
-        "https.ca.pem": _limited(_OIDC),
+        "sasl.oauthbearer.client.id": _HONOURED,
+        "sasl.oauthbearer.client.secret": _HONOURED,
+        "sasl.oauthbearer.client.credentials.client.id": _HONOURED,
+        "sasl.oauthbearer.client.credentials.client.secret": _HONOURED,
+        "sasl.oauthbearer.scope": _HONOURED,
+        "sasl.oauthbearer.extensions": _HONOURED,
+        "sasl.oauthbearer.token.endpoint.url": _HONOURED,
+        "sasl.oauthbearer.sub.claim.name": _HONOURED,
+        "sasl.oauthbearer.grant.type": _limited(
+            "client_credentials, or tokens from oauth_cb", "client_credentials"
+        ),
+        "sasl.oauthbearer.metadata.authentication.type": _limited(
+            "none, or tokens from oauth_cb", "none"
+        ),
+        **{f"sasl.oauthbearer.assertion.{name}": _limited(_ASSERTION) for name in _ASSERTION_KEYS},
+        "https.ca.location": _HONOURED,
+        "https.ca.pem": _HONOURED,
     }
 )
 # A key of these families is refused if the table lacks it. It would be ignored silently otherwise.

@@ -1,4 +1,7 @@
-"""Authentication of the group's own connections: librdkafka's sasl.* keys and `oauth_cb`."""
+"""Authentication of the group's own connections: librdkafka's sasl.* keys and `oauth_cb`.
+
+Tokens come from `oauth_cb`, or from an OIDC endpoint (`oidc`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from attrs import define, field, frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, OnDone
 from coopgroup.kafka.config.librdkafka_values import text
+from coopgroup.kafka.config.oidc import METHOD, read_client_credentials, wants_oidc
 from coopgroup.kafka.config.shown_values import refused
 
 __all__ = ["OAuthTokenSource", "TokenOnce", "sasl_arguments"]
@@ -41,7 +45,7 @@ class _Token:
 
 @define(kw_only=True, eq=False)
 class OAuthTokenSource:
-    """Tokens from confluent-kafka's `oauth_cb`, for all connections of a group member.
+    """Tokens for all connections of a group member, from an `oauth_cb` or what is called like one.
 
     The callback gets the text of `sasl.oauthbearer.config`. It returns (token, expiry in seconds
     since the epoch) or (token, expiry, principal, extensions). A token is reused until 80 % of its
@@ -124,7 +128,7 @@ class OAuthTokenSource:
         """
         last, now = self._last, self.clock()
         if last is None or now >= last.expires_at:
-            raise TimeoutError("the OAuth token has expired, and oauth_cb gave no other one yet")
+            raise TimeoutError("the OAuth token has expired, and there is no other one yet")
         if now >= last.renew_at:
             # Ignore the result: the next `take` tries again, and new connections report errors.
             self._aside.share(self, self.renew, _ignore)
@@ -212,9 +216,12 @@ def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dic
 
 
 def _token_source(configuration: Mapping[str, Any]) -> OAuthTokenSource:
+    if wants_oidc(configuration):
+        return OAuthTokenSource(callback=read_client_credentials(configuration), argument="")
     callback = configuration.get("oauth_cb")
     if not callable(callback):
-        raise refused("oauth_cb", callback, "a callable, because it is OAUTHBEARER")
+        expected = f"a callable, because it is OAUTHBEARER (or set {METHOD} to oidc)"
+        raise refused("oauth_cb", callback, expected)
     return OAuthTokenSource(
         callback=callback, argument=text(configuration.get("sasl.oauthbearer.config"))
     )

@@ -369,11 +369,12 @@ def _telemetry_limits(given: Mapping[str, Any]) -> FileLimits:
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys for an admin client: consumer keys would only make it warn."""
     prefixes = ("bootstrap.", "metadata.", "client.id", "socket.", "broker.address.", "security.")
-    more = ("ssl.", "sasl.", "oauth_cb", "reconnect.", "enable.ssl.", "enable.sasl.", "api.")
+    security = ("ssl.", "sasl.", "oauth_cb", "https.", "enable.ssl.", "enable.sasl.")
+    more = ("reconnect.", "api.")
     return {
         key: value
         for key, value in librdkafka.items()
-        if key.startswith((*prefixes, *more)) or key in {"log_level", "debug", "logger"}
+        if key.startswith((*prefixes, *security, *more)) or key in {"log_level", "debug", "logger"}
     }
 
 

@@ -34,7 +34,8 @@ _OF_CONNECTIONS: Final = """
     ssl.ca.location ssl.certificate.location ssl.key.location ssl.crl.location
     ssl.keystore.location ssl.cipher.suites ssl.ca.certificate.stores ssl.curves.list
     ssl.sigalgs.list https.ca.location sasl.mechanism sasl.mechanisms sasl.kerberos.service.name
-    sasl.kerberos.min.time.before.relogin sasl.oauthbearer.method
+    sasl.kerberos.min.time.before.relogin sasl.oauthbearer.method sasl.oauthbearer.grant.type
+    sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.sub.claim.name
     enable.sasl.oauthbearer.unsecure.jwt
 """
 _OF_THE_GROUP: Final = """

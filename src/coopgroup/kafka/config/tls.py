@@ -1,4 +1,4 @@
-"""TLS of the group's own connections: librdkafka's ssl.* keys as a Python TLS context.
+"""TLS of the group's own connections: librdkafka's ssl.* and https.* keys as TLS contexts.
 
 Rule of this file: certificates and keys are loaded here, once, so that a wrong file fails in the
 constructor and not in a later reconnect.
@@ -15,7 +15,7 @@ from typing import Any
 from coopgroup.kafka.config.librdkafka_values import choice, switch, text
 from coopgroup.kafka.config.shown_values import refused
 
-__all__ = ["tls_context"]
+__all__ = ["https_context", "tls_context"]
 
 
 def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
@@ -32,7 +32,7 @@ def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
     verify = switch(configuration, "enable.ssl.certificate.verification", default=True)
     context.check_hostname = verify and identification == "https"
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
-    _load_authorities(context, configuration)
+    _load_authorities(context, configuration, "ssl.ca")
     _load_certificate(context, configuration)
     crl = text(configuration.get("ssl.crl.location"))
     if crl:
@@ -44,6 +44,21 @@ def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
+def https_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
+    """Load the certificates that are trusted over HTTPS; host names are always checked.
+
+    Raises:
+        ConfigurationError: they cannot be loaded; the error names the key.
+    """
+    location, pem = configuration.get("https.ca.location"), configuration.get("https.ca.pem")
+    if text(location) and text(pem):
+        raise refused("https.ca.pem", pem, "nothing, because https.ca.location is given")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_authorities(context, configuration, "https.ca")
+    return context
+
+
 def _load(key: str, value: str, load: Callable[[], object]) -> None:
     try:
         load()
@@ -52,13 +67,15 @@ def _load(key: str, value: str, load: Callable[[], object]) -> None:
         raise refused(key, value, f"what TLS can load ({reason})") from None
 
 
-def _load_authorities(context: ssl.SSLContext, configuration: Mapping[str, Any]) -> None:
-    location = text(configuration.get("ssl.ca.location"))
-    pem = text(configuration.get("ssl.ca.pem"))
+def _load_authorities(
+    context: ssl.SSLContext, configuration: Mapping[str, Any], prefix: str
+) -> None:
+    location = text(configuration.get(f"{prefix}.location"))
+    pem = text(configuration.get(f"{prefix}.pem"))
     if pem:
-        _load("ssl.ca.pem", pem, lambda: context.load_verify_locations(cadata=pem))
+        _load(f"{prefix}.pem", pem, lambda: context.load_verify_locations(cadata=pem))
     elif location and location != "probe":
-        _load("ssl.ca.location", location, lambda: _load_locations(context, location))
+        _load(f"{prefix}.location", location, lambda: _load_locations(context, location))
     else:
         context.load_default_certs()
 

@@ -35,8 +35,11 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.config.oidc import TokenError
+from coopgroup.kafka.config.sasl import OAuthTokenSource
 from coopgroup.kafka.rpc.broker_connection import BrokerConnection, outcome_of
 from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
 from coopgroup.kafka.rpc.outcomes import (
@@ -290,13 +293,21 @@ class Channel:
         """
         tokens = self.settings.token_source
         if tokens is not None and not tokens.is_fresh:
-            await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
+            await self._prepare(tokens)
         if _is_ip(self.host):
             return self._look_up()
         found: list[tuple[Any, ...]] = await outcome_of(
             self.net, lambda on_done: self._resolver.share(self, self._look_up, on_done)
         )
         return found
+
+    async def _prepare(self, tokens: OAuthTokenSource) -> None:
+        try:
+            await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
+        except (TokenError, ConfigurationError) as error:
+            raise HandshakeError(f"no OAuth token: {error}") from None
+        except Exception as error:  # the text of an application's exception may be a secret
+            raise HandshakeError(f"no OAuth token: {type(error).__name__}") from error
 
     def _look_up(self) -> list[tuple[Any, ...]]:
         return list(

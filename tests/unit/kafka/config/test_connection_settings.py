@@ -109,7 +109,7 @@ def test_version_is_fixed_when_it_is_not_negotiated(
         ("socket.timeout.ms", -1, "a whole number from 10 to 2147483647"),
         ("socket.keepalive.enable", "maybe", "one of true, false"),
         ("ssl.new.option", "x", "a connection setting that coopgroup knows"),
-        ("sasl.oauthbearer.method", "oidc", "default, with tokens from oauth_cb"),
+        ("sasl.oauthbearer.method", "jwt", "default, with tokens from oauth_cb, or oidc"),
         ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only", None),
         ("ssl.keystore.location", "store.p12", None),
     ],

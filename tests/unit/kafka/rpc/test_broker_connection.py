@@ -18,6 +18,7 @@ from coopgroup.kafka.rpc.channel import _kind
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, HeartbeatAnswer, HeartbeatRequest
+from tests.support.oidc_provider import oidc_provider
 from tests.support.sasl_broker import REFUSED, SaslBroker, sasl_broker
 from tests.support.waiting import wait_for
 
@@ -113,6 +114,26 @@ def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
 
         wait_for(fetched)
     assert {kind_of(one) for one in outcomes} <= {None, FailureKind.HANDSHAKE}
+
+
+def test_missing_token_is_reported_as_a_failed_handshake() -> None:
+    """Without a report, a member that never joins would be silent about its cause."""
+
+    def fails(_: str) -> tuple[str, float]:
+        raise OSError("token-canary")
+
+    with oidc_provider(answer=(401, {}, b'{"error": "invalid_client"}')) as provider:
+        for keys, said in (
+            (provider.configuration(), "the endpoint answered 401 (invalid_client)"),
+            ({"oauth_cb": fails}, "OSError"),
+        ):
+            with (
+                sasl_broker(lambda _: 0) as broker,
+                transport_with(broker.settings(**keys)) as transport,
+            ):
+                assert ask(transport, broker) == TransportFailure(
+                    kind=FailureKind.HANDSHAKE, message=f"no OAuth token: {said}"
+                )
 
 
 def test_password_that_is_refused_is_final() -> None:
