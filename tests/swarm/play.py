@@ -129,13 +129,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        violations = settle(
-            simulation,
-            plain=plain,
-            with_hand_overs=leaves,
-            with_mishaps=_mishaps(run.faults) is not None,
-            away=player.away,
-        )
+        violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
         if player.away:
             message = f"not ended: {', '.join(sorted(player.away))}"
             found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)

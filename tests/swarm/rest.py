@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from coopgroup.member.events import RejoinRequested, Woken
+from coopgroup.model import ResourceSet
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
@@ -42,7 +44,6 @@ def settle(
     *,
     plain: bool = True,
     with_hand_overs: bool = False,
-    with_mishaps: bool = False,
     away: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
@@ -56,7 +57,6 @@ def settle(
             partitions. If not, no record distinguishes moves from other revocations.
         with_hand_overs: whether a member handed over. If all its next owners are warm, everything
             moves at once, whatever the ration.
-        with_mishaps: whether warm-ups could fail, hang, or lie.
         away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.run_settings.policy
@@ -97,7 +97,7 @@ def settle(
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
     if warmup is None or warmup.on_timeout == "move":
         found += _check_even(simulation, end_ms)
-    if warmup is not None and plain and not with_hand_overs and not with_mishaps:
+    if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
     found += check_run(simulation.world.telemetry, expected)
     return tuple(sorted(found, key=lambda one: one.at_ms))
@@ -241,24 +241,23 @@ def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
 def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list[Violation]:
     """Report resources with fewer warm members than `standbys`, though there are enough members.
 
-    A pair of a member and a resource whose warm-up failed or timed out is not tried again, so this
-    applies only if no warm-up can fail or take as long.
+    A warm-up that failed or timed out is not tried again, so its resource is left out.
     """
-    restore_ms = simulation.costs.costs[0].restore_ms.high
-    if 3 * restore_ms > warmup.timeout_ms:
-        return []
+    together = warmup.co_partition
+    states = (process.session.policy_state for process in simulation.alive)
+    refused = ResourceSet.union_all([one.refused.resources for one in states if one is not None])
+    refused = of_bundles(refused, together)
     sets = WarmSets()
     for envelope in simulation.world.telemetry:
         sets.take(envelope)
     alive = simulation.alive
-    count = {
-        topic: sum(topic in one.topics for one in alive) for one in alive for topic in one.topics
-    }
     lacks = {}
     for owner in alive:
         for resource in owner.application.working:
             warm = [one.name for one in alive if resource in sets.of(one.name).warm]
-            if len(warm) < min(warmup.standbys, count.get(resource.name, 1) - 1):
+            others = sum(resource.name in one.topics for one in alive) - 1
+            tried = not of_bundles(ResourceSet.from_pairs([resource]), together) & refused
+            if tried and len(warm) < min(warmup.standbys, others):
                 lacks[resource] = warm
     if not lacks:
         return []
