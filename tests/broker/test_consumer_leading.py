@@ -16,7 +16,7 @@ from coopgroup.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.policies.state import PolicyState
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, produce, unique
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 
 
 class _Moody:
@@ -232,3 +232,35 @@ def test_the_group_lives_when_look_ups_get_no_time_at_all(
         began = time.monotonic()
         crew.remove("a")
         assert time.monotonic() - began < 3.0
+
+
+def _clients_of_librdkafka() -> int:
+    """Return the number of librdkafka's clients in this process: each has one thread `rdk:main`."""
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    return names.count("rdk:main")
+
+
+def test_stable_members_have_one_client_of_librdkafka_each(
+    kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's second one, for its look-ups, ends when it is idle and returns when needed."""
+    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.2)
+    topic = unique("clients")
+    kafka_cluster.create_topic(topic, 4)
+    quiet = {"topic.metadata.refresh.interval.ms": -1, "coopgroup.lookup.timeout.ms": 1_000}
+    before = _clients_of_librdkafka()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a", configuration=quiet).subscribe([topic])
+        crew.until(lambda: crew.counts() == [4], "the first one works")
+        assert _clients_of_librdkafka() == before + 2
+        crew.until(lambda: _clients_of_librdkafka() == before + 1, "the leader is idle")
+        crew.add("b", configuration=quiet).subscribe([topic])
+        crew.until(lambda: crew.counts() == [2, 2], "a fair share")
+        crew.until(lambda: _clients_of_librdkafka() == before + 2, "both are idle")
+        own = [one for one in coopgroup_threads() if one != "coopgroup-telemetry"]
+        assert own == sorted(
+            [f"coopgroup-{crew.group_id}"] * 2 + ["coopgroup-transport-a", "coopgroup-transport-b"]
+        )
+        crew.remove("a")
+        crew.until(lambda: crew.counts() == [4], "the follower leads now")
+        crew.until(lambda: _clients_of_librdkafka() == before + 1, "it is idle")

@@ -170,7 +170,8 @@ class ConsumerParts:
             refresh_ms=settings.metadata_refresh_ms,
             look_for_missing=missing.look,
         )
-        driver.when_led = watcher.give_back_soon
+        driver.watcher = watcher
+        lookup.on_open = watcher.give_back_soon
         work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
         probe = MemberProbe(driver, work)
         sink.watch(probe)
@@ -202,7 +203,6 @@ class ConsumerParts:
         """Start the group's threads; if one cannot start, end and close everything."""
         try:
             self.driver.start()
-            self.watcher.start()
         except BaseException:  # the caller gets no consumer to close
             with ExitStack() as last_first:
                 last_first.callback(self.close)

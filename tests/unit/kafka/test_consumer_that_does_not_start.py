@@ -55,7 +55,6 @@ def make_group(folder: Path) -> None:
     [
         (make_consumer, "coopgroup-transport-"),
         (make_consumer, "coopgroup-g"),
-        (make_consumer, "coopgroup-topic-watcher"),
         (make_group, "coopgroup-transport-"),
         (make_group, "coopgroup-g"),
         (make_group, "coopgroup-catalogue"),

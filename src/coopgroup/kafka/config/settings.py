@@ -72,6 +72,7 @@ _GROUP_KEYS: Final = (
     "group.protocol.type",
     STRATEGY,
 )
+_RECONNECT_MS: Final = 200
 SHARED_KEYS: Final = (
     "coopgroup.assignor",
     "coopgroup.bell.topic",
@@ -172,7 +173,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             dead_peer_ms=max(1, member.session_timeout_ms // 3),
         ),
         librdkafka={
-            **librdkafka,
+            **_calm_reconnects(librdkafka),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
         },
@@ -364,6 +365,17 @@ def _telemetry_limits(given: Mapping[str, Any]) -> FileLimits:
             given, f"{prefix}.queue.records", usual.queue_records, 1, _QUEUE_RECORDS_MAX
         ),
     )
+
+
+def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
+    """Add a first wait before librdkafka connects again, unless the application sets one.
+
+    Without any broker, librdkafka 2.16 ends and starts its bootstrap threads in each half of this
+    time. With its default of 100 ms, that costs 1 % of a core.
+    """
+    if librdkafka.keys() & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}:
+        return dict(librdkafka)
+    return {"reconnect.backoff.ms": _RECONNECT_MS, **librdkafka}
 
 
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:

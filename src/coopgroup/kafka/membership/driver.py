@@ -84,7 +84,7 @@ from coopgroup.telemetry import Record
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.membership.identity import IdentitySlot
-    from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup
+    from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
     from coopgroup.policies.base import Policy
 
 __all__ = ["GroupDriver"]
@@ -133,7 +133,7 @@ class GroupDriver:
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         is_quiet: whether no notice of the group is expected within the next moments.
         fence: fence of the current membership, or of the last membership after a loss.
-        when_led: called on the group's thread when the member no longer leads; it must be quick.
+        watcher: begins its work on this thread when it is due.
         member: the member after the last step, for readers on other threads.
     """
 
@@ -151,7 +151,7 @@ class GroupDriver:
     polled_at_s: float = field(default=math.inf, init=False)
     is_quiet: bool = field(default=True, init=False)
     fence: Fence = field(factory=Fence, init=False)
-    when_led: Callable[[], None] = field(default=lambda: None, init=False)
+    watcher: Watcher | None = field(default=None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
@@ -333,6 +333,8 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
+        if self.watcher is not None and now_s() >= self.watcher.due_s:
+            self.watcher.begin()
         overdue = self.commits.overdue()
         if overdue:
             # The order matters: for the member, a commit on the wire ends only with its answer.
@@ -353,6 +355,8 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
+        if self.watcher is not None:
+            pause_s = min(pause_s, max(0.0, self.watcher.due_s - now_s()))
         pause_s = min(pause_s, self.inbox.pause_s())
         if self.commits.are_waited_for:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
@@ -385,10 +389,8 @@ class GroupDriver:
         self._go_on(session, effects)
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
-        led, self._session = self._session.leads, session
+        self._session = session
         self.is_quiet = session.member.state in _QUIET
-        if led and not session.leads:
-            self.when_led()
         self.fence = self.fence.after(session.member)
         # Shorten the lease before the effects: granted resources must not be used without a lease.
         # Extend it after them: a loss must be in the inbox before the lease is cleared. Lost

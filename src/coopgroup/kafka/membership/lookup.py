@@ -9,7 +9,7 @@ connections are not used, because thousands of offsets would hold up its heartbe
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, Final
@@ -123,6 +123,7 @@ class ClusterLookup:
     Attributes:
         offset_reset: "latest", "earliest" or "error": decides the lag of a partition without a
             commit.
+        on_open: called when a look-up has made a client.
     """
 
     configuration: Mapping[str, Any] = field(repr=shown_configuration)
@@ -130,6 +131,8 @@ class ClusterLookup:
     offset_reset: str
     timeout_ms: int
     connection: ConnectionSettings
+    on_open: Callable[[], None] = field(default=lambda: None, init=False)
+    _used_at_s: float = field(default=0.0, init=False)
     _transport: GroupTransport | None = field(default=None, init=False)
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -159,13 +162,24 @@ class ClusterLookup:
         if transport is not None:
             transport.close()
 
-    def give_back(self) -> None:
-        """Free the clients and their threads; the next look-up makes new ones."""
+    def give_back(self, unused_s: float) -> bool:
+        """Free the clients and their threads unless a look-up may still use them.
+
+        Args:
+            unused_s: how long no look-up has begun, in seconds; at least twice its time-out counts.
+
+        Returns:
+            Whether there is no client any more.
+        """
+        unused_s = max(unused_s, 2 * self.timeout_ms / 1000)
         with self._lock:
+            if now_s() - self._used_at_s < unused_s:
+                return False
             self._admin = None  # it ends with the last look-up that uses it
             transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
+        return True
 
     @property
     def is_in_doubt(self) -> bool:
@@ -347,9 +361,12 @@ class ClusterLookup:
         with self._lock:
             if self._closed:
                 raise TimeoutError("the look-up was closed")
+            is_new = self._admin is None
             if self._admin is None:
                 self._admin = AdminClient(dict(self.configuration))
-            admin = self._admin
+            admin, self._used_at_s = self._admin, now_s()
+        if is_new:
+            self.on_open()
         # Release the lock first: this runs the application's log handlers, which may close the
         # consumer.
         if "logger" in self.configuration:
@@ -395,10 +412,14 @@ class ClusterLookup:
         with self._lock:
             if self._closed:
                 raise TimeoutError("the look-up was closed")
+            is_new = self._transport is None
             if self._transport is None:
                 self._transport = GroupTransport(self.connection, lambda _: None)
                 self._transport.start()
-            return self._transport
+            transport, self._used_at_s = self._transport, now_s()
+        if is_new:
+            self.on_open()
+        return transport
 
     def _offsets(self, resources: ResourceSet, spec: OffsetSpec) -> dict[tuple[str, int], int]:
         futures = self._client().list_offsets(

@@ -6,19 +6,21 @@ existing partitions with those it assigned. Both request a round only after a ch
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 
 __all__ = ["TopicWatcher", "TopicWish"]
 
@@ -26,8 +28,9 @@ __all__ = ["TopicWatcher", "TopicWish"]
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
 _STOP_TIMEOUT_S: Final = 2.0
-# Rounds follow each other, and the leader of the next one may be this member again.
-_GIVE_BACK_S: Final = 5.0
+# After this time without a look-up its clients are freed. Rounds of a rebalance follow each other
+# sooner, and a new client takes 20 ms longer for its first answer.
+_GIVE_BACK_S: Final = 15.0
 # Characters of topic names, and the remaining printable ASCII characters.
 _POSIX_CLASSES: Final = {
     "alnum": "a-zA-Z0-9",
@@ -104,57 +107,53 @@ def _python_pattern(pattern: str) -> str:
 
 @define(eq=False)
 class TopicWatcher:
-    """Watches topics on a separate thread.
+    """Watches topics, and frees the clients of look-ups that nobody needs.
+
+    A look-up may wait for brokers, so it runs on a thread of its own, which ends with it. The
+    group's thread begins it when it is due (`begin`).
 
     Attributes:
         refresh_ms: interval; -1 to look only once.
         look_for_missing: reports those of the names that do not exist, at the same interval.
+        due_s: when the group's thread must call `begin`; infinite for never.
     """
 
     lookup: ClusterLookup
     leader: RoundLeader
     leads: Callable[[], bool]
-    post: Callable[[SubscriptionChanged | RejoinRequested], None]
+    post: Callable[[SubscriptionChanged | RejoinRequested | Woken], None]
     sink: TelemetrySink
     refresh_ms: int
     look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
+    due_s: float = field(default=math.inf, init=False)
     _wish: TopicWish | None = field(default=None, init=False)
     _topics: tuple[str, ...] | None = field(default=None, init=False)
-    # Entered instead of the condition, whose `__enter__` is Python code: a signal's exception could
-    # end it with the lock held.
+    # Reentrant: garbage is collected at any moment, and a dropped consumer calls `finish`.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
-    _changed: threading.Condition = field(
-        default=Factory(lambda self: threading.Condition(self._lock), takes_self=True), init=False
-    )
     _stopped: bool = field(default=False, init=False)
     _last_duty: Callable[[], None] | None = field(default=None, init=False)
+    # The look-up under way, and the times of the next look and of the next check for idle clients.
     _thread: threading.Thread | None = field(default=None, init=False)
-    _giving_back: threading.Timer | None = field(default=None, init=False)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(
-            target=self._run, name="coopgroup-topic-watcher", daemon=True
-        )
-        self._thread.start()
+    _look_at_s: float = field(default=math.inf, init=False)
+    _give_back_at_s: float = field(default=math.inf, init=False)
 
     def stop(self) -> None:
-        """End the thread; wait for a look-up in progress, within bounds."""
+        """End the watch; wait for a look-up in progress, within bounds."""
         with self._lock:
             self._stopped = True
-            self._changed.notify_all()
-            if self._giving_back is not None:
-                self._giving_back.cancel()
+            self.due_s = math.inf
+            thread = self._thread
         self.lookup.close()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(_STOP_TIMEOUT_S)
+        if thread is not None:
+            thread.join(_STOP_TIMEOUT_S)
 
     def finish(self, duty: Callable[[], None]) -> None:
-        """End the thread without waiting for it; its last action is the caller's duty."""
+        """End the watch without waiting; a thread of this watcher then does the caller's duty."""
         with self._lock:
             self._last_duty = duty
             self._stopped = True
-            self._changed.notify_all()
+            if self._thread is None:
+                self._be_due_at(0.0)
 
     def watch(self, wish: TopicWish | None) -> None:
         """Watch other topics from now on; None to watch none."""
@@ -164,46 +163,73 @@ class TopicWatcher:
             if wish is not None and not wish.patterns:
                 self._topics = wish.matching(())
                 self.post(SubscriptionChanged(topics=self._topics))
-            self._changed.notify_all()
+            self._look_at_s = 0.0
+            self._plan()
 
     def give_back_soon(self) -> None:
-        """Free the clients of the look-ups a little later, unless the member leads again by then.
+        """Free the clients of the look-ups when they are idle; the next look-up makes new ones.
 
-        A follower needs none. The leader's client of librdkafka has four threads and connections.
+        The client of librdkafka has four threads, and connections.
         """
-        with self._lock, suppress(RuntimeError):  # no thread is available
-            if self._stopped or (self._giving_back is not None and self._giving_back.is_alive()):
-                return
-            self._giving_back = threading.Timer(_GIVE_BACK_S, self._give_back)
-            self._giving_back.daemon = True
-            self._giving_back.name = "coopgroup-give-back"
-            self._giving_back.start()
+        with self._lock:
+            self._give_back_at_s = now_s() + _GIVE_BACK_S
+            self._plan()
 
-    def _give_back(self) -> None:
-        if not self.leads():
-            self.lookup.give_back()
+    def begin(self) -> None:
+        """Begin what is due; called on the group's thread, and returns immediately."""
+        with self._lock:
+            self.due_s = math.inf
+            if self._thread is not None or (self._stopped and self._last_duty is None):
+                return
+            thread = threading.Thread(target=self._run, name="coopgroup-watcher", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no thread is available
+                self.due_s = now_s() + _RETRY_MS / 1000
+            else:
+                self._thread = thread
+
+    def _plan(self) -> None:
+        """Tell the group's thread when to begin; a look-up under way plans by itself."""
+        if not self._stopped and self._thread is None:
+            self._be_due_at(min(self._look_at_s, self._give_back_at_s))
+
+    def _be_due_at(self, due_s: float) -> None:
+        if due_s != self.due_s:
+            self.due_s = due_s
+            self.post(Woken())
 
     def _run(self) -> None:
-        self._watch()
-        if self._last_duty is not None:
-            self._last_duty()
+        while (work := self._next()) is not None:
+            work()
 
-    def _watch(self) -> None:
-        pause_ms = 0
-        wish: TopicWish | None = None
-        while True:
-            with self._lock:
-                # The subscription changed during the last look-up, which missed the notification.
-                if self._wish is not wish:
-                    pause_ms = 0
-                # Look up patterns immediately, and names at their time.
-                urgent = self._wish is not None and self._topics is None
-                if not self._stopped and not (urgent and pause_ms == 0):
-                    self._changed.wait(None if pause_ms < 0 else max(pause_ms, 1) / 1000)
-                if self._stopped:
-                    return
-                wish = self._wish
-            pause_ms = self._look(wish)
+    def _next(self) -> Callable[[], None] | None:
+        """Return the next piece of work; None ends the thread."""
+        with self._lock:
+            now = now_s()
+            if self._stopped:
+                duty, self._last_duty = self._last_duty, None
+                return duty
+            if now >= self._look_at_s:
+                self._look_at_s = math.inf
+                return partial(self._look_and_plan, self._wish)
+            if now >= self._give_back_at_s:
+                self._give_back_at_s = math.inf
+                return self._give_back
+            self._thread = None
+            self._plan()
+            return None
+
+    def _give_back(self) -> None:
+        if not self.lookup.give_back(_GIVE_BACK_S):
+            self.give_back_soon()
+
+    def _look_and_plan(self, wish: TopicWish | None) -> None:
+        pause_ms = self._look(wish)
+        with self._lock:
+            # A subscription that changed during the look-up is due already.
+            if self._wish is wish and pause_ms >= 0:
+                self._look_at_s = now_s() + pause_ms / 1000
 
     def _look(self, wish: TopicWish | None) -> int:
         self.look_for_missing(frozenset() if wish is None else wish.names)
@@ -212,7 +238,6 @@ class TopicWatcher:
         try:
             if wish.patterns:
                 self._evaluate(wish)
-                self.give_back_soon()
             else:
                 self.lookup.forget_names()
             pause_ms = self._compare() if self.leads() else self.refresh_ms

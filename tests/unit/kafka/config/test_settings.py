@@ -36,6 +36,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
         request_timeout_ms=30_000,
     )
     assert settings.librdkafka == GIVEN | {
+        "reconnect.backoff.ms": 200,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
@@ -45,6 +46,14 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     assert settings.metadata_refresh_ms == 300_000
     assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (30_000, 5_000)
     assert (settings.telemetry_file, settings.on_commit) == (None, None)
+
+
+@pytest.mark.parametrize("given", [{"reconnect.backoff.ms": 10}, {"reconnect.backoff.max.ms": 100}])
+def test_waits_before_a_reconnect_are_the_applications(given: dict[str, int]) -> None:
+    """Librdkafka refuses a first wait that is longer than the longest."""
+    assert read(**given).librdkafka.items() >= given.items()
+    Consumer(dict(read(**given).librdkafka)).close()
+    assert ("reconnect.backoff.ms" in read(**given).librdkafka) is ("reconnect.backoff.ms" in given)
 
 
 def test_settings_when_all_is_given_are_that() -> None:
@@ -83,6 +92,7 @@ def test_settings_when_all_is_given_are_that() -> None:
         keeps_identity=True,
     )
     assert settings.librdkafka == GIVEN | {
+        "reconnect.backoff.ms": 200,
         "client.rack": "rack-a",
         "socket.timeout.ms": 20_000,
         "auto.offset.reset": "smallest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -229,7 +230,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
 def test_look_up_after_the_clients_were_given_back_makes_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A follower needs no second client of librdkafka."""
+    """A stable member needs no second client of librdkafka."""
     clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
 
     def admin_client(_config: object) -> _Topics:
@@ -238,12 +239,19 @@ def test_look_up_after_the_clients_were_given_back_makes_another(
         return made
 
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
-    lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
+    lookup = ClusterLookup({}, "billing", "earliest", 100, CONNECTION)
+    opened: list[int] = []
+    lookup.on_open = lambda: opened.append(len(clients))
     lookup.topic_names()
-    lookup.give_back()
+    assert not lookup.give_back(0.0)  # the look-up may still be under way
+    assert len(clients) == 1
+    time.sleep(0.2)
+    assert lookup.give_back(0.0)
     assert len(clients) == 0
     assert lookup.topic_names() == ()
-    assert len(clients) == 1
+    assert lookup.topic_names() == ()
+    assert (len(clients), opened) == (1, [1, 1])
+    assert not lookup.give_back(60.0)
     lookup.close()
 
 

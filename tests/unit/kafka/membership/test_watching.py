@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,10 +16,11 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.leader import TopicMetadata
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.model import ResourceSet
 from coopgroup.session import SeenTopics
 from tests.support.waiting import wait_for
@@ -48,6 +51,7 @@ class Cluster:
     error: Exception | None = None
     is_in_doubt: bool = False
     on_look: Callable[[], None] | None = None
+    is_unused: bool = True
     looked: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
 
     def _happen(self) -> None:
@@ -72,8 +76,9 @@ class Cluster:
         self._happen()
         return TopicMetadata(resources=ResourceSet(known))
 
-    def give_back(self) -> None:
-        self.looked.put("given back")
+    def give_back(self, unused_s: float) -> bool:
+        self.looked.put("given back" if self.is_unused else "kept")
+        return self.is_unused
 
     def close(self) -> None:
         pass
@@ -81,7 +86,7 @@ class Cluster:
 
 @define
 class Watched:
-    """A watcher on a thread, with its posts and warnings."""
+    """A watcher, with its posts and warnings, and a thread that begins its work."""
 
     cluster: Cluster
     leads: bool = False
@@ -90,6 +95,9 @@ class Watched:
     posted: queue.SimpleQueue[Any] = field(factory=queue.SimpleQueue)
     warned: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
     watcher: TopicWatcher = field(init=False)
+    woken: threading.Event = field(factory=threading.Event)
+    thread: threading.Thread | None = None
+    is_over: bool = False
 
     def __attrs_post_init__(self) -> None:
         unused: Any = None
@@ -109,13 +117,38 @@ class Watched:
             lookup=lookup,
             leader=leader,
             leads=lambda: self.leads,
-            post=self.posted.put,
+            post=self._post,
             sink=sink,
             refresh_ms=self.refresh_ms,
         )
 
+    def _post(self, event: Any) -> None:  # noqa: ANN401  (any event)
+        if isinstance(event, Woken):
+            self.woken.set()
+        else:
+            self.posted.put(event)
+
     def _warn(self, event: str, **_: object) -> None:
         self.warned.put(event)
+
+    def start(self) -> None:
+        """Do what the group's thread does for the watcher."""
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.is_over:
+            self.woken.wait(max(0.0, min(1.0, self.watcher.due_s - now_s())))
+            self.woken.clear()
+            if now_s() >= self.watcher.due_s:
+                self.watcher.begin()
+
+    def stop(self) -> None:
+        self.watcher.stop()
+        self.is_over = True
+        self.woken.set()
+        if self.thread is not None:
+            self.thread.join(WAIT_S)
 
 
 @pytest.fixture
@@ -128,7 +161,7 @@ def running() -> Iterator[list[Watched]]:
     started: list[Watched] = []
     yield started
     for one in started:
-        one.watcher.stop()
+        one.stop()
 
 
 def test_names_are_posted_at_once_without_a_look() -> None:
@@ -140,7 +173,7 @@ def test_names_are_posted_at_once_without_a_look() -> None:
 def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched]) -> None:
     watched = Watched(Cluster({"orders": [0]}))
     running.append(watched)
-    watched.watcher.start()
+    watched.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
     assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
     for _ in range(3):
@@ -155,7 +188,7 @@ def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched])
 def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) -> None:
     watched = Watched(Cluster({"a": [0]}), leads=True)
     running.append(watched)
-    watched.watcher.start()
+    watched.start()
     watched.watcher.watch(TopicWish.read(["a", "b"]))
     assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("a", "b"))
     for _ in range(3):
@@ -182,7 +215,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(
     watched.cluster.on_look = lead
     watched.watcher.watch(TopicWish.read(["a", "b"]))
     assert watched.posted.get_nowait() == SubscriptionChanged(topics=("a", "b"))
-    watched.watcher.start()
+    watched.start()
     for _ in range(2):
         assert watched.cluster.looked.get(timeout=WAIT_S) == "metadata"
     assert watched.assigned.seen is led
@@ -195,7 +228,7 @@ def test_look_that_fails_is_told_and_tried_again(
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
     running.append(watched)
-    watched.watcher.start()
+    watched.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
     assert watched.warned.get(timeout=WAIT_S) == "topics_unavailable"
     watched.cluster.error = None
@@ -207,7 +240,7 @@ def test_wish_when_withdrawn_is_looked_for_no_more(running: list[Watched]) -> No
     running.append(watched)
     watched.watcher.watch(TopicWish.read(["^o"]))
     watched.watcher.watch(None)
-    watched.watcher.start()
+    watched.start()
     with pytest.raises(queue.Empty):
         watched.cluster.looked.get(timeout=0.1)
     assert watched.posted.empty()
@@ -218,7 +251,7 @@ def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Wa
     running.append(watched)
     watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
     watched.watcher.watch(TopicWish.read(["^o"]))
-    watched.watcher.start()
+    watched.start()
     assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("bills",))
 
 
@@ -261,41 +294,77 @@ def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
     assert TopicWish.read([pattern]).matching(topics) == expected
 
 
-def _given_back(cluster: Cluster) -> bool:
-    looks = []
-    while not cluster.looked.empty():
-        looks.append(cluster.looked.get())
-    return "given back" in looks
-
-
-def test_clients_of_an_earlier_leader_are_given_back(
+def test_clients_are_given_back_when_they_are_idle(
     running: list[Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.01)
-    watched = Watched(Cluster({}))
+    watched = Watched(Cluster({}, is_unused=False))
     running.append(watched)
+    watched.start()
     watched.watcher.give_back_soon()
-    wait_for(lambda: _given_back(watched.cluster))
-
-
-def test_clients_are_kept_if_the_member_leads_again(
-    running: list[Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.05)
-    watched = Watched(Cluster({}))
-    running.append(watched)
-    watched.watcher.give_back_soon()
-    watched.leads = True
-    time.sleep(0.2)
-    assert not _given_back(watched.cluster)
+    for _ in range(3):
+        assert watched.cluster.looked.get(timeout=WAIT_S) == "kept"
+    watched.cluster.is_unused = True
+    wait_for(lambda: watched.cluster.looked.get(timeout=WAIT_S) == "given back")
+    wait_for(lambda: watched.watcher.due_s == math.inf)
+    time.sleep(0.05)
+    assert watched.cluster.looked.empty()
 
 
 def test_clients_are_not_given_back_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The close frees them; a timer would be one more thread to end."""
-    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.05)
+    """The close frees them."""
+    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.01)
     watched = Watched(Cluster({}))
-    watched.watcher.give_back_soon()
+    watched.start()
     watched.watcher.stop()
     watched.watcher.give_back_soon()
-    time.sleep(0.2)
-    assert not _given_back(watched.cluster)
+    time.sleep(0.1)
+    watched.stop()
+    assert watched.cluster.looked.empty()
+
+
+def test_watcher_has_no_thread_between_looks(running: list[Watched]) -> None:
+    watched = Watched(Cluster({"orders": [0]}), refresh_ms=600_000)
+    running.append(watched)
+    watched.start()
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+    wait_for(lambda: "coopgroup-watcher" not in {one.name for one in threading.enumerate()})
+    assert 500 < watched.watcher.due_s - now_s() <= 600
+
+
+def test_watcher_without_a_free_thread_tries_again(
+    running: list[Watched], monkeypatch: pytest.MonkeyPatch, quick_retries: None
+) -> None:
+    watched = Watched(Cluster({"orders": [0]}))
+    running.append(watched)
+    watched.start()
+    start, refused = threading.Thread.start, [True, True]
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "coopgroup-watcher" and refused:
+            refused.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+    assert refused == []
+
+
+@pytest.mark.parametrize("is_looking", [False, True])
+def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(*, is_looking: bool) -> None:
+    watched = Watched(Cluster({"orders": [0]}), refresh_ms=0 if is_looking else 600_000)
+    watched.start()
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    if is_looking:
+        watched.cluster.on_look = lambda: watched.watcher.finish(lambda: done.put("duty"))
+        watched.watcher.watch(TopicWish.read(["^o"]))
+    else:
+        watched.watcher.finish(lambda: done.put("duty"))
+    assert done.get(timeout=WAIT_S) == "duty"
+    watched.woken.set()
+    time.sleep(0.05)
+    watched.stop()
+    assert done.empty()
