@@ -1,12 +1,19 @@
-"""The benchmark of starts: each program starts, and is compared with NumPy's import."""
+"""The benchmark of starts: each program starts, and each member finds its first record."""
 
 from __future__ import annotations
 
-from tests.benchmarks.start import PROGRAMS, run
+from coopgroup.testing import KafkaCluster
+from tests.benchmarks.start import MEMBERS, PROGRAMS, until_consumer, until_record
 
 
-def test_run_starts_each_program() -> None:
-    found = run(runs=1)
+def test_each_program_starts() -> None:
+    found = until_consumer(runs=1)
     assert list(found) == list(PROGRAMS)
     assert found["numpy"]["cpu_to_numpy"] == 1.0
     assert found["coopgroup"]["wall_ms"] > found["python"]["wall_ms"]
+
+
+def test_each_member_comes_back_to_its_records(kafka_cluster: KafkaCluster) -> None:
+    found = until_record(kafka_cluster, returns=1)
+    assert list(found) == list(MEMBERS)
+    assert all(0 < row["cpu_ms"] < row["wall_ms"] for row in found.values())
