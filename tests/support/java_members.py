@@ -16,7 +16,7 @@ from attrs import define, field
 from coopgroup.testing.maven import fetch_kafka
 from tests.support.ledger import Ledger
 
-__all__ = ["JavaMembers", "java_members"]
+__all__ = ["JavaMembers", "java_members", "write_down"]
 
 _SOURCE: Final = Path(__file__).parents[1] / "interop" / "java_members" / "Members.java"
 
@@ -49,10 +49,11 @@ class JavaMembers:
             if name == "ready":
                 self.ready.set()
             elif name in self._ledgers:
-                _write_down(self._ledgers[name], name, words)
+                write_down(self._ledgers[name], name, words)
 
 
-def _write_down(ledger: Ledger, name: str, words: list[str]) -> None:
+def write_down(ledger: Ledger, name: str, words: list[str]) -> None:
+    """Note what a member in another process has printed."""
     match words:
         case ["taken", nanos, numbers]:
             ledger.take(name, _numbers(numbers), int(nanos) / 1e9)

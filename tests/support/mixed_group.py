@@ -56,12 +56,12 @@ class MixedGroup:
     """A group, its topic with a steady producer, and its members by name.
 
     Attributes:
-        java: the process of Java's members.
+        java: the process of Java's members; None for a group without any.
         folder: for telemetry of our members.
     """
 
     cluster: KafkaCluster
-    java: JavaMembers
+    java: JavaMembers | None
     folder: Path
     group_id: str = field(factory=lambda: unique("mixed"))
     topic: str = field(factory=lambda: unique("mixed"))
@@ -128,6 +128,7 @@ class MixedGroup:
             "partition.assignment.strategy": assignors,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
+        assert self.java is not None
         self._in_java.add(name)
         self.java.start(f"{self.group_id}/{name}", self.topic, config, self.ledger)
 
@@ -135,6 +136,7 @@ class MixedGroup:
         if name in self._polled:
             self._polled.pop(name).stop()
             return
+        assert self.java is not None
         self._in_java.discard(name)
         mine = f"{self.group_id}/{name}"
         self.java.stop(mine)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
@@ -20,8 +21,9 @@ from attrs import define, field
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.value import GroupLoad, Health
-from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.commit_meter import NO_COMMITS, CommitCounts
 from coopgroup.metrics.events import Change, MemberEvents
+from coopgroup.metrics.names import METRICS
 from coopgroup.metrics.record_queue import RecordQueue
 from coopgroup.metrics.sampling import Reading, readings
 from coopgroup.metrics.wanted import WantedMembers
@@ -109,7 +111,8 @@ class MetricsFeed:
     emit: Callable[[CommonLabels, Change], None]
     _members: list[MemberListener] = field(factory=list, init=False)
     _unbound: dict[CommonLabels, MemberListener] = field(factory=dict, init=False)
-    _gone: list[tuple[CommonLabels, CommitCounts]] = field(factory=list, init=False)
+    # Commits of members that are gone.
+    _gone: dict[CommonLabels, CommitCounts] = field(factory=dict, init=False)
     _queue: RecordQueue[MemberListener] = field(init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the members
 
@@ -165,7 +168,19 @@ class MetricsFeed:
         for change in listener.events.changes(envelope):
             self.emit(listener.labels, change)
 
-    def sample(self) -> Iterator[tuple[CommonLabels, Reading]]:
+    def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Return the values of each gauge by its labels; equal labels are one value."""
+        found: dict[str, dict[tuple[str, ...], list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for labels, one in self._sample():
+            found[one.name][*labels, *one.labels].append(one.value)
+        return {
+            name: {key: METRICS[name].merge.of(values) for key, values in series.items()}
+            for name, series in found.items()
+        }
+
+    def _sample(self) -> Iterator[tuple[CommonLabels, Reading]]:
         """Yield the gauges of all members that still exist."""
         now = time.time()
         for listener, probe in self._living():
@@ -181,14 +196,16 @@ class MetricsFeed:
                 ):
                     yield listener.labels, one
 
-    def commits(self) -> Iterator[tuple[CommonLabels, CommitCounts]]:
-        """Yield the commits of all members, also of members that are gone."""
+    def commits(self) -> dict[CommonLabels, CommitCounts]:
+        """Return the commits of all members by their labels, also of members that are gone."""
         for listener, probe in self._living():
             listener.commits = probe.commits()
         with self._lock:
-            found = [*self._gone]
-            found += [(one.labels, one.commits) for one in self._members if one.commits is not None]
-        yield from found
+            found = {**self._gone}
+            for one in self._members:
+                if one.commits is not None:
+                    found[one.labels] = found.get(one.labels, NO_COMMITS) + one.commits
+        return found
 
     def _living(self) -> list[tuple[MemberListener, Probe]]:
         with self._lock:
@@ -198,7 +215,8 @@ class MetricsFeed:
                 if probe is not None:
                     kept.append((listener, probe))
                 elif listener.commits is not None:
-                    self._gone.append((listener.labels, listener.commits))
+                    gone = self._gone.get(listener.labels, NO_COMMITS)
+                    self._gone[listener.labels] = gone + listener.commits
             self._members = [listener for listener, _ in kept]
             return kept
 

@@ -15,10 +15,24 @@ from attrs import frozen
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 
-__all__ = ["COMMON_LABELS", "METRICS", "Kind", "Merge", "Metric"]
+__all__ = [
+    "COMMITS",
+    "COMMIT_SECONDS",
+    "COMMON_LABELS",
+    "DROPPED",
+    "METRICS",
+    "Kind",
+    "Merge",
+    "Metric",
+]
 
 COMMON_LABELS: Final = ("group", "client_id", "instance_id")
 """Labels of every metric of a member."""
+
+COMMITS: Final = "coopgroup_commits_total"
+COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
+DROPPED: Final = "coopgroup_dropped_telemetry_total"
+"""Metrics that do not come from telemetry, and are read at each scrape."""
 
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -104,9 +118,9 @@ _TABLE: Final = (
            help="How long the member may own its partitions without another heartbeat."),
     Metric(name="coopgroup_last_poll_timestamp_seconds", kind=_G, merge=Merge.MIN,
            help="Time when the application was last in poll, in seconds since 1970."),
-    Metric(name="coopgroup_commits_total", kind=_C, labels=("outcome",),
+    Metric(name=COMMITS, kind=_C, labels=("outcome",),
            help="Commits of offsets, by outcome: committed or failed."),
-    Metric(name="coopgroup_commit_duration_seconds", kind=_H, buckets=COMMIT_BUCKETS_S,
+    Metric(name=COMMIT_SECONDS, kind=_H, buckets=COMMIT_BUCKETS_S,
            help="Time from the request of a commit to its outcome."),
     Metric(name="coopgroup_records_lag", kind=_G,
            help="Records of the held partitions that the application did not get yet."),
@@ -124,7 +138,7 @@ _TABLE: Final = (
            help="Members of the group in the last round."),
     Metric(name="coopgroup_members_wanted", kind=_G, is_of_leader=True, merge=Merge.MAX,
            help="Members that would drain the lag of the group within the horizon."),
-    Metric(name="coopgroup_dropped_telemetry_total", kind=_C,
+    Metric(name=DROPPED, kind=_C,
            help="Telemetry records that these metrics lack, because the exporter was too slow."),
 )
 # fmt: on

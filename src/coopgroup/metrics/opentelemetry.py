@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from opentelemetry.metrics import (
@@ -16,28 +18,24 @@ from opentelemetry.metrics import (
     get_meter_provider,
 )
 
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, NO_COMMITS, CommitCounts
 from coopgroup.metrics.attributes import NAMES, of_member
 from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
-from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Metric
-from coopgroup.metrics.sampling import Reading
+from coopgroup.metrics.names import COMMIT_SECONDS, COMMITS, DROPPED, METRICS, Kind, Metric
 from coopgroup.telemetry import Envelope
 
 __all__ = ["OpenTelemetryMetrics"]
 
 # One collection asks for each gauge separately: the members are read only once for all.
 _SAMPLE_S: Final = 0.5
-_COMMITS: Final = "coopgroup_commits_total"
-_COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
-_DROPPED: Final = "coopgroup_dropped_telemetry_total"
 
 
 class OpenTelemetryMetrics:
     """Metrics of any number of members, for `coopgroup.telemetry.listener`.
 
     Give the same listener to all members that share a meter provider. The application brings the
-    SDK and the exporter. Durations of commits are the counter `coopgroup.commit_time`, because an
-    OpenTelemetry histogram cannot be observed.
+    SDK and the exporter.
 
     Args:
         meter_provider: the global provider if not given.
@@ -66,8 +64,11 @@ class OpenTelemetryMetrics:
             wanted_window_s=wanted_window_s,
         )
         self._feed = MetricsFeed(options, self._emit)
-        self._readings: dict[str, list[tuple[CommonLabels, Reading]]] = {}
+        self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
         self._read_at_s = float("-inf")
+        # Commits whose durations were recorded; several readers may collect at a time.
+        self._recorded: dict[CommonLabels, CommitCounts] = {}
+        self._recording = threading.Lock()
         provider = get_meter_provider() if meter_provider is None else meter_provider
         self._meter = provider.get_meter("coopgroup")
         self._counters: dict[str, Counter] = {}
@@ -87,30 +88,22 @@ class OpenTelemetryMetrics:
     def _create(self, metric: Metric) -> None:
         meter, name, unit = self._meter, _name(metric), _unit(metric)
         match metric.kind:
-            case Kind.COUNTER if metric.name == _COMMITS:
+            case Kind.COUNTER if metric.name == COMMITS:
                 meter.create_observable_counter(name, [self._commits], unit, metric.help)
-            case Kind.COUNTER if metric.name == _DROPPED:
+            case Kind.COUNTER if metric.name == DROPPED:
                 meter.create_observable_counter(name, [self._dropped], unit, metric.help)
             case Kind.COUNTER:
                 self._counters[metric.name] = meter.create_counter(name, unit, metric.help)
-            case Kind.HISTOGRAM if metric.name == _COMMIT_SECONDS:
-                meter.create_observable_counter(
-                    "coopgroup.commit_time", [self._commit_time], "s", "Total duration of commits."
-                )
             case Kind.HISTOGRAM:
                 self._histograms[metric.name] = meter.create_histogram(
                     name, unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
                 )
             case Kind.GAUGE:
-                read = self._gauge(metric)
-                meter.create_observable_gauge(name, [read], unit, metric.help)
+                gauge = partial(self._gauge, metric)
+                meter.create_observable_gauge(name, [gauge], unit, metric.help)
 
     def _emit(self, labels: CommonLabels, change: Change) -> None:
-        extra = {
-            NAMES[name]: value
-            for name, value in zip(METRICS[change.name].labels, change.labels, strict=True)
-        }
-        attributes = of_member(labels) | extra
+        attributes = _attributes(METRICS[change.name], (*labels, *change.labels))
         if change.name in self._counters:
             self._counters[change.name].add(change.value, attributes)
         else:
@@ -118,49 +111,56 @@ class OpenTelemetryMetrics:
 
     # --- read at each collection ------------------------------------------------------------------
 
-    def _gauge(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            found: dict[tuple[str, ...], list[float]] = defaultdict(list)
-            for labels, one in self._sample().get(metric.name, ()):
-                found[*labels, *one.labels].append(one.value)
-            count = len(COMMON_LABELS)
-            for key, values in found.items():
-                group, client_id, instance_id = key[:count]
-                extra = zip(metric.labels, key[count:], strict=True)
-                attributes = of_member((group, client_id, instance_id))
-                attributes |= {NAMES[name]: value for name, value in extra}
-                yield Observation(metric.merge.of(values), attributes)
-
-        return read
-
-    def _sample(self) -> dict[str, list[tuple[CommonLabels, Reading]]]:
+    def _gauge(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         now = time.monotonic()
         if now - self._read_at_s >= _SAMPLE_S:
             self._read_at_s = now
             self._feed.drain()
-            found: dict[str, list[tuple[CommonLabels, Reading]]] = defaultdict(list)
-            for labels, one in self._feed.sample():
-                found[one.name].append((labels, one))
-            self._readings = found
-        return self._readings
+            self._gauges = self._feed.gauges()
+        for key, value in self._gauges.get(metric.name, {}).items():
+            yield Observation(value, _attributes(metric, key))
 
     def _commits(self, _: CallbackOptions) -> Iterable[Observation]:
-        found: dict[tuple[CommonLabels, str], int] = defaultdict(int)
-        for labels, counts in self._feed.commits():
+        found = self._feed.commits()
+        self._record_durations(found)
+        for labels, counts in found.items():
             for outcome, count in counts.by_outcome.items():
-                found[labels, outcome] += count
-        for (labels, outcome), count in found.items():
-            yield Observation(count, of_member(labels) | {NAMES["outcome"]: outcome})
+                yield Observation(count, _attributes(METRICS[COMMITS], (*labels, outcome)))
 
-    def _commit_time(self, _: CallbackOptions) -> Iterable[Observation]:
-        found: dict[CommonLabels, float] = defaultdict(float)
-        for labels, counts in self._feed.commits():
-            found[labels] += counts.seconds
-        for labels, seconds in found.items():
-            yield Observation(seconds, of_member(labels))
+    def _record_durations(self, found: Mapping[CommonLabels, CommitCounts]) -> None:
+        """Record the commits since the last collection.
+
+        A histogram of OpenTelemetry cannot be read from counts. So each commit is recorded with the
+        mean duration of the new commits in its bucket: counts and sum stay exact.
+        """
+        histogram, metric = self._histograms[COMMIT_SECONDS], METRICS[COMMIT_SECONDS]
+        with self._recording:
+            before, self._recorded = self._recorded, {**self._recorded, **found}
+        for labels, counts in found.items():
+            old = before.get(labels, NO_COMMITS)
+            attributes = _attributes(metric, labels)
+            for bucket, count in enumerate(counts.buckets):
+                new = count - old.buckets[bucket]
+                seconds = counts.bucket_seconds[bucket] - old.bucket_seconds[bucket]
+                for _ in range(new):
+                    histogram.record(_within(bucket, seconds / new), attributes)
 
     def _dropped(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._feed.dropped)
+
+
+def _attributes(metric: Metric, key: tuple[str, ...]) -> dict[str, str]:
+    """Return the attributes for values of `COMMON_LABELS`, then of the labels of a metric."""
+    group, client_id, instance_id, *more = key
+    extra = {NAMES[name]: value for name, value in zip(metric.labels, more, strict=True)}
+    return of_member((group, client_id, instance_id)) | extra
+
+
+def _within(bucket: int, seconds: float) -> float:
+    """Return a mean of a bucket without the errors of rounding that may lead out of it."""
+    above = (0.0, *COMMIT_BUCKETS_S)[bucket]
+    up_to = (*COMMIT_BUCKETS_S, math.inf)[bucket]
+    return min(max(seconds, math.nextafter(above, math.inf)), up_to)
 
 
 def _name(metric: Metric) -> str:

@@ -22,14 +22,18 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
-from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Metric
+from coopgroup.metrics.names import (
+    COMMIT_SECONDS,
+    COMMITS,
+    COMMON_LABELS,
+    DROPPED,
+    METRICS,
+    Kind,
+    Metric,
+)
 from coopgroup.telemetry import Envelope
 
 __all__ = ["PrometheusMetrics"]
-
-_COMMITS: Final = "coopgroup_commits_total"
-_COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
-_DROPPED: Final = "coopgroup_dropped_telemetry_total"
 
 _collectors: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Collector]] = (
     weakref.WeakKeyDictionary()
@@ -155,9 +159,15 @@ class _Collector:
             for name, observed in self._histograms.items():
                 for key, one in observed.items():
                     _add_histogram(families[name], key, METRICS[name].buckets, one)
-        self._add_gauges(families)
-        self._add_commits(families)
-        families[_DROPPED].add_metric((), self.feed.dropped)
+        for name, series in self.feed.gauges().items():
+            for key, value in series.items():
+                families[name].add_metric(key, value)
+        for labels, counts in self.feed.commits().items():
+            for outcome, count in counts.by_outcome.items():
+                families[COMMITS].add_metric((*labels, outcome), count)
+            one = _Histogram([*counts.buckets], counts.seconds)
+            _add_histogram(families[COMMIT_SECONDS], labels, COMMIT_BUCKETS_S, one)
+        families[DROPPED].add_metric((), self.feed.dropped)
         return iter(families.values())
 
     def _families(self) -> dict[str, Any]:
@@ -167,30 +177,9 @@ class _Collector:
             if self.options.per_partition or not metric.is_optional
         }
 
-    def _add_gauges(self, families: dict[str, Any]) -> None:
-        found: dict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
-        for labels, one in self.feed.sample():
-            found[one.name, (*labels, *one.labels)].append(one.value)
-        for (name, key), values in found.items():
-            families[name].add_metric(key, METRICS[name].merge.of(values))
-
-    def _add_commits(self, families: dict[str, Any]) -> None:
-        outcomes: dict[tuple[str, ...], float] = defaultdict(float)
-        durations: dict[CommonLabels, _Histogram] = {}
-        for labels, counts in self.feed.commits():
-            for outcome, count in counts.by_outcome.items():
-                outcomes[*labels, outcome] += count
-            merged = durations.setdefault(labels, _Histogram([0] * len(counts.buckets)))
-            merged.counts = [a + b for a, b in zip(merged.counts, counts.buckets, strict=True)]
-            merged.total += counts.seconds
-        for key, value in outcomes.items():
-            families[_COMMITS].add_metric(key, value)
-        for labels, one in durations.items():
-            _add_histogram(families[_COMMIT_SECONDS], labels, COMMIT_BUCKETS_S, one)
-
 
 def _family(metric: Metric) -> Any:  # noqa: ANN401  (one of three classes)
-    labels = () if metric.name == _DROPPED else (*COMMON_LABELS, *metric.labels)
+    labels = () if metric.name == DROPPED else (*COMMON_LABELS, *metric.labels)
     match metric.kind:
         case Kind.COUNTER:
             return CounterMetricFamily(metric.name, metric.help, labels=labels)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import create_autospec
 
+import pytest
 from attrs import evolve
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import Meter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics import METRICS, OpenTelemetryMetrics
 from coopgroup.metrics.attributes import NAMES
 from coopgroup.metrics.names import COMMON_LABELS
@@ -60,13 +63,45 @@ def test_gauges_and_commits_are_read_at_each_collection() -> None:
     points = _points(metrics, reader)
     assert [one.value for one in points["coopgroup.assigned_partitions"]] == [2]
     assert sorted(one.value for one in points["coopgroup.commits"]) == [0, 1]
-    assert [one.value for one in points["coopgroup.commit_time"]] == [0.5]
     assert [one.value for one in points["coopgroup.dropped_telemetry"]] == [0]
     by_partition = {
         one.attributes["messaging.destination.partition.id"]: one.value
         for one in points["coopgroup.partition_records_lag"]
     }
     assert by_partition == {"0": 5, "1": 7}
+
+
+def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> None:
+    """Each commit is in one collection, also those of a member that is gone."""
+    metrics, reader = _new()
+    probe = GivenProbe()
+    metrics.watch_member(probe)
+    for seconds in (0.011, 0.02, 0.5, 99.0):  # 0.5 is a bound
+        probe.meter.add(seconds, is_committed=True)
+    (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
+    assert point.explicit_bounds == COMMIT_BUCKETS_S
+    counts = dict(zip((*COMMIT_BUCKETS_S, "more"), point.bucket_counts, strict=True))
+    assert {bound: count for bound, count in counts.items() if count} == {
+        0.025: 2,
+        0.5: 1,
+        "more": 1,
+    }
+    assert point.sum == pytest.approx(99.531)
+    probe.meter.add(0.3, is_committed=False)
+    _points(metrics, reader)
+    del probe
+    (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
+    assert (point.count, point.sum) == (5, pytest.approx(99.831))
+
+
+def test_each_metric_of_prometheus_is_there() -> None:
+    meter = create_autospec(Meter, instance=True)
+    provider = create_autospec(MeterProvider, instance=True)
+    provider.get_meter.return_value = meter
+    OpenTelemetryMetrics(meter_provider=provider, per_partition=True)
+    kinds = [name for name, _, _ in meter.method_calls]
+    assert len(kinds) == len(METRICS)
+    assert kinds.count("create_histogram") == 3
 
 
 def test_members_with_equal_labels_are_added_up() -> None:

@@ -1,0 +1,157 @@
+"""A running group is upgraded: members of an earlier state of this package beside present ones.
+
+`releases/` has the packages of two earlier states, so that this test needs no history and no
+network. Each name tells the newest user data of the state:
+
+- `user_data_2` (commit 7c50c4b) reads nothing that is appended to what it knows;
+- `user_data_4` (commit 740631f) is the last state before warm-ups.
+
+An archive is made with `git archive COMMIT src/coopgroup`, without the packages that a consumer
+does not import. After a release, add its package here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import define, field
+
+from coopgroup import DeferredPolicy
+from coopgroup.testing import KafkaCluster
+from tests.support.java_members import write_down
+from tests.support.mixed_group import MixedGroup
+
+HERE: Final = Path(__file__).parent
+PROGRAM: Final = HERE / "older_member.py"
+STATES: Final = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("releases/*.tar.xz"))
+# A stop-the-world rebalance lasts longer, also on a machine that is four times slower.
+PAUSE_MS_MAX: Final = 2_000.0
+POLICY: Final = DeferredPolicy(scheduled_rebalance_timeout_ms=1_000)
+
+
+@define(eq=False)
+class OlderMembers:
+    """Processes of one earlier state, which write into the ledger of their group."""
+
+    group: MixedGroup
+    source: Path
+    _processes: dict[str, subprocess.Popen[str]] = field(factory=dict)
+
+    def start(self, name: str) -> None:
+        settings = {
+            **self.group.cluster.client_config(),
+            "group.id": self.group.group_id,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 200,
+            "max.poll.interval.ms": 30_000,
+            "auto.commit.interval.ms": 300,
+        }
+        given = [f"{key}={value}" for key, value in settings.items()]
+        self._processes[name] = process = subprocess.Popen(
+            [sys.executable, "-P", PROGRAM, self.source, name, self.group.topic, *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._listen, args=(name, process), daemon=True).start()
+
+    def stop(self, name: str) -> None:
+        process = self._processes.pop(name)
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+    def end(self) -> None:
+        for name in tuple(self._processes):
+            self.stop(name)
+
+    def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            _, *words = line.split()
+            write_down(self.group.ledger, name, words)
+        process.stdout.close()
+
+
+@pytest.fixture
+def mixed(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[MixedGroup]:
+    """Return a group without Java."""
+    with MixedGroup(kafka_cluster, None, tmp_path) as group:
+        yield group
+
+
+@pytest.fixture(params=STATES)
+def older(
+    mixed: MixedGroup, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[OlderMembers]:
+    with tarfile.open(HERE / "releases" / f"{request.param}.tar.xz") as archive:
+        archive.extractall(tmp_path / "older", filter="data")
+    members = OlderMembers(mixed, tmp_path / "older")
+    yield members
+    members.end()
+
+
+def settle(mixed: MixedGroup, *names: str) -> None:
+    """Wait until these members share all partitions; a process of its own starts slowly."""
+    mixed.settle(*names, protocol="coopgroup", timeout_s=60.0)
+
+
+def check_kept(mixed: MixedGroup, since_s: float, *names: str) -> None:
+    """Assert that these members have revoked nothing since then, and worked all the time."""
+    now_s = time.monotonic()
+    for name in names:
+        assert mixed.ledger.given_up_between(name, since_s, now_s) == []
+        for partition in mixed.ledger.held_throughout(name, since_s):
+            pause_ms = mixed.ledger.pause_ms(name, partition, since_s, now_s)
+            assert pause_ms < PAUSE_MS_MAX, (name, partition, pause_ms)
+
+
+def test_group_is_upgraded_one_member_after_the_other_and_back(
+    mixed: MixedGroup, older: OlderMembers
+) -> None:
+    """Each state leads the other once. Those that stay keep their partitions."""
+
+    def ours(name: str) -> None:
+        mixed.ours(name, "coopgroup", policy=POLICY)
+
+    older.start("o1")
+    older.start("o2")
+    settle(mixed, "o1", "o2")
+    ours("a")
+    settle(mixed, "o1", "o2", "a")
+    assert mixed.rounds_led("a") == 0
+    began_s = time.monotonic()
+    older.stop("o1")
+    settle(mixed, "o2", "a")
+    check_kept(mixed, began_s, "o2", "a")
+    ours("b")
+    settle(mixed, "o2", "a", "b")
+    began_s = time.monotonic()
+    older.stop("o2")
+    settle(mixed, "a", "b")
+    check_kept(mixed, began_s, "a", "b")
+    led = mixed.rounds_led("a") + mixed.rounds_led("b")
+    older.start("o3")
+    settle(mixed, "a", "b", "o3")
+    assert mixed.rounds_led("a") + mixed.rounds_led("b") > led
+    began_s = time.monotonic()
+    mixed.stop("a")
+    settle(mixed, "b", "o3")
+    check_kept(mixed, began_s, "b", "o3")
+    mixed.stop("b")
+    settle(mixed, "o3")
+    mixed.finish()
+    assert mixed.ledger.lost == []
