@@ -28,7 +28,12 @@ def main() -> None:
         return callback
 
     leaves = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), leaves.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        leaves.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     consumer = CooperativeConsumer(
         dict(setting.split("=", 1) for setting in settings),
         policy=DeferredPolicy(scheduled_rebalance_timeout_ms=1_000),
