@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "advice",
     "throughput",
     "aio",
+    "faststream",
     "processing",
     "stateful",
     "headline",

@@ -1,4 +1,6 @@
-"""A service of FastStream on coopgroup: writes down each record that its handler gets.
+"""A service of FastStream on coopgroup, which writes down what happens to it.
+
+The file NAME.rows gets the records of the handler, and NAME.gives the partitions that are revoked.
 
 Arguments: the broker's address, the topic, the name of this process.
 """
@@ -10,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
 from faststream import FastStream
 from faststream.confluent.annotations import KafkaMessage
 from faststream.middlewares import AckPolicy
@@ -21,12 +24,20 @@ broker = KafkaBroker(address, log_level=logging.DEBUG)
 rows = Path(f"{name}.rows").open("w", buffering=1)  # noqa: SIM115 - until the process ends
 
 
+gives = Path(f"{name}.gives").open("w", buffering=1)  # noqa: SIM115
+
+
+def give_up(_: object, partitions: list[TopicPartition]) -> None:
+    gives.write(f"{json.dumps([time.monotonic(), [one.partition for one in partitions]])}\n")
+
+
 @broker.subscriber(
     topic,
     group_id=topic,
     auto_offset_reset="earliest",
     ack_policy=AckPolicy.ACK,
     session_timeout_ms=6_000,
+    on_revoke=give_up,
 )
 async def handle(order: str, message: KafkaMessage) -> None:
     record = message.raw_message

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +48,7 @@ _BELOW: Final = (0, 8)
 _STRATEGY: Final = "partition.assignment.strategy"
 _FRAMEWORK_STRATEGY: Final = "roundrobin"
 _STEP_S: Final = 0.05
+_COMMIT_INTERVAL_S: Final = 0.05
 _Partition: TypeAlias = tuple[str, int]
 _Callback: TypeAlias = Callable[[CooperativeConsumer, list[TopicPartition]], object]
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -204,13 +206,11 @@ class _GroupConsumer(AsyncConfluentConsumer):
         self._acknowledged = _Acknowledged(self._commit_later)
         super().__init__(*topics, on_revoke=self._revoked, on_lost=self._lost, **options)
         self.consumer.close()  # it has not subscribed
-        config = {**_readable(self.config), **of_group.config}
         self.member = CooperativeConsumer(
-            config,
+            {**_readable(self.config), **of_group.config},
             policy=of_group.policy,
             assignor=of_group.assignor,
             logger=_Log(self.logger_state),
-            on_commit=self._acknowledged.then(config.get("on_commit")),
         )
         self.consumer = cast("Consumer", self.member)
         self._on_the_way: list[Message] = []
@@ -237,7 +237,7 @@ class _GroupConsumer(AsyncConfluentConsumer):
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Continue at another offset, for example at a record that was not acknowledged."""
-        self._acknowledged.forget([(topic, partition)])
+        self._acknowledged.skip((topic, partition))
         await super().seek(topic, partition, offset)
 
     async def stop(self) -> None:
@@ -313,20 +313,21 @@ class _GroupConsumer(AsyncConfluentConsumer):
 
 @define(eq=False)
 class _Acknowledged:
-    """Commits offsets after acknowledged records, one request at a time.
+    """Commits offsets after acknowledged records, but not more often than every 50 ms.
 
     FastStream commits after each record. A request for each commit would cost more than the record.
-    So acknowledgements wait while a commit is under way, and the next commit has the newest offset
-    of each partition.
+    So the offsets of acknowledgements that follow soon go into one commit.
 
     Attributes:
-        commit: begins a commit; `then` is called when it has ended.
+        commit: begins a commit.
     """
 
     commit: Callable[[list[TopicPartition]], None]
     _handed: dict[_Partition, Any] = field(factory=dict, init=False)
-    _waiting: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
-    _under_way: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
+    _newest: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
+    _waiting: set[_Partition] = field(factory=set, init=False)
+    _due_s: float = field(default=-math.inf, init=False)
+    _is_scheduled: bool = field(default=False, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def hand(self, records: Iterable[Any]) -> None:
@@ -336,41 +337,47 @@ class _Acknowledged:
                 self._handed[record.topic(), record.partition()] = record
 
     def acknowledge(self) -> None:
-        """Commit the offsets after all records that were handed out."""
+        """Commit the offsets after all records that were handed out, now or soon."""
         with self._lock:
             for key, record in self._handed.items():
-                self._waiting[key] = TopicPartition(
+                self._waiting.add(key)
+                self._newest[key] = TopicPartition(
                     *key, record.offset() + 1, leader_epoch=record.leader_epoch()
                 )
             self._handed.clear()
+            if self._is_scheduled or not self._waiting:
+                return
+            self._is_scheduled = True
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._due_s:
             self._send()
-
-    def then(self, on_commit: Callable[..., object] | None) -> Callable[..., None]:
-        """Return a callback for ended commits, which also calls the application's own."""
-
-        def ended(error: object, partitions: list[TopicPartition]) -> None:
-            with self._lock:
-                self._under_way = {}
-                self._send()
-            if on_commit is not None:
-                on_commit(error, partitions)
-
-        return ended
+        else:
+            loop.call_at(self._due_s, self._send)
 
     def forget(self, partitions: Iterable[_Partition]) -> list[TopicPartition]:
-        """Forget partitions; return their acknowledged offsets that are perhaps not committed."""
+        """Forget partitions; return their acknowledged offsets, which are perhaps not committed."""
         with self._lock:
-            offsets = []
-            for key in partitions:
+            keys = {*partitions}
+            offsets = [self._newest[key] for key in sorted(keys & self._newest.keys())]
+            self._waiting -= keys
+            for key in keys:
                 self._handed.pop(key, None)
-                offset = self._waiting.pop(key, None) or self._under_way.get(key)
-                offsets += [] if offset is None else [offset]
+                self._newest.pop(key, None)
             return offsets
 
+    def skip(self, partition: _Partition) -> None:
+        """Forget records of a partition that were handed out and not acknowledged."""
+        with self._lock:
+            self._handed.pop(partition, None)
+
     def _send(self) -> None:
-        if self._waiting and not self._under_way:
-            self.commit(list(self._waiting.values()))
-            self._under_way, self._waiting = self._waiting, {}
+        with self._lock:
+            offsets = [self._newest[key] for key in sorted(self._waiting)]
+            self._waiting.clear()
+            self._is_scheduled = False
+            self._due_s = asyncio.get_running_loop().time() + _COMMIT_INTERVAL_S
+            if offsets:
+                self.commit(offsets)
 
 
 def _key(partition: TopicPartition) -> _Partition:

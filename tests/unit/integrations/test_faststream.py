@@ -244,47 +244,54 @@ def acknowledged(commits: list[list[tuple[str, int, int]]]) -> Any:  # noqa: ANN
     return adapter._Acknowledged(commit)  # noqa: SLF001
 
 
-def test_one_commit_is_under_way_and_the_next_has_the_newest_offsets(
+def test_acknowledgements_that_follow_soon_share_a_commit(
     acknowledged: Any,  # noqa: ANN401
     commits: list[list[tuple[str, int, int]]],
 ) -> None:
-    told: list[object] = []
-    ended = acknowledged.then(lambda error, partitions: told.append(error))
-    for place in [("t", 0, 3), ("t", 0, 4), ("t", 1, 8), ("t", 0, 5)]:
-        acknowledged.hand([FakeRecord(place)])
-        acknowledged.acknowledge()
-    assert commits == [[("t", 0, 4)]]
-    ended(None, [])
-    ended(None, [])
+    async def play() -> None:
+        for place in [("t", 0, 3), ("t", 0, 4), ("t", 1, 8), ("t", 0, 5)]:
+            acknowledged.hand([FakeRecord(place)])
+            acknowledged.acknowledge()
+        assert commits == [[("t", 0, 4)]]
+        await asyncio.sleep(0.2)
+        acknowledged.acknowledge()  # nothing new
+
+    asyncio.run(play())
     assert commits == [[("t", 0, 4)], [("t", 0, 6), ("t", 1, 9)]]
-    assert told == [None, None]
 
 
 def test_only_acknowledged_records_are_committed(
     acknowledged: Any,  # noqa: ANN401
     commits: list[list[tuple[str, int, int]]],
 ) -> None:
-    acknowledged.hand([FakeRecord(("t", 0, 3))])
-    acknowledged.acknowledge()
-    acknowledged.hand([FakeRecord(("t", 0, 4)), FakeRecord(("t", 1, 8))])
-    acknowledged.forget([("t", 0)])  # a seek back: it was not acknowledged
-    acknowledged.acknowledge()
-    acknowledged.hand([FakeRecord(("t", 1, 9))])
-    acknowledged.then(None)(None, [])
+    async def play() -> None:
+        acknowledged.hand([FakeRecord(("t", 0, 3))])
+        acknowledged.acknowledge()
+        acknowledged.hand([FakeRecord(("t", 0, 4)), FakeRecord(("t", 1, 8))])
+        acknowledged.skip(("t", 0))  # a seek back: it was not acknowledged
+        acknowledged.acknowledge()
+        acknowledged.hand([FakeRecord(("t", 1, 9))])
+        await asyncio.sleep(0.2)
+
+    asyncio.run(play())
     assert commits == [[("t", 0, 4)], [("t", 1, 9)]]
 
 
-def test_revocation_gets_offsets_that_are_perhaps_not_committed(
+def test_revocation_gets_the_last_acknowledged_offsets(
     acknowledged: Any,  # noqa: ANN401
     commits: list[list[tuple[str, int, int]]],
 ) -> None:
-    for place in [("t", 0, 3), ("t", 1, 8), ("t", 2, 1)]:
-        acknowledged.hand([FakeRecord(place)])
+    async def play() -> None:
+        for place in [("t", 0, 3), ("t", 1, 8), ("t", 2, 1)]:
+            acknowledged.hand([FakeRecord(place)])
+            acknowledged.acknowledge()
+        acknowledged.hand([FakeRecord(("t", 1, 9))])
+        found = acknowledged.forget([("t", 0), ("t", 1), ("t", 5)])
+        assert [(one.partition, one.offset) for one in found] == [(0, 4), (1, 9)]
         acknowledged.acknowledge()
-    acknowledged.hand([FakeRecord(("t", 1, 9))])
-    found = acknowledged.forget([("t", 0), ("t", 1), ("t", 5)])
-    assert [(one.partition, one.offset) for one in found] == [(0, 4), (1, 9)]
-    acknowledged.then(None)(None, [])
+        await asyncio.sleep(0.2)
+
+    asyncio.run(play())
     assert commits == [[("t", 0, 4)], [("t", 2, 2)]]
 
 
