@@ -26,7 +26,13 @@ def _tokens() -> list[Token]:
 
 def readme_examples(kind: str) -> list[str]:
     """Return the code blocks of README.md whose info string is exactly `kind`, in order."""
-    return [token.content for token in _tokens() if token.type == "fence" and token.info == kind]
+    return page_examples(ROOT / "README.md", kind)
+
+
+def page_examples(page: Path, kind: str) -> list[str]:
+    """Return the code blocks of a page whose info string is exactly `kind`, in order."""
+    tokens = MarkdownIt().parse(page.read_text())
+    return [token.content for token in tokens if token.type == "fence" and token.info == kind]
 
 
 def readme_fences() -> list[str]:

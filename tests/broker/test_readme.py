@@ -1,4 +1,4 @@
-"""The README's consumer, run as a reader runs it: as a program, twice, on a real broker."""
+"""The README's consumers, run as a reader runs them: as programs, twice, on a real broker."""
 
 import signal
 import subprocess
@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from coopgroup.testing import KafkaCluster
-from tests.architecture.readme import readme_examples
+from tests.architecture.readme import page_examples
+from tests.architecture.tree import ROOT
 
 PARTITIONS = 4
 RECORDS = 40
@@ -64,35 +65,38 @@ def _collect(process: subprocess.Popen[str], lines: list[str], enough: threading
     enough.set()
 
 
-@pytest.mark.parametrize(
-    "number", range(len(readme_examples("python broker"))), ids=lambda number: f"example{number}"
-)
-def test_consumer_when_started_twice_shares_the_topic(
-    number: int,
+@pytest.mark.parametrize("page", ["README.md", "docs/asyncio.md"])
+def test_consumer_when_started_twice_shares_the_topic_and_ends_at_ctrl_c(
+    page: str,
     kafka_cluster: KafkaCluster,
     tmp_path: Path,
 ) -> None:
-    """Two processes print each record once between them, and stop when interrupted."""
-    topic = f"readme-{number}"
+    """Two processes print each record once between them, and end without a traceback."""
+    topic = f"readme-{Path(page).stem}"
     kafka_cluster.create_topic(topic, partitions=PARTITIONS)
     expected = _produce(kafka_cluster, topic)
+    (example,) = page_examples(ROOT / page, "python broker")
     program = tmp_path / "example.py"
     program.write_text(
         INTERRUPTIBLE
-        + readme_examples("python broker")[number]
-        .replace("localhost:9092", kafka_cluster.bootstrap_servers)
+        + example.replace("localhost:9092", kafka_cluster.bootstrap_servers)
         .replace('"orders"', f'"{topic}"')
         .replace('"billing"', f'"{topic}"')
     )
 
     lines: list[str] = []
     enough = threading.Event()
+    processes = []
     with (tmp_path / "errors.txt").open("w+") as errors, ExitStack() as cleanup:
         for _ in range(2):
             process = cleanup.enter_context(_start(program, errors))
+            processes.append(process)
             reader = threading.Thread(target=_collect, args=(process, lines, enough))
             reader.start()
             cleanup.callback(reader.join)
             cleanup.callback(_stop, process)
         enough.wait(START_TIMEOUT_S)
-    assert sorted(lines) == expected, (tmp_path / "errors.txt").read_text()
+    said = (tmp_path / "errors.txt").read_text()
+    assert sorted(lines) == expected, said
+    assert "Traceback" not in said
+    assert [process.returncode for process in processes] == [0, 0], said
