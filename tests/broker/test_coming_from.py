@@ -5,14 +5,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from coopgroup import CooperativeConsumer
+from coopgroup.metrics import traced
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
 from tests.support.page_reader import WAIT_S, Reader
@@ -90,3 +92,43 @@ def test_wrapper_of_opentelemetry_makes_a_span_for_each_record(
     assert values == [b"0", b"1", b"2", b"3", b"4"]
     names = [span.name for span in spans.get_finished_spans()]
     assert names.count("traced process") == 5
+
+
+def test_instrumented_process_has_one_span_for_each_record_below_that_of_its_sender(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """`instrument` sees the producer, and no fetch of ours; `traced` sees the records."""
+    topic = "traced-handler"
+    kafka_cluster.create_topic(topic, partitions=1)
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    values: list[bytes | None] = []
+
+    def handle(message: Message) -> None:
+        values.append(message.value())
+
+    traced_handle = traced(handle, tracer_provider=provider)
+    config = {**kafka_cluster.client_config(), "group.id": topic, "auto.offset.reset": "earliest"}
+    ConfluentKafkaInstrumentor().instrument(tracer_provider=provider)
+    try:
+        producer = confluent_kafka.Producer(kafka_cluster.client_config())
+        for number in range(5):
+            producer.produce(topic, str(number))
+        assert producer.flush(30) == 0
+        with CooperativeConsumer(config) as consumer:
+            unlike: Any = consumer
+            assert not isinstance(unlike, confluent_kafka.Consumer)
+            consumer.subscribe([topic])
+            for message in consumer:
+                traced_handle(message)
+                if len(values) == 5:
+                    break
+    finally:
+        ConfluentKafkaInstrumentor().uninstrument()
+    found = spans.get_finished_spans()
+    sent = {span.context.span_id for span in found if span.name == f"{topic} send"}
+    processed = [span for span in found if span.name == f"process {topic}"]
+    assert values == [b"0", b"1", b"2", b"3", b"4"]
+    assert len(found) == len(sent) + len(processed) == 10
+    assert {span.parent.span_id for span in processed if span.parent is not None} == sent

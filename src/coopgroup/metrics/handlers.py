@@ -1,8 +1,7 @@
 """`traced`: a span for each record that a handler gets.
 
-The instrumentation of confluent_kafka replaces its `Consumer`, and with it the client that only
-fetches inside of a coopgroup consumer. It then makes a span for each fetch. `traced` makes a span
-for each record, with the sender's context as parent.
+The instrumentation of confluent_kafka replaces its `Consumer`, and does not see the consumers of
+coopgroup. `traced` makes a span for each record, with the sender's context as parent.
 """
 
 from __future__ import annotations
