@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -175,23 +175,18 @@ def test_a_job_that_fails_between_tables_leaves_each_row_once(
     expected = contents(clean)
     assert len(expected["commits"]) == 10
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))
-    original = Tables._write_rows  # noqa: SLF001 - where a job is made to die
-    note = Tables._note  # noqa: SLF001
+    original = Tables._commit  # noqa: SLF001 - where a job is made to die
     written = []
 
-    def dying(self: Tables, table: object, place: str, frame: DataFrame) -> None:
-        written.append(place)
-        original(self, table, place, frame)  # type: ignore[arg-type]  # passed on as it came
-        if len(written) in {2, 9}:
+    def dying(self: Tables, name: str, *others: Any) -> int:  # noqa: ANN401 - passed on
+        version = original(self, name, *others)
+        written.append(name)
+        # After the second table, after the record of the first batch, and in the second batch.
+        if len(written) in {2, 8, 11}:
             raise RuntimeError("killed")
+        return version
 
-    def dying_after_the_note(self: Tables, job: str, batch: int, sequence: int) -> None:
-        note(self, job, batch, sequence)
-        if len(written) < 10:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(Tables, "_write_rows", dying)
-    monkeypatch.setattr(Tables, "_note", dying_after_the_note)
+    monkeypatch.setattr(Tables, "_commit", dying)
     deaths = 0
     for _ in range(6):
         query = start_history(stream(spark, tmp_path / "in"), tables)
@@ -222,7 +217,7 @@ def test_tables_without_their_checkpoint_are_not_added_to(
 ) -> None:
     """Without the checkpoint all would be read again, so the job reports the problem."""
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))
-    tables.write("history", 0, frames_of(raw_frame(spark, [commit_record(1, 1)])))
+    tables.append("history", 0, frames_of(raw_frame(spark, [commit_record(1, 1)])))
     write_input(spark, tmp_path / "in", parts=1)
     with pytest.raises(PipelineError, match="no checkpoint"):
         start_history(stream(spark, tmp_path / "in"), tables)

@@ -154,8 +154,8 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
 def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:
     """The job reads history and ends, and replaces lag and loads on each run."""
     tables = Tables(spark=spark, folder=str(tmp_path))
-    tables.write("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
-    tables.append("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
+    tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
+    tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
     for _ in range(2):
         write_lag(tables, "latest")
         assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]

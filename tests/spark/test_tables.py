@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pytest
+from attrs import evolve
+from pyspark.sql.types import StringType, StructField, StructType
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
@@ -13,12 +19,29 @@ from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
-def test_a_folder_without_tables_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    return Tables(spark=spark, folder=str(tmp_path))
+
+
+def commits(tables: Tables, *at_ms: int) -> dict[str, DataFrame]:
+    return {"commits": make(tables.spark, "commits", *(commit(one, one) for one in at_ms))}
+
+
+def lags(tables: Tables, at_ms: int, *groups: str) -> dict[str, DataFrame]:
+    found = [{"group": group, "at_ms": at_ms, "partition": 0, "hour": at_ms} for group in groups]
+    lag, load = (
+        [{key: value for key, value in one.items() if key != unwanted} for one in found]
+        for unwanted in ("hour", "at_ms")
+    )
+    return {"lag": make(tables.spark, "lag", *lag), "loads": make(tables.spark, "loads", *load)}
+
+
+def test_a_folder_without_tables_has_no_rows(tables: Tables) -> None:
     """Reading before writing returns empty columns; requiring says which job to run."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     for name, table in TABLES.items():
         assert tables.read(name).schema.names == table.schema.names
     assert rows(tables.read("commits")) == []
@@ -26,53 +49,180 @@ def test_a_folder_without_tables_has_no_rows(spark: SparkSession, tmp_path: Path
         tables.require("commits", "coopgroup pipeline history")
 
 
-def test_tables_of_another_version_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    """A user who upgrades reads why the tables look empty."""
-    (tmp_path / "v9").mkdir()
-    with pytest.raises(PipelineError, match=r"has no commits of version 1, but v9; run"):
-        Tables(spark=spark, folder=str(tmp_path)).require("commits", "it")
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("v1", r"earlier release \(v1\); run coopgroup pipeline convert --tables "),
+        ("v9", r"later release \(v9, .*; use that release, or another folder"),
+    ],
+)
+def test_tables_of_another_release_are_refused(
+    folder: str, said: str, tables: Tables, tmp_path: Path
+) -> None:
+    (tmp_path / folder).mkdir()
+    with pytest.raises(PipelineError, match=said):
+        tables.require("commits", "it")
 
 
-def test_batches_add_up_and_the_same_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
-    """An existing batch stays unchanged, even if other rows come under its number."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
-    tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
-    tables.write("history", 1, {"commits": make(spark, "commits", commit(90_000_000, 2))})
-    tables.write("history", 1, {"commits": make(spark, "commits", commit(3, 3))})
-    assert rows(tables.read("commits"), "at_ms", "committed") == [(1, 1), (90_000_000, 2)]
-    assert sorted(path.name for path in tmp_path.glob("v1/commits/job=history/batch=*/day=*")) == [
+def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path: Path) -> None:
+    """A complete batch stays unchanged, even if other rows come under its number."""
+    tables.append("history", 0, commits(tables, 1))
+    tables.append("history", 1, commits(tables, 90_000_000))
+    tables.append("history", 1, commits(tables, 3))
+    assert rows(tables.read("commits"), "at_ms") == [(1,), (90_000_000,)]
+    assert sorted(path.name for path in tmp_path.glob("v2/commits/day=*")) == [
         "day=1970-01-01",
         "day=1970-01-02",
     ]
 
 
-def test_rows_of_a_batch_that_is_not_through_do_not_count(
-    spark: SparkSession, tmp_path: Path
+def test_a_batch_that_was_killed_is_invisible_and_adds_nothing_twice(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed job leaves files without the row that ends a batch."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
-    tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
-    half = make(spark, "commits", commit(2, 2)).selectExpr("*", "date'1970-01-01' AS day")
-    path = f"{tables.root}/commits/job=history/batch=1"
-    half.write.partitionBy("day").parquet(path)
-    assert rows(tables.read("commits"), "committed") == [(1,)]
+    """Between its tables and its record; then it runs again, and a later batch follows."""
+    tables.append("history", 0, commits(tables, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "record", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            tables.append("history", 1, commits(tables, 2))
+    assert rows(tables.read("commits"), "at_ms") == [(1,)]
+    tables.append("history", 1, commits(tables, 2))
+    tables.append("history", 2, commits(tables, 3))
+    assert rows(tables.read("commits"), "at_ms") == [(1,), (2,), (3,)]
 
 
-def test_of_a_snapshot_only_the_newest_counts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _killed(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
+def test_rows_with_a_known_key_are_not_merged_again(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers of an older snapshot can finish; still older ones are deleted."""
-    monkeypatch.setattr("coopgroup.pipeline.tables._SNAPSHOT_PLACES", 3)
-    tables = Tables(spark=spark, folder=str(tmp_path))
-    tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
-    early = commits = None
-    for number in range(4):
-        tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": number})})
-        early = tables.read("lag") if number <= 1 else early
-        commits = tables.read("commits") if number <= 2 else commits
-    assert early is not None
-    assert commits is not None
-    assert rows(commits, "committed") == [(1,)]  # even if other jobs record their batches meanwhile
-    assert rows(early, "at_ms") == [(1,)]
+    """Late rows of earlier days are added, also after a kill, and duplicates are one row."""
+    day = 86_400_000
+
+    def ends(*at_ms: int) -> dict[str, DataFrame]:
+        found = ({"topic": "t", "partition": 0, "at_ms": one, "end": one} for one in at_ms)
+        return {"ends": make(tables.spark, "ends", *found)}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "record", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            tables.merge("ends", ends(3 * day, 3 * day), from_ms={"ends": 3 * day})
+    assert rows(tables.read("ends")) == []
+    tables.merge("ends", ends(3 * day, 5 * day), from_ms={"ends": 3 * day})
+    tables.merge("ends", ends(day, 3 * day), from_ms={"ends": day})
+    assert rows(tables.read("ends"), "at_ms") == [(day,), (3 * day,), (5 * day,)]
+
+
+def test_a_snapshot_replaces_all_its_tables_at_once(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier frames stay readable, and half a snapshot is invisible."""
+    tables.replace("lag", lags(tables, 1, "g"))
+    early = tables.read("lag")
+    pinned = tables.current()
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "record", _killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            tables.replace("lag", {"lag": lags(tables, 2, "g")["lag"]})
+    assert rows(tables.read("lag"), "at_ms") == [(1,)]
+    tables.replace("lag", lags(tables, 3, "g"))
     assert rows(tables.read("lag"), "at_ms") == [(3,)]
-    assert len(list(tmp_path.glob("v1/lag/job=lag/batch=*"))) == 3
+    assert rows(tables.read("loads"), "hour") == [(3,)]
+    assert rows(early, "at_ms") == rows(pinned.read("lag"), "at_ms") == [(1,)]
+
+
+def test_a_snapshot_of_some_groups_leaves_the_others(tables: Tables) -> None:
+    tables.replace("lag", lags(tables, 1, "a", "it's", "c"))
+    tables.replace("lag", lags(tables, 2, "it's"), groups=["it's", "gone"])
+    assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("c", 1), ("it's", 2)]
+
+
+def test_two_that_append_at_once_both_succeed(tables: Tables) -> None:
+    """Each commit is one of many, and the table is created by whoever is first."""
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(_append_some, evolve(tables, spark=tables.spark.newSession()), number)
+            for number in range(2)
+        ]
+        for job in jobs:
+            job.result()
+    assert rows(tables.read("commits"), "at_ms") == [(one,) for one in range(6)]
+
+
+def _append_some(tables: Tables, number: int) -> None:
+    for batch in range(3):
+        tables.append(f"job-{number}", batch, commits(tables, 3 * number + batch))
+
+
+def test_of_two_that_replace_at_once_one_is_told_in_a_line(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins and ends while the first one writes."""
+    tables.replace("lag", lags(tables, 0, "g"))
+    other = evolve(tables, spark=tables.spark.newSession())
+    frames = lags(tables, 1, "g")
+    # One task waits, and the other core is free for the second job.
+    slow = frames["lag"].coalesce(1).mapInArrow(_after(str(tables.folder)), frames["lag"].schema)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(tables.replace, "lag", {**frames, "lag": slow})
+        while not Path(tables.folder, "begun").exists():
+            assert not first.done()
+            time.sleep(0.05)
+        other.replace("lag", lags(other, 2, "g"))
+        Path(tables.folder, "ended").touch()
+        with pytest.raises(PipelineError, match="changed by another job at the same time") as said:
+            first.result()
+    assert "\n" not in str(said.value)
+    assert rows(tables.read("lag"), "at_ms") == [(2,)]
+
+
+def _after(folder: str) -> Any:  # noqa: ANN401 - a function of PySpark
+    def wait(batches: Any) -> Any:  # noqa: ANN401 - likewise
+        Path(folder, "begun").touch()
+        while not Path(folder, "ended").exists():
+            time.sleep(0.05)
+        yield from batches
+
+    return wait
+
+
+def test_added_columns_are_null_in_old_rows(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release with more columns reads old tables, appends to them and merges into them."""
+    tables.append("history", 0, commits(tables, 1))
+    tables.merge("ends", {"ends": make(tables.spark, "ends", {"topic": "t"})})
+    for name in ("commits", "ends"):
+        old = TABLES[name]
+        schema = StructType([*old.schema, StructField("colour", StringType())])
+        monkeypatch.setattr(
+            "coopgroup.pipeline.tables.TABLES", {**TABLES, name: evolve(old, schema=schema)}
+        )
+        assert [row.colour for row in tables.read(name).collect()] == [None]
+        row = {"topic": "new", "partition": 0, "at_ms": 2, "colour": "red"}
+        new = tables.spark.createDataFrame([[row.get(one) for one in schema.names]], schema)
+        if name == "commits":
+            tables.append("history", 1, {name: new})
+        else:
+            tables.merge("ends", {name: new})
+        assert rows(tables.read(name), "colour") == [(None,), ("red",)]
+
+
+def test_another_reader_sees_the_same_rows_without_spark(tables: Tables) -> None:
+    """The versions of `batches` are the consistent set, for any reader of Delta."""
+    tables.append("history", 0, commits(tables, 1, 90_000_000))
+    tables.merge(
+        "ends", {"ends": make(tables.spark, "ends", {"topic": "t", "at_ms": 5})}, from_ms={}
+    )
+    recorded = deltalake.DeltaTable(tables.path("batches")).to_pyarrow_table().to_pylist()
+    versions = {name: one for row in recorded for name, one in row["versions"]}
+    assert {row["job"] for row in recorded} == {"history", "ends"}
+    for name in ("commits", "ends"):
+        table = deltalake.DeltaTable(tables.path(name), version=versions[name])
+        seen = table.to_pyarrow_table().select(TABLES[name].schema.names).to_pylist()
+        expected = [row.asDict() for row in tables.read(name).collect()]
+        assert sorted(map(str, seen)) == sorted(map(str, expected))
+    days = deltalake.DeltaTable(tables.path("commits")).to_pyarrow_table().column("day")
+    assert sorted(days.to_pylist()) == [date(1970, 1, 1), date(1970, 1, 2)]

@@ -1,4 +1,4 @@
-"""Jars of Spark's Kafka source: the user's own, or fetched once through Maven into the cache.
+"""Jars of Spark's Kafka source and of Delta Lake: the user's own, or fetched once by Maven.
 
 Theory of operation: the folder is named after the hash of `connector-pom.xml`, as with the broker
 for tests (`coopgroup.testing.maven`). A file lock protects the download into a temporary folder
@@ -40,7 +40,7 @@ def check_jars(jars: Iterable[str]) -> tuple[str, ...]:
 
 
 def connector_jars() -> tuple[str, ...]:
-    """Return the jars of the Kafka source, and fetch them if the cache lacks them.
+    """Return the jars of Kafka source and Delta Lake, and fetch them if the cache lacks them.
 
     Raises:
         PipelineError: they cannot be fetched; the message has the reason and the alternatives.
@@ -54,19 +54,20 @@ def connector_jars() -> tuple[str, ...]:
                     _fetch(maven, folder)
     except ToolMissingError as error:
         raise PipelineError(
-            f"{error.tool} is missing, which fetches Spark's Kafka source; install it with "
-            f"{error.remedy}, or name the jars with --jars"
+            f"{error.tool} is missing, which fetches Spark's jars for Kafka and Delta Lake; install"
+            f" it with {error.remedy}, or name the jars with --jars"
         ) from None
     except (KafkaFetchError, OSError) as error:
         raise PipelineError(
-            f"Spark's Kafka source could not be fetched: {error}; name its jars with --jars"
+            f"Spark's jars for Kafka and Delta Lake could not be fetched: {error}; name the jars "
+            "with --jars"
         ) from error
     return tuple(sorted(str(jar) for jar in folder.glob("*.jar")))
 
 
 def _folder() -> Path:
     digest = hashlib.sha256(_pom()).hexdigest()[:12]
-    return cache_root() / f"spark-kafka-{CONNECTOR_VERSION}-{digest}"
+    return cache_root() / f"spark-jars-{CONNECTOR_VERSION}-{digest}"
 
 
 def _pom() -> bytes:

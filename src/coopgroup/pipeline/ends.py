@@ -16,7 +16,6 @@ import pyarrow as pa
 from attrs import frozen
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.errors import ConfigurationError
@@ -41,7 +40,6 @@ _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
-_KEY: Final = ("topic", "partition", "at_ms")
 _Row = tuple[str, int, int, int, int]
 
 
@@ -224,10 +222,8 @@ def write_ends(
     )
     numbers = tables.spark.range(0, len(moments) + 1, 1, max(1, tasks))
     found = numbers.mapInArrow(partial(settled, look_up), table.schema)
-    # Only the same moments can repeat; all ends of a long history do not fit into memory.
     first_ms = min([now_ms, *moments[:1]])
-    known = tables.read("ends").where(sql.col("at_ms") >= first_ms).select(*_KEY)
-    tables.append(ENDS_JOB, {"ends": found.join(known, list(_KEY), "left_anti")})
+    tables.merge(ENDS_JOB, {"ends": found}, from_ms={"ends": first_ms})
 
 
 def _looked_up(

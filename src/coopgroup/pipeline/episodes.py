@@ -139,13 +139,15 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
         tables: with history, telemetry or both.
         settle_ms: longest pause between two rounds of one rebalance in the history.
     """
-    keep = tables.staging(EPISODES_JOB)
-    states = keep(states_of(tables.read("generations")))
-    present = keep(members_of(tables.read("members"), states))
-    commits, assignments, lag = (tables.read(name) for name in ("commits", "assignments", "lag"))
-    frames = _of_states(commits, states, present, assignments, lag, settle_ms, keep)
-    telemetry = (tables.read(name) for name in ("events", "rounds", "work"))
-    known = keep(known_members(present))
-    for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
-        frames[name] = frames[name].unionByName(frame)
-    tables.replace(EPISODES_JOB, frames)
+    # Batches that end meanwhile would otherwise be in some of the tables only.
+    read = tables.current().read
+    with tables.staging(EPISODES_JOB) as keep:
+        states = keep(states_of(read("generations")))
+        present = keep(members_of(read("members"), states))
+        commits, assignments, lag = (read(name) for name in ("commits", "assignments", "lag"))
+        frames = _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+        telemetry = (read(name) for name in ("events", "rounds", "work"))
+        known = keep(known_members(present))
+        for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
+            frames[name] = frames[name].unionByName(frame)
+        tables.replace(EPISODES_JOB, frames)

@@ -199,7 +199,7 @@ def start_history(
         copy = rows.persist()
         commits, groups = commit_records(copy).persist(), group_records(copy).persist()
         try:
-            tables.write(HISTORY_JOB, batch, history_frames(commits, groups, source))
+            tables.append(HISTORY_JOB, batch, history_frames(commits, groups, source))
         finally:
             for frame in (commits, groups, copy):
                 frame.unpersist()

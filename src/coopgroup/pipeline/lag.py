@@ -178,10 +178,11 @@ def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:
         reset: one of `RESETS`.
         since_ms: start of lag and load; older commits still count for later times.
     """
-    commits, ends = tables.read("commits"), tables.read("ends")
+    read = tables.current().read
+    commits, ends = read("commits"), read("ends")
     ends = ends.where(sql.col("at_ms") >= since_ms)
-    interests = interests_of(commits, tables.read("members")).persist()
-    aliveness = aliveness_of(tables.read("generations"))
+    interests = interests_of(commits, read("members")).persist()
+    aliveness = aliveness_of(read("generations"))
     recent = commits.where(sql.col("at_ms") >= since_ms)
     try:
         tables.replace(

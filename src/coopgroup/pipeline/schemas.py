@@ -2,9 +2,9 @@
 
 Rules of this file. Times are ms since 1970 (virtual ms for a simulated group), in columns named
 `..._ms`. A table has a `key`: two rows with the same key are the same row. Growing tables keep
-every batch that a job wrote. Snapshots are recomputed, and the newest batch counts. `VERSION`
-grows when a reader of the old columns would misread the new ones. Tables of different versions are
-in different folders (see `tables`).
+every batch that a job wrote. Snapshots are recomputed: a job replaces them. New columns need no new
+version, because Delta adds them. `VERSION` grows when a reader of the old tables would misread the
+new ones. Tables of different versions are in different folders (see `tables`).
 
 (`source_partition`, `source_offset`) identify a record of an internal topic.
 """
@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 __all__ = ["LAST_MS", "TABLES", "VERSION", "Table"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999: no table has a time after it, or before 0."""
 
@@ -48,9 +48,9 @@ class Table:
 
     Attributes:
         name: name of its folder.
-        schema: its columns, without those of the folders (`job`, `batch`, `day`).
+        schema: its columns, without `day`.
         key: columns that identify a row.
-        is_snapshot: whether only the newest batch counts.
+        is_snapshot: whether a job replaces the rows.
         time: column for the day, by which the files are partitioned.
     """
 

@@ -51,6 +51,17 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
     }
 )
+# A table has few files, so one task reads its log. Logs of two days are enough to read the version
+# of a batch, and a log of `--follow` grows by thousands of files a day.
+_DELTA: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 2 days",
+    }
+)
 _LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
     {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 )
@@ -96,7 +107,7 @@ def build_session(
 
     Args:
         master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
-        jars: files that the session needs, such as `connector_jars()`.
+        jars: files that the session needs: `connector_jars()` for tables, none for a sweep.
         extra: further settings of Spark, which override ours.
 
     Raises:
@@ -117,7 +128,7 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
     if java_options in extra:
         extra = {**extra, java_options: f"{settings[java_options]} {extra[java_options]}"}
     if jars:
-        settings["spark.jars"] = ",".join(jars)
+        settings |= {"spark.jars": ",".join(jars), **_DELTA}
     if master.startswith("local"):
         settings |= _LOOPBACK
     return {**settings, **extra}
@@ -142,6 +153,10 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     except (PySparkException, OSError, RuntimeError) as error:
         reason = str(error).strip().splitlines() or ["no reason given"]
         raise PipelineError(f"Spark does not start: {reason[0]}") from error
+    # Delta prints how many files it deleted. Standard output is for results.
+    jvm = session._jvm  # noqa: SLF001 - PySpark has no other way
+    assert jvm is not None
+    jvm.java.lang.System.setOut(jvm.java.lang.System.err)
     if _SHUFFLE_PARTITIONS not in settings:
         cores = session.sparkContext.defaultParallelism
         session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))

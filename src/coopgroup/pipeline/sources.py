@@ -5,7 +5,7 @@ topic was created again. Spark would then find no new records, and report no err
 keeps the ids of the cluster and of the topic from the first run of a job, and later runs compare
 them.
 
-    FOLDER/v1/sources/history/part-....parquet
+    FOLDER/v2/sources/history/_delta_log/
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from attrs import astuple, frozen
 from pyspark.errors import AnalysisException
 
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.tables import MISSING
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
@@ -55,8 +56,9 @@ def claim_source(tables: Tables, job: str, source: Source) -> None:
     known = _known(tables, job)
     if known is None:
         rows = tables.spark.createDataFrame([astuple(source)], _COLUMNS)
-        rows.coalesce(1).write.mode("overwrite").parquet(_folder(tables, job))
-        return
+        # The first run decides, even if two begin at the same time.
+        rows.coalesce(1).write.format("delta").mode("ignore").save(_folder(tables, job))
+        known = _known(tables, job) or source
     _check_cluster(tables, known, source.cluster)
     if known.topic != source.topic:
         raise PipelineError(
@@ -102,13 +104,12 @@ def _differ(known: str, found: str) -> bool:
 
 def _known(tables: Tables, job: str) -> Source | None:
     try:
-        rows = tables.spark.read.schema(_COLUMNS).parquet(_folder(tables, job)).collect()
+        rows = tables.spark.read.format("delta").load(_folder(tables, job)).collect()
     except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
+        if error.getCondition() in MISSING:
             return None
         raise
-    # A job that was killed while it wrote leaves an empty folder.
-    return Source(**rows[0].asDict()) if rows else None
+    return Source(**rows[0].asDict())
 
 
 def _folder(tables: Tables, job: str) -> str:

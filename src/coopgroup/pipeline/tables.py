@@ -1,61 +1,91 @@
-"""`Tables`: Parquet tables in a folder, to which every batch is added exactly once.
+"""`Tables`: Delta tables in a folder, to which every batch is added exactly once.
 
-    FOLDER/v1/commits/job=history/batch=12/day=2026-11-22/part-....parquet
-    FOLDER/v1/batches/job=history/batch=12/part-....parquet        (written last)
-    FOLDER/v1/checkpoints/history/                                 (Spark's own)
+    FOLDER/v2/commits/_delta_log/, day=2026-11-22/part-....parquet
+    FOLDER/v2/batches/_delta_log/, job=history/part-....parquet     (written last)
+    FOLDER/v2/checkpoints/history/                                  (Spark's own)
 
-Theory of operation. A job writes a batch into new folders, one for each table, and then a row into
-`batches`. Only rows of batches in `batches` count. After a kill, the job repeats the same batch
-(Spark's checkpoint has its offsets). It overwrites the folders, and is done when the row is
-written. If the row already exists, the job skips the batch. So a batch is never present twice or
-in part, and all tables of a batch appear together.
+Theory of operation. A commit of Delta changes one table, all of it or nothing. A batch changes
+several tables, one after the other. Then it writes a row into `batches`: the versions of its tables
+after the batch. Readers read these versions. So all tables of a batch appear together, and rows of
+an unfinished batch do not appear at all.
 
-Of a snapshot only the newest batch counts. A snapshot alternates between a few folders, so that a
-job never overwrites the current one, or one that another process has just begun to read.
+After a kill, a job repeats its last batch. No row is added twice:
 
-This holds if only one job of a name runs at a time: see `job_lock`.
+- `append`, for streams: each commit has the id of the checkpoint and the number of the batch. Delta
+  skips a commit with a number that it has seen.
+- `merge`, for jobs without a checkpoint, and for rows that may arrive twice: only rows with a new
+  key are added.
+- `replace`, for snapshots: the new rows replace all old rows, or those of some groups.
+
+Two jobs may write at the same time. `append` and `merge` try again after a conflict. Of two
+`replace` at the same time, one fails with a one-line error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from attrs import frozen
-from pyspark.errors import AnalysisException
+from attrs import evolve, field, frozen
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sql
-from pyspark.sql.types import (
-    DateType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.schemas import TABLES, VERSION, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-__all__ = ["Keep", "Tables"]
+__all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables"]
+
+NO_BATCH: Final = -1
+"""Number of a batch of a job without a stream."""
+MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
+"""Conditions of Spark's errors if there is no Delta table at a path."""
 
 _BATCHES: Final = StructType(
     [
-        StructField("sequence", LongType()),
         StructField("job", StringType()),
-        StructField("batch", IntegerType()),
+        StructField("batch", LongType()),
+        StructField("at_ms", LongType()),
+        StructField("versions", MapType(StringType(), LongType())),
     ]
 )
-_SNAPSHOT_PLACES: Final = 6
+_OWN_VERSION: Final = "spark.databricks.delta.lastCommitVersionInSession"
+_CONFLICT: Final = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)")
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.5
 _MS_PER_DAY: Final = 86_400_000
+_MS_PER_S: Final = 1_000
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Computes a frame and returns it without its plan."""
+
+
+@frozen(kw_only=True)
+class Batch:
+    """The last complete batch of a job.
+
+    Attributes:
+        number: its number in the stream; `NO_BATCH` for a job without a stream.
+        at_ms: when it was complete.
+        versions: versions of the tables of the job after the batch.
+    """
+
+    number: int
+    at_ms: int
+    versions: Mapping[str, int] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -69,11 +99,16 @@ class Tables:
 
     spark: SparkSession
     folder: str
+    _batches: Mapping[str, Batch] | None = None
 
     @property
     def root(self) -> str:
         """Folder of the tables of this version."""
         return f"{self.folder.rstrip('/')}/v{VERSION}"
+
+    def path(self, name: str) -> str:
+        """Return the folder of a table."""
+        return f"{self.root}/{name}"
 
     def checkpoint(self, job: str) -> str:
         """Return the folder of a job's checkpoint, where Spark stores the progress."""
@@ -81,67 +116,208 @@ class Tables:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def write(self, job: str, batch: int, frames: Mapping[str, DataFrame]) -> None:
-        """Add a batch to growing tables; an existing batch is left unchanged.
+    def append(self, job: str, batch: int, frames: Mapping[str, DataFrame]) -> None:
+        """Add a batch of a stream to growing tables; a complete batch is left unchanged.
 
         Args:
-            job: name of the job, which numbers its own batches.
-            batch: number of the batch.
+            job: name of the job, which has a checkpoint.
+            batch: number of the batch in the stream.
             frames: rows by table, in the columns of `TABLES`.
         """
         if self.is_through(job, batch):
             return
+        stream = self._stream_id(job)
+        versions = {}
         for name, frame in frames.items():
-            self._write_rows(TABLES[name], f"job={job}/batch={batch}", frame)
-        self._note(job, batch, batch)
+            # An empty commit would take as long as any other.
+            if not frame.isEmpty():
+                rows, writer = self._writer(TABLES[name], frame)
+                writer = writer.mode("append").option("txnAppId", stream)
+                writer = writer.option("txnVersion", batch)
+                versions[name] = self._commit(name, rows.sparkSession, writer.save)
+        self.record(job, versions, batch)
 
-    def append(self, job: str, frames: Mapping[str, DataFrame]) -> None:
-        """Add the next batch of a job that has no checkpoint; else as `write`."""
-        last = self._last(job)
-        self.write(job, 0 if last is None else last + 1, frames)
-
-    def replace(self, job: str, frames: Mapping[str, DataFrame]) -> None:
-        """Replace the last snapshots.
+    def merge(
+        self,
+        job: str,
+        frames: Mapping[str, DataFrame],
+        *,
+        from_ms: Mapping[str, int] = MappingProxyType({}),
+        batch: int = NO_BATCH,
+    ) -> None:
+        """Add the rows whose keys growing tables do not have yet.
 
         Args:
-            job: name of the job, which always writes the same tables.
-            frames: rows by table, in the columns of `TABLES`.
+            job: name of the job.
+            frames: rows by table, in the columns of `TABLES`; rows with the same key are one row.
+            from_ms: time of the earliest row, by table, so that earlier days need not be read;
+                0 or left out if unknown.
+            batch: number of the batch of a stream; a complete batch is left unchanged.
         """
-        last = self._last(job)
-        sequence = 0 if last is None else last + 1
-        place = sequence % _SNAPSHOT_PLACES
-        for name, frame in frames.items():
-            self._write_rows(TABLES[name], f"job={job}/batch={place}", frame)
-        self._note(job, place, sequence)
+        if batch != NO_BATCH and self.is_through(job, batch):
+            return
+        versions = {
+            name: self._merge(TABLES[name], frame, from_ms.get(name, 0))
+            for name, frame in frames.items()
+        }
+        self.record(job, versions, batch)
 
-    def _write_rows(self, table: Table, place: str, frame: DataFrame) -> None:
+    def _merge(self, table: Table, frame: DataFrame, from_ms: int) -> int:
+        rows, _ = self._writer(table, frame.dropDuplicates(list(table.key)))
+        session, view = frame.sparkSession, f"new_{uuid.uuid4().hex}"
+        empty = session.createDataFrame([], rows.schema)
+        is_same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
+        if from_ms and table.time:
+            day = datetime.fromtimestamp(from_ms / _MS_PER_S, UTC).date()
+            is_same += f" AND (old.day >= DATE'{day}' OR old.day IS NULL)"
+        rows.createOrReplaceTempView(view)
+
+        def write() -> None:
+            if set(rows.columns) - self._columns(table.name):
+                # Creates the table, or adds columns to it.
+                self._writer(table, empty)[1].mode("append").save()
+            session.sql(
+                f"MERGE INTO delta.`{self.path(table.name)}` AS old"
+                f" USING {view} AS new ON {is_same} WHEN NOT MATCHED THEN INSERT *"
+            ).collect()
+
+        try:
+            return self._commit(table.name, session, write)
+        finally:
+            session.catalog.dropTempView(view)
+
+    def _columns(self, name: str) -> set[str]:
+        """Return the columns of a table; none if it does not exist."""
+        try:
+            return set(self.spark.read.format("delta").load(self.path(name)).columns)
+        except AnalysisException as error:
+            if error.getCondition() in MISSING:
+                return set()
+            raise
+
+    def replace(
+        self, job: str, frames: Mapping[str, DataFrame], *, groups: Sequence[str] = ()
+    ) -> None:
+        """Replace snapshots.
+
+        Args:
+            job: name of the job.
+            frames: rows by table, in the columns of `TABLES`.
+            groups: groups whose rows are replaced, the only ones in `frames`; empty for all.
+
+        Raises:
+            PipelineError: another process replaced them at the same time.
+        """
+        versions = {}
+        for name, frame in frames.items():
+            rows, writer = self._writer(TABLES[name], frame)
+            writer = writer.mode("overwrite")
+            if groups:
+                quoted = ", ".join(_quoted(group) for group in groups)
+                writer = writer.option("replaceWhere", f"`group` IN ({quoted})")
+            versions[name] = self._commit(name, rows.sparkSession, writer.save, tries=1)
+        self.record(job, versions)
+
+    def record(self, job: str, versions: Mapping[str, int], batch: int = NO_BATCH) -> None:
+        """Record a complete batch, so that readers see its versions of the tables.
+
+        Args:
+            job: name of the job.
+            versions: versions of the tables that the batch changed.
+            batch: number of the batch of a stream.
+        """
+        last = self._recorded().get(job)
+        merged = {**(last.versions if last else {}), **versions}
+        row = (job, batch, time.time_ns() // 1_000_000, merged)
+        frame = self.spark.createDataFrame([row], _BATCHES).coalesce(1)
+        writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
+        writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
+        self._commit("batches", self.spark, lambda: writer.save(self.path("batches")))
+
+    def _writer(self, table: Table, frame: DataFrame) -> tuple[DataFrame, DataFrameWriter]:
+        """Return the rows with their day, and their writer, which adds missing columns."""
         rows = frame.select(*table.schema.names)
-        width = max(1, self.spark.sparkContext.defaultParallelism)
-        writer = rows.coalesce(width).write.mode("overwrite")
         if table.time:
             # The day is in UTC for every time zone of the session.
             days = sql.floor(sql.col(table.time) / _MS_PER_DAY).cast("int")
             day = sql.date_add(sql.lit("1970-01-01").cast("date"), days)
-            rows = rows.withColumn("day", day).coalesce(width)
-            writer = rows.write.mode("overwrite").partitionBy("day")
-        writer.parquet(f"{self.root}/{table.name}/{place}")
+            rows = rows.withColumn("day", day)
+        narrow = rows.coalesce(max(1, self.spark.sparkContext.defaultParallelism))
+        writer = narrow.write.format("delta").option("mergeSchema", "true")
+        if table.time:
+            writer = writer.partitionBy("day")
+        return rows, writer.option("path", self.path(table.name))
 
-    def _note(self, job: str, batch: int, sequence: int) -> None:
-        row = self.spark.range(1).select(sql.lit(sequence).cast("long").alias("sequence"))
-        row.write.mode("overwrite").parquet(f"{self.root}/batches/job={job}/batch={batch}")
+    def _commit(
+        self, name: str, session: SparkSession, write: Callable[[], None], tries: int = _TRIES
+    ) -> int:
+        """Write to a table, again after a conflict, and return the table's version after it."""
+        for one in range(1, tries + 1):
+            session.conf.unset(_OWN_VERSION)
+            try:
+                write()
+                break
+            except (PySparkException, Py4JError) as error:
+                if not _CONFLICT.search(str(error)):
+                    raise
+                if one == tries:
+                    raise PipelineError(
+                        f"{self.path(name)} was changed by another job at the same time; run this "
+                        "job again"
+                    ) from error
+            time.sleep(_PAUSE_S * one)
+        own = session.conf.get(_OWN_VERSION, None)
+        # A commit that Delta has seen before is skipped: then the table has it already.
+        return self.version(name) if own is None else int(own)
 
-    def staging(self, job: str) -> Keep:
-        """Return a function that stores a frame as Parquet, and returns it without its plan."""
+    def execute(self, name: str, statement: str) -> int:
+        """Run a statement that changes a table, and return the table's version after it.
+
+        Args:
+            name: name of the table.
+            statement: in SQL.
+        """
+
+        def run() -> None:
+            self.spark.sql(statement).collect()
+
+        return self._commit(name, self.spark, run)
+
+    def version(self, name: str) -> int:
+        """Return the newest version of a table, whether or not its batch is complete."""
+        history = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path(name)}` LIMIT 1")
+        return int(history.collect()[0]["version"])
+
+    def _stream_id(self, job: str) -> str:
+        """Return the id of a job's checkpoint, or its name before it has one."""
+        metadata = f"{self.checkpoint(job)}/metadata"
+        files = Folders(self.spark)
+        return str(json.loads(files.text(metadata))["id"]) if files.exists(metadata) else job
+
+    @contextmanager
+    def staging(self, job: str) -> Iterator[Keep]:
+        """Yield a function that stores a frame as Parquet, and returns it without its plan.
+
+        The files are deleted afterwards.
+        """
         numbers = count()
+        folder = f"{self.root}/staging/{job}-{uuid.uuid4()}"
 
         def keep(frame: DataFrame) -> DataFrame:
-            path = f"{self.root}/staging/{job}/{next(numbers)}"
-            frame.write.mode("overwrite").parquet(path)
+            path = f"{folder}/{next(numbers)}"
+            frame.write.parquet(path)
             return self.spark.read.schema(frame.schema).parquet(path)
 
-        return keep
+        try:
+            yield keep
+        finally:
+            Folders(self.spark).delete(folder)
 
     # --- reading --------------------------------------------------------------------------------
+
+    def current(self) -> Tables:
+        """Return the tables as of now: later batches do not change the result of `read`."""
+        return evolve(self, batches=self._recorded())
 
     def read(self, name: str) -> DataFrame:
         """Return the rows of a table, of all complete batches; an empty frame without any batch.
@@ -150,19 +326,15 @@ class Tables:
             name: name of a table in `TABLES`.
         """
         table = TABLES[name]
-        folders = [StructField("job", StringType()), StructField("batch", IntegerType())]
-        days = [StructField("day", DateType())] if table.time else []
-        schema = StructType([*table.schema.fields, *folders, *days])
-        rows = self._parquet(name, schema)
-        if rows is None:
+        version = self.versions().get(name)
+        if version is None:
             return self.spark.createDataFrame([], table.schema)
-        if table.is_snapshot:
-            return rows.where(self._is_newest()).select(*table.schema.names)
-        through = self._batches()
-        if through is None:
-            return self.spark.createDataFrame([], table.schema)
-        through = sql.broadcast(through.select("job", "batch"))
-        return rows.join(through, ["job", "batch"], "left_semi").select(*table.schema.names)
+        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        rows = reader.load(self.path(name))
+        # An earlier release wrote fewer columns.
+        missing = [one for one in table.schema if one.name not in rows.columns]
+        rows = rows.withColumns({one.name: sql.lit(None).cast(one.dataType) for one in missing})
+        return rows.select(*table.schema.names)
 
     def require(self, name: str, remedy: str) -> DataFrame:
         """Return the rows of a table that must not be empty.
@@ -172,76 +344,72 @@ class Tables:
             remedy: command that makes rows, as the end of the sentence "...; run ...".
 
         Raises:
-            PipelineError: the table is empty, or has rows of another version only.
+            PipelineError: the table is empty, or another release wrote the folder.
         """
+        self.check_release()
         rows = self.read(name)
         if rows.isEmpty():
-            raise PipelineError(f"{self.folder} has no {name}{self._other_version()}; run {remedy}")
+            raise PipelineError(f"{self.folder} has no {name}; run {remedy}")
         return rows
 
+    def check_release(self) -> None:
+        """Refuse a folder that another release wrote.
+
+        Raises:
+            PipelineError: it has tables of another version.
+        """
+        found = Folders(self.spark).names(self.folder)
+        others = sorted(name for name in found if re.fullmatch(r"v\d+", name))
+        for name in others:
+            if int(name[1:]) < VERSION:
+                raise PipelineError(
+                    f"{self.folder} has tables of an earlier release ({name}); run coopgroup "
+                    f"pipeline convert --tables {self.folder}"
+                )
+            if int(name[1:]) > VERSION:
+                raise PipelineError(
+                    f"{self.folder} has tables of a later release ({name}, and this release reads "
+                    f"v{VERSION}); use that release, or another folder"
+                )
+
     def has_batches(self, job: str) -> bool:
-        """Return whether a job wrote any batch."""
-        return self._last(job) is not None
+        """Return whether a job has completed any batch."""
+        return job in self.batches()
 
     def is_through(self, job: str, batch: int) -> bool:
-        """Return whether a batch of a growing job is complete."""
-        last = self._last(job)
-        return last is not None and batch <= last
+        """Return whether a batch of a stream is complete."""
+        last = self._recorded().get(job)
+        return last is not None and batch <= last.number
 
     def has_checkpoint(self, job: str) -> bool:
         """Return whether a job has a checkpoint."""
+        return Folders(self.spark).exists(f"{self.checkpoint(job)}/metadata")
+
+    def versions(self) -> dict[str, int]:
+        """Return the version of each table that readers read."""
+        found: dict[str, int] = {}
+        for batch in self.batches().values():
+            for name, version in batch.versions.items():
+                found[name] = max(version, found.get(name, 0))
+        return found
+
+    def batches(self) -> Mapping[str, Batch]:
+        """Return the last complete batch of each job."""
+        return self._recorded() if self._batches is None else self._batches
+
+    def _recorded(self) -> Mapping[str, Batch]:
         try:
-            return not self.spark.read.text(f"{self.checkpoint(job)}/metadata").isEmpty()
-        except AnalysisException:
-            return False
-
-    def _last(self, job: str) -> int | None:
-        """Return the sequence number of a job's last complete batch."""
-        rows = self._batches()
-        if rows is None:
-            return None
-        ((last,),) = rows.where(sql.col("job") == job).agg(sql.max("sequence")).collect()
-        return None if last is None else int(last)
-
-    def _is_newest(self) -> Column:
-        """Return whether a row is of the newest batch of its job.
-
-        The batches are read immediately: otherwise Spark would later read files of other batches,
-        which may be deleted by then.
-        """
-        rows = self._batches()
-        condition = sql.lit(0).cast("boolean")
-        if rows is None:
-            return condition
-        for job, batch in rows.groupBy("job").agg(sql.max_by("batch", "sequence")).collect():
-            condition |= (sql.col("job") == job) & (sql.col("batch") == batch)
-        return condition
-
-    def _batches(self) -> DataFrame | None:
-        """Return the complete batches.
-
-        Another job may overwrite its oldest snapshot before Spark reads these rows. No reader needs
-        the overwritten row.
-        """
-        return self._parquet("batches", _BATCHES, ignoreMissingFiles="true")
-
-    def _parquet(self, name: str, schema: StructType, **options: str) -> DataFrame | None:
-        """Return a folder of Parquet files, `None` if the folder does not exist."""
-        try:
-            return self.spark.read.schema(schema).options(**options).parquet(f"{self.root}/{name}")
+            rows = self.spark.read.format("delta").load(self.path("batches")).collect()
         except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return None
-            raise ConfigurationError(
-                "--tables", self.folder, f"a folder that Spark can read: {_first_line(error)}"
-            ) from error
-
-    def _other_version(self) -> str:
-        """Return the end of a message if the folder has tables of another release."""
-        folder = Path(self.folder)
-        found = sorted(one.name for one in folder.glob("v[0-9]*") if one.name != f"v{VERSION}")
-        return f" of version {VERSION}, but {', '.join(found)}" if found else ""
+            if error.getCondition() in MISSING:
+                return {}
+            raise
+        return {
+            row.job: Batch(number=row.batch, at_ms=row.at_ms, versions=row.versions) for row in rows
+        }
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _quoted(text: str) -> str:
+    """Return a literal of SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

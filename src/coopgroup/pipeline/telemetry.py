@@ -2,8 +2,8 @@
 
 Theory of operation. Spark's own JSON functions read a line, without Python. The first step reads
 the envelope, which gives an event or a reason for rejection. The second step reads the fields of
-its kind. The digest of its text identifies a line. So repeated lines (a file that has grown, a copy
-of it, a producer retry) add nothing.
+its kind. The digest of its text identifies a line. Tables get only the rows with new keys. So
+repeated lines (a file that has grown, a copy of it, a producer retry) add nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.streams import start_job
+from coopgroup.pipeline.tables import NO_BATCH
 from coopgroup.telemetry import SCHEMA_VERSION
 from coopgroup.telemetry.codec import CLASS_OF_KIND
 
@@ -31,7 +32,6 @@ __all__ = [
     "TOPIC_JOB",
     "file_lines",
     "start_telemetry",
-    "telemetry_frames",
     "topic_lines",
     "write_telemetry",
 ]
@@ -210,28 +210,6 @@ def work_of(events: DataFrame) -> DataFrame:
     )
 
 
-def telemetry_frames(lines: DataFrame, tables: Tables) -> dict[str, DataFrame]:
-    """Return the frames of the rows that the tables do not have yet.
-
-    Args:
-        lines: from `file_lines` or `topic_lines`.
-        tables: tables with the earlier lines.
-    """
-    read = read_lines(lines)
-    known = tables.read("events").select("digest")
-    events = events_of(read).join(known, "digest", "left_anti")
-    # A line of a file has no offset, so its text identifies it. A record of a topic has an offset.
-    refused, before = rejected_lines_of(read).alias("new"), tables.read("rejected").alias("old")
-    same = [sql.col(f"new.{one}").eqNullSafe(sql.col(f"old.{one}")) for one in _PLACE]
-    refused = refused.join(before, same, "left_anti")
-    return {
-        "events": events,
-        "rounds": rounds_of(events),
-        "work": work_of(events),
-        "rejected": refused,
-    }
-
-
 # --- jobs -----------------------------------------------------------------------------------------
 
 
@@ -242,7 +220,21 @@ def write_telemetry(lines: DataFrame, tables: Tables) -> None:
         lines: from `file_lines`.
         tables: tables to write to.
     """
-    tables.append(FILES_JOB, telemetry_frames(lines, tables))
+    _merge(lines, tables, FILES_JOB)
+
+
+def _merge(lines: DataFrame, tables: Tables, job: str, batch: int = NO_BATCH) -> None:
+    read = read_lines(lines)
+    events = events_of(read).persist()
+    frames = {"events": events, "rounds": rounds_of(events), "work": work_of(events)}
+    try:
+        ((first_ms,),) = events.agg(sql.min("at_ms")).collect()
+        from_ms = dict.fromkeys(frames, first_ms or 0)
+        frames["rejected"] = rejected_lines_of(read)
+        wanted = {name: frame for name, frame in frames.items() if not frame.isEmpty()}
+        tables.merge(job, wanted, from_ms=from_ms, batch=batch)
+    finally:
+        events.unpersist()
 
 
 def start_telemetry(
@@ -261,9 +253,6 @@ def start_telemetry(
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        # The batch was complete before the process ended. Its lines are no longer new, so a second
-        # look would find the batch empty.
-        if not tables.is_through(TOPIC_JOB, batch):
-            tables.write(TOPIC_JOB, batch, telemetry_frames(topic_lines(rows, topic), tables))
+        _merge(topic_lines(rows, topic), tables, TOPIC_JOB, batch)
 
     return start_job(raw, tables, TOPIC_JOB, write, every_s)

@@ -42,7 +42,7 @@ def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [Path(one).name for one in found] == ["source.jar"]
     assert connector_jars() == found
     assert len(calls) == 1
-    assert len(list(cache.glob("spark-kafka-*.building-*"))) == 0
+    assert len(list(cache.glob("spark-jars-*.building-*"))) == 0
 
 
 def test_a_missing_maven_is_one_line(
@@ -62,6 +62,6 @@ def test_a_maven_that_fails_leaves_nothing_behind(
 
     monkeypatch.setattr(connector, "run_step", maven)
     monkeypatch.setattr(connector, "find_program", lambda *_: "mvn")
-    with pytest.raises(PipelineError, match="no network; name its jars with --jars"):
+    with pytest.raises(PipelineError, match="no network; name the jars with --jars"):
         connector_jars()
     assert [path.suffix for path in cache.iterdir()] == [".lock"]

@@ -16,19 +16,24 @@ __all__ = ["command"]
 
 _ABOUTS: Final = {
     "advise": "Advise on policy and time-outs from the history.",
+    "convert": "Convert tables of an earlier release.",
     "demo": "Make history on a real broker and look at it.",
     "episodes": "Find rebalances, absences and skew.",
     "history": "Read the history of groups from the brokers.",
     "lag": "Compute lag and load of groups.",
+    "optimize": "Join small files, and delete replaced files.",
     "run": "Run history, lag, episodes and advice in one call.",
     "telemetry": "Read telemetry of coopgroup's members.",
 }
 _OF_ONE_MODULE: Final = {"advise", "demo", "run"}
+_UPKEEP: Final = {"convert", "optimize"}
 
 
 def _home_of(name: str) -> tuple[str, str]:
     if name in _OF_ONE_MODULE:
         return f"{__name__}.{name}", "command"
+    if name in _UPKEEP:
+        return f"{__name__}.upkeep", name
     return f"{__name__}.jobs", name
 
 

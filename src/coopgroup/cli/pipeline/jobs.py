@@ -87,11 +87,10 @@ def history(
     where = place_of(**place)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     source = brokers.source(topic, "no group has ever committed")
-    with where.locked("history"):
-        tables = where.tables(with_kafka=True)
-        with one_line():
-            read_history(tables, options, source, every_s)
-            _tell(tables, (*_HISTORY, "rejected"))
+    tables = where.tables()
+    with one_line():
+        read_history(tables, options, source, every_s)
+        _tell(tables, (*_HISTORY, "rejected"))
     require_some(tables, topic)
 
 
@@ -142,23 +141,22 @@ def lag(
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     cluster = brokers.cluster()
     since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
-    with where.locked(*(("lag",) if every_s is None else ("lag", "history"))):
-        tables = where.tables(with_kafka=every_s is not None)
-        with one_line():
-            if every_s is None:
-                tables.require("commits", "coopgroup pipeline history")
-                _check_cluster(tables, cluster)
-                compute_lag(tables, brokers, reset, since_ms, every)
-            else:
-                source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
-                _claim(tables, "history", source)
-                with interruption() as interrupted:
-                    query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
-                    while query.isActive and not interrupted.is_set():
-                        compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
-                        interrupted.wait(every_s)
-                    _stop(query)
-            _tell(tables, ("ends", "lag", "loads"))
+    tables = where.tables()
+    with one_line():
+        if every_s is None:
+            tables.require("commits", "coopgroup pipeline history")
+            _check_cluster(tables, cluster)
+            compute_lag(tables, brokers, reset, since_ms, every)
+        else:
+            source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
+            _claim(tables, "history", source)
+            with interruption() as interrupted:
+                query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                while query.isActive and not interrupted.is_set():
+                    compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                    interrupted.wait(every_s)
+                _stop(query)
+        _tell(tables, ("ends", "lag", "loads"))
 
 
 @click.command("telemetry")
@@ -197,18 +195,17 @@ def telemetry(
     if topic is not None:
         brokers, options = brokers_of(bootstrap_server, config, kafka_option)
         source = brokers.source(topic, "no member writes telemetry to it")
-    with where.locked("telemetry"):
-        tables = where.tables(with_kafka=topic is not None)
-        with one_line():
-            if topic is None or options is None or source is None:
-                lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
-                job.write_telemetry(lines, tables)
-            else:
-                _claim(tables, "telemetry", source)
-                raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
-                _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
-            _tell(tables, (*_OF_TELEMETRY, "rejected"))
-            tables.require("events", "coopgroup pipeline telemetry with telemetry of coopgroup")
+    tables = where.tables()
+    with one_line():
+        if topic is None or options is None or source is None:
+            lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
+            job.write_telemetry(lines, tables)
+        else:
+            _claim(tables, "telemetry", source)
+            raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
+            _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
+        _tell(tables, (*_OF_TELEMETRY, "rejected"))
+        tables.require("events", "coopgroup pipeline telemetry with telemetry of coopgroup")
 
 
 @click.command("episodes")
@@ -227,13 +224,12 @@ def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the opti
     where.require_folder()
     from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
 
-    with where.locked("episodes"):
-        tables = where.tables()
-        with one_line():
-            if tables.read("events").isEmpty():
-                tables.require("generations", "coopgroup pipeline history or telemetry")
-            write_episodes(tables, int(settle * _MS_PER_S))
-            _tell(tables, _EPISODES)
+    tables = where.tables()
+    with one_line():
+        if tables.read("events").isEmpty():
+            tables.require("generations", "coopgroup pipeline history or telemetry")
+        write_episodes(tables, int(settle * _MS_PER_S))
+        _tell(tables, _EPISODES)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -355,8 +351,9 @@ def require_some(tables: Tables, topic: str) -> None:
 
 
 def _tell(tables: Tables, names: Sequence[str]) -> None:
+    read = tables.current().read
     for name in names:
-        click.echo(f"{name}: {counted(tables.read(name).count(), 'row')}")
+        click.echo(f"{name}: {counted(read(name).count(), 'row')}")
 
 
 def _now_ms() -> int:

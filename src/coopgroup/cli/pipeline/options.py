@@ -14,7 +14,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
 from coopgroup.pipeline.connector import check_jars, connector_jars
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.job_lock import job_lock, local_folder
+from coopgroup.pipeline.folders import local_folder
 from coopgroup.pipeline.session import (
     LOCAL_MASTER,
     build_session,
@@ -56,7 +56,7 @@ class Place:
         """Refuse a folder of this machine that does not exist, for jobs that go on from tables.
 
         Raises:
-            ConfigurationError: there is none; a lock would make it, and stay in it.
+            ConfigurationError: it does not exist.
         """
         folder = local_folder(self.folder)
         if folder is not None and not folder.is_dir():
@@ -64,37 +64,27 @@ class Place:
                 "--tables", self.folder, "a folder with tables, of coopgroup pipeline history"
             )
 
-    @contextmanager
-    def locked(self, *jobs: str) -> Iterator[None]:
-        """Be the only one who runs jobs on the folder, or warn where there are no locks.
+    def tables(self) -> Tables:
+        """Start Spark and return the tables.
 
         Raises:
-            ConfigurationError: a setting of the session is wrong; nothing was written then.
-            PipelineError: another process runs one of them.
+            CoopgroupError: a requirement is missing, a setting is wrong, or another release wrote
+                the folder; nothing was written then.
         """
-        check_settings(master=self.master, jars=self.jars, extra=self.settings)
-        with job_lock(self.folder, *jobs) as unlocked:
-            if unlocked is not None:
-                names = " or ".join(jobs)
-                click.echo(
-                    f"coopgroup: {self.folder} is not locked ({unlocked}): see to it that no other"
-                    f" {names} job writes there",
-                    err=True,
-                )
-            yield
+        tables = self.any_tables()
+        tables.check_release()
+        return tables
 
-    def tables(self, *, with_kafka: bool = False) -> Tables:
-        """Start Spark and give the tables.
-
-        Raises:
-            CoopgroupError: something is missing or wrong; one line says what.
-        """
+    def any_tables(self) -> Tables:
+        """Return the tables, also of a folder of another release; else as `tables`."""
         require_spark()
         from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - needs the extra
 
-        jars = check_jars(self.jars)
-        if with_kafka and not jars:
-            jars = connector_jars()
+        check_settings(master=self.master, jars=self.jars, extra=self.settings)
+        local = local_folder(self.folder)
+        if local is not None and local.exists() and not local.is_dir():
+            raise ConfigurationError("--tables", self.folder, "a folder, not a file")
+        jars = check_jars(self.jars) or connector_jars()
         session = build_session(master=self.master, jars=jars, extra=self.settings)
         # A session that runs already may have begun in another folder.
         folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())
@@ -106,7 +96,7 @@ def place_options(command: _Command) -> _Command:
     tables = click.option(
         "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
     )
-    jars = "Jars of Spark's Kafka source; fetched with Maven if not given."
+    jars = "Jars of Spark's Kafka source and of Delta Lake; fetched with Maven if not given."
     return tables(spark_options(jars)(command))
 
 
