@@ -50,6 +50,7 @@ tools:
 	@scripts/require python '$(PYTHON)'
 	@scripts/require java
 	@scripts/require chromium
+	@scripts/require prometheus
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -14,6 +16,7 @@ from coopgroup.metrics import METRICS, Kind, PrometheusMetrics
 from coopgroup.metrics.names import COMMON_LABELS
 from deploy.monitoring import make
 from tests.architecture.tree import ROOT
+from tests.support.prometheus import needs_prometheus, program
 
 DESCRIPTION = make.read_description()
 PANELS = [panel for row in DESCRIPTION["rows"] for panel in row["panels"]]
@@ -112,6 +115,86 @@ def test_files_are_those_of_the_description() -> None:
     """Run deploy/monitoring/make.py after a change."""
     assert json.loads(make.DASHBOARD.read_text()) == make.dashboard(DESCRIPTION)
     assert json.loads(make.ALERTS.read_text()) == make.alert_rules(DESCRIPTION)
+
+
+# For each alert: series for promtool, each with its values at every minute, and the minute at which
+# the alert fires.
+FIRING: dict[str, tuple[dict[str, str], int]] = {
+    "CoopgroupMemberStuck": ({'coopgroup_problems{group="g"}': "0 1x10"}, 4),
+    "CoopgroupPartitionsUnowned": ({'coopgroup_unowned_partitions{group="g"}': "0 3x20"}, 12),
+    "CoopgroupRebalanceDoesNotEnd": ({'coopgroup_rebalancing_seconds{group="g"}': "0+60x20"}, 8),
+    "CoopgroupLeaseRunsOut": ({'coopgroup_lease_remaining_seconds{group="g"}': "40 2x10"}, 3),
+    "CoopgroupPartitionsLost": (
+        {'coopgroup_lost_partitions_total{group="g",reason="lease_expired"}': "0 0 4x10"},
+        3,
+    ),
+    "CoopgroupFlapping": ({'coopgroup_rebalances_total{group="g",cause="lost"}': "0+4x40"}, 30),
+    "CoopgroupRoundsFail": (
+        {'coopgroup_failed_rebalances_total{group="g",reason="no_answer"}': "0+2x40"},
+        20,
+    ),
+    "CoopgroupCommitsFail": (
+        {
+            'coopgroup_commits_total{group="g",outcome="failed"}': "0+2x40",
+            'coopgroup_commits_total{group="g",outcome="committed"}': "0+10x40",
+        },
+        20,
+    ),
+    "CoopgroupTooFewMembers": (
+        {'coopgroup_members_wanted{group="g"}': "5x40", 'coopgroup_members{group="g"}': "4x40"},
+        17,
+    ),
+    "CoopgroupTelemetryDropped": ({"coopgroup_dropped_telemetry_total": "0 0 9x10"}, 3),
+}
+# A group that works: nothing fires.
+QUIET = {
+    'coopgroup_problems{group="g"}': "0x40",
+    'coopgroup_unowned_partitions{group="g"}': "3x5 0x35",
+    'coopgroup_rebalancing_seconds{group="g"}': "0 60 0x38",
+    'coopgroup_lease_remaining_seconds{group="g"}': "40x40",
+    'coopgroup_lost_partitions_total{group="g",reason="lease_expired"}': "7x40",
+    'coopgroup_rebalances_total{group="g",cause="other_member"}': "0+1x20 20x20",
+    'coopgroup_failed_rebalances_total{group="g",reason="no_answer"}': "0 1 2x38",
+    'coopgroup_commits_total{group="g",outcome="failed"}': "0 1x39",
+    'coopgroup_commits_total{group="g",outcome="committed"}': "0+100x40",
+    'coopgroup_members_wanted{group="g"}': "4x40",
+    'coopgroup_members{group="g"}': "4x40",
+    "coopgroup_dropped_telemetry_total": "0x40",
+}
+
+
+@needs_prometheus
+def test_each_alert_fires_alone_when_it_should(tmp_path: Path) -> None:
+    """By `promtool test rules`; each case has a group of its own."""
+    cases = [*((QUIET, minute, set[str]()) for minute in (1, 10, 25, 39))]
+    cases += [(series, minute, {name}) for name, (series, minute) in FIRING.items()]
+    cases += [(series, 0, set()) for series, _ in FIRING.values()]
+    file = tmp_path / "rules_test.json"
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": one, "values": values} for one, values in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                    "eval_time": f"{minute}m",
+                    "exp_samples": [
+                        {"labels": f'{{alertname="{name}"}}', "value": 1} for name in names
+                    ],
+                }
+            ],
+        }
+        for series, minute, names in cases
+    ]
+    file.write_text(
+        json.dumps({"rule_files": [str(make.ALERTS)], "evaluation_interval": "1m", "tests": tests})
+    )
+    assert {rule["name"] for rule in DESCRIPTION["alerts"]} == FIRING.keys()
+    for command in (("check", "rules", make.ALERTS), ("test", "rules", file)):
+        done = subprocess.run(
+            [str(program("promtool")), *command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_panels_do_not_overlap() -> None:
