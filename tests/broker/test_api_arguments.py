@@ -111,11 +111,12 @@ CALLS: dict[str, Callable[[Any, str], object]] = {
     "assign a number": lambda c, t: c.assign(1),
     "incrementally assign a number": lambda c, t: c.incremental_assign(1),
     "incrementally unassign a number": lambda c, t: c.incremental_unassign(1),
+    "credentials": lambda c, t: c.set_sasl_credentials("user", "secret"),
+    "credentials without a password": lambda c, t: c.set_sasl_credentials("user", None),
     "metadata of the group": lambda c, t: type(c.consumer_group_metadata()),
 }
 CLOSED_ONLY: dict[str, Callable[[Any, str], object]] = {
     "unassign": lambda c, t: c.unassign(),
-    "credentials": lambda c, t: c.set_sasl_credentials("user", "secret"),
     "close": lambda c, t: c.close(),
 }
 

@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from kafka.net.transport import KafkaSSLTransport
 
 from coopgroup.member.effects import Lane
@@ -90,6 +96,44 @@ def test_tokens_by_oidc_are_renewed_before_they_end(
         assert crew.share((topic, 4))
         assert {crew.generation(name) for name in "ab"} == {generation}
         crew.until(lambda: crew.committed(topic, 4) == [2] * 4, "commits")
+
+
+def test_new_password_is_used_without_a_rebalance(secured: KafkaCluster, tmp_path: Path) -> None:
+    """New connections need the new password: those of the group, and a client's first ones."""
+    topic, user = unique("password"), unique("user")
+    secured.create_topic(topic, 2)
+    admin = AdminClient(dict(secured.client_config()))
+
+    def change(password: str) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        admin.alter_user_scram_credentials([change])[user].result(20)
+
+    change("old")
+    login = {"sasl.username": user, "sasl.password": "old"}
+    with Crew(secured, tmp_path) as crew:
+        consumer = crew.add("a", configuration=login)
+        consumer.subscribe([topic])
+        crew.until(lambda: crew.share((topic, 2)), "both partitions")
+        generation = crew.generation("a")
+        change("new")
+        consumer.set_sasl_credentials(user, "new")
+        for lane in Lane:
+            consumer._driver.transport.close_lane(lane)  # noqa: SLF001  (nothing public does it)
+        produce(secured, topic, [1] * 2)
+        crew.until(lambda: len(crew.messages["a"]) == 2, "both records")
+        consumer.commit(asynchronous=False)
+        assert crew.generation("a") == generation
+        crew.remove("a")
+        # A member whose old password was refused begins again.
+        consumer = crew.add("b", configuration=login)
+        consumer.subscribe([topic])
+        with pytest.raises(KafkaException, match="uthenticat"):
+            crew.until(lambda: False, "a refusal")
+        consumer.set_sasl_credentials(user, "new")
+        consumer.subscribe([topic])
+        produce(secured, topic, [1] * 2)
+        crew.until(lambda: len(crew.messages["b"]) == 2, "both new records")
 
 
 def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path: Path) -> None:

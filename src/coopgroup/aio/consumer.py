@@ -388,8 +388,7 @@ class AsyncCooperativeConsumer:
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets the application is behind, by records that it received.
 
-        Records that were fetched and not yet received count as lag. The statistics of librdkafka
-        have no such figure: their `consumer_lag` is -1.
+        Records that were fetched and not yet received count as lag. librdkafka's statistics say -1.
 
         Returns:
             The log end offset of the last fetch minus the position; None if either is not known.
@@ -460,6 +459,10 @@ class AsyncCooperativeConsumer:
     ) -> dict[TopicPartition, int | None]:
         """Return the first offset at or after a time, in ms since 1970; None after the last one."""
         return await self._open.for_times(timestamps)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use this name and password (PLAIN, SCRAM) from the next authentication on."""
+        self._open.polling.parts.set_sasl_credentials(username, password)
 
     def memberid(self) -> str | None:
         """Return the member id from the group coordinator; None before the member has an id."""

@@ -439,13 +439,12 @@ class CooperativeConsumer:
         return self._client.cluster_id(_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Raise `KafkaException`: the group's connections keep the first credentials."""
-        del username, password
+        """Use this name and password (PLAIN, SCRAM) from the next authentication on.
+
+        Connections that are open stay open, as in confluent_kafka.
+        """
         self._check_open()
-        raise kafka_exception(
-            KafkaError._NOT_IMPLEMENTED,
-            "set_sasl_credentials: make a new consumer with the new credentials",
-        )
+        self._parts.set_sasl_credentials(username, password)
 
     def memberid(self) -> str | None:
         """Return the member id from the group coordinator; None before the member has an id."""

@@ -199,6 +199,18 @@ class ConsumerParts:
             when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
         )
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Authenticate with these from now on, on all connections; open connections stay open.
+
+        Raises:
+            TypeError: an argument is not a string.
+            ValueError: a string contains NUL.
+        """
+        self.fetching.consumer.set_sasl_credentials(username, password)
+        credentials = self.driver.settings.connection.credentials
+        if credentials is not None:
+            credentials.replace(username, password)
+
     def start(self) -> None:
         """Start the group's threads; if one cannot start, end and close everything."""
         try:
@@ -328,9 +340,13 @@ def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> Starti
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)
+    credentials = settings.connection.credentials
     try:
-        return Consumer(with_plain_errors(settings.librdkafka))
+        client = Consumer(with_plain_errors(settings.librdkafka))
     except (KafkaException, TypeError, ValueError) as error:
         if _is_without_token(error):
             raise
         raise refusal_of_librdkafka(error, settings.librdkafka) from None
+    if credentials is not None:
+        credentials.give(client)
+    return client

@@ -436,3 +436,30 @@ def test_callbacks_of_the_configuration_run_on_the_loop(monkeypatch: Patch) -> N
 
     run(main())
     assert heard == [("{}", True)]
+
+
+def test_credentials_reach_librdkafka_and_the_connections_of_the_group() -> None:
+    configuration = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "group.id": "g",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "old",
+        "log_level": 0,
+    }
+
+    async def main() -> None:
+        consumer = AsyncCooperativeConsumer(configuration)
+        with pytest.raises(RuntimeError, match="not started"):
+            consumer.set_sasl_credentials("me", "new")
+        async with consumer:
+            wrong: Any = 5
+            with pytest.raises(TypeError):  # it is librdkafka's
+                consumer.set_sasl_credentials("me", wrong)
+            consumer.set_sasl_credentials("me", "new")
+            parts = inner(consumer, "_polling", "parts")
+            credentials = parts.driver.settings.connection.credentials
+            assert credentials.newest == ("me", "new")
+
+    run(main())

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from coopgroup.kafka.config.connection_keys import refuse_what_we_cannot_do
 from coopgroup.kafka.config.librdkafka_values import choice, switch, text, whole
-from coopgroup.kafka.config.sasl import OAuthTokenSource, sasl_arguments
+from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, sasl_arguments
 from coopgroup.kafka.config.shown_values import refused
 from coopgroup.kafka.config.tls import tls_context
 
@@ -60,7 +60,8 @@ class ConnectionSettings:
     socket_options: tuple[tuple[int, int, int], ...]
     ssl_context: ssl.SSLContext | None
     token_source: OAuthTokenSource | None
-    connection: Mapping[str, Any] = field(repr=False)  # contains passwords
+    connection: Mapping[str, Any] = field(repr=False)
+    credentials: SaslCredentials | None = None
     dead_peer_options: tuple[tuple[int, int, int], ...] = ()
     api_version: tuple[int, ...] | None = None
 
@@ -76,7 +77,9 @@ def read_connection_settings(
     """
     refuse_what_we_cannot_do(configuration)
     protocol = choice(configuration, "security.protocol", _PROTOCOLS, "plaintext")
-    sasl, token_source = sasl_arguments(configuration) if "sasl" in protocol else ({}, None)
+    sasl, token_source, credentials = (
+        sasl_arguments(configuration) if "sasl" in protocol else ({}, None, None)
+    )
     receive_max = whole(configuration, "receive.message.max.bytes", 100_000_000, 1000)
     reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms", 50, 0)
     return ConnectionSettings(
@@ -97,6 +100,7 @@ def read_connection_settings(
         dead_peer_options=() if dead_peer_ms is None else _dead_peer(configuration, dead_peer_ms),
         ssl_context=tls_context(configuration) if "ssl" in protocol else None,
         token_source=token_source,
+        credentials=credentials,
         api_version=_api_version(configuration),
         connection=MappingProxyType(
             {

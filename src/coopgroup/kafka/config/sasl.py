@@ -19,7 +19,7 @@ from coopgroup.kafka.config.librdkafka_values import text
 from coopgroup.kafka.config.oidc import METHOD, read_client_credentials, wants_oidc
 from coopgroup.kafka.config.shown_values import refused
 
-__all__ = ["OAuthTokenSource", "TokenOnce", "sasl_arguments"]
+__all__ = ["OAuthTokenSource", "SaslCredentials", "TokenOnce", "sasl_arguments"]
 
 # Java's client renews a token after this share of its lifetime, too.
 TOKEN_LIFE_SHARE: Final = 0.8
@@ -32,6 +32,35 @@ OAUTH_PLAIN_RESULT: Final = 2
 OAUTH_FULL_RESULT: Final = 4
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI", "OAUTHBEARER")
+
+
+@define(eq=False)
+class SaslCredentials:
+    """Name and password of PLAIN and SCRAM, for all connections of a group member.
+
+    They may change while connections are open. Each authentication takes the newest.
+    """
+
+    mechanism: str
+    newest: tuple[str, str] = field(repr=False)
+    _is_changed: bool = field(default=False, init=False)
+
+    def arguments(self) -> dict[str, str]:
+        """Return the arguments of kafka-python's mechanism."""
+        username, password = self.newest
+        if self.mechanism != "PLAIN":
+            # RFC 5802, saslname: kafka-python sends the name unchanged.
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        return {"sasl_plain_username": username, "sasl_plain_password": password}
+
+    def replace(self, username: str, password: str) -> None:
+        """Use these from the next authentication on."""
+        self.newest, self._is_changed = (username, password), True
+
+    def give(self, client: Any) -> None:  # noqa: ANN401  (any of librdkafka's clients)
+        """Give them to a client that was made with the credentials of the configuration."""
+        if self._is_changed:
+            client.set_sasl_credentials(*self.newest)
 
 
 @frozen(kw_only=True)
@@ -177,8 +206,8 @@ def _ignore(_: object, __: BaseException | None) -> None:
 
 def sasl_arguments(
     configuration: Mapping[str, Any],
-) -> tuple[dict[str, Any], OAuthTokenSource | None]:
-    """Return arguments of kafka-python's connection, and a token source if it is OAUTHBEARER.
+) -> tuple[dict[str, Any], OAuthTokenSource | None, SaslCredentials | None]:
+    """Return arguments of kafka-python's connection, and the source of a token or a password.
 
     Raises:
         ConfigurationError: the mechanism is unknown, or a setting for it is missing.
@@ -189,30 +218,25 @@ def sasl_arguments(
         raise refused(key, configuration[key], "one of " + ", ".join(_MECHANISMS))
     arguments: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism in _PASSWORD_MECHANISMS:
-        arguments |= _password_arguments(configuration, mechanism)
-    elif mechanism == "GSSAPI":
-        if importlib.util.find_spec("gssapi") is None:
-            raise refused(key, mechanism, "the Python package gssapi to be installed")
-        arguments["sasl_kerberos_service_name"] = text(
-            configuration.get("sasl.kerberos.service.name", "kafka")
-        )
-    else:
-        token_source = _token_source(configuration)
-        return arguments, token_source
-    return arguments, None
+        return arguments, None, _credentials(configuration, mechanism)
+    if mechanism == "OAUTHBEARER":
+        return arguments, _token_source(configuration), None
+    if importlib.util.find_spec("gssapi") is None:
+        raise refused(key, mechanism, "the Python package gssapi to be installed")
+    arguments["sasl_kerberos_service_name"] = text(
+        configuration.get("sasl.kerberos.service.name", "kafka")
+    )
+    return arguments, None, None
 
 
-def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dict[str, str]:
+def _credentials(configuration: Mapping[str, Any], mechanism: str) -> SaslCredentials:
     username, password = (
         text(configuration.get(key)) for key in ("sasl.username", "sasl.password")
     )
     for key, value in (("sasl.username", username), ("sasl.password", password)):
         if not value:
             raise refused(key, value, f"a value, because the mechanism is {mechanism}")
-    if mechanism != "PLAIN":
-        # RFC 5802, saslname: kafka-python sends the name unchanged.
-        username = username.replace("=", "=3D").replace(",", "=2C")
-    return {"sasl_plain_username": username, "sasl_plain_password": password}
+    return SaslCredentials(mechanism, (username, password))
 
 
 def _token_source(configuration: Mapping[str, Any]) -> OAuthTokenSource:

@@ -367,6 +367,8 @@ class ClusterLookup:
             admin, self._used_at_s = self._admin, now_s()
         if is_new:
             self.on_open()
+        if self.connection.credentials is not None:
+            self.connection.credentials.give(admin)
         # Release the lock first: this runs the application's log handlers, which may close the
         # consumer.
         if "logger" in self.configuration:

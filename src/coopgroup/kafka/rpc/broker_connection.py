@@ -22,7 +22,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest, SaslHandshakeRequest
 
 from coopgroup.kafka.aside import Aside, OnDone
-from coopgroup.kafka.config.sasl import OAuthTokenSource, TokenOnce
+from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, TokenOnce
 from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
 
 __all__ = ["BrokerConnection", "outcome_of"]
@@ -57,11 +57,14 @@ class BrokerConnection(KafkaConnection):
         *,
         aside: Aside,
         token_source: OAuthTokenSource | None,
+        credentials: SaslCredentials | None,
         **arguments: Any,  # noqa: ANN401  (kafka-python's own)
     ) -> None:
         super().__init__(net, **arguments)  # type: ignore[no-untyped-call]
         self.aside = aside
         self.token_source = token_source
+        self.credentials = credentials
+        self._accepted: tuple[str, str] | None = None
 
     async def _sasl_authenticate(self, timeout_at: float | None = None) -> None:
         base: Any = self  # kafka-python's code has no types
@@ -72,23 +75,38 @@ class BrokerConnection(KafkaConnection):
         # Kerberos derives the service's name from the host name that the user configured.
         host = base.transport.host or base.transport.getPeer()[0]
         config = base.config | {"sasl_oauth_token_provider": token, "host": host}
+        login = None
+        if self.credentials is not None:
+            login = self.credentials.newest
+            config |= self.credentials.arguments()
         mechanism = await self._beside(lambda: get_sasl_mechanism(name)(**config))
         answer: Any = None
         while not mechanism.is_done() and time.monotonic() < until:
             step = await self._beside(mechanism.auth_bytes)
             answer = await self._ask(_in_frames(step) if framed else _bare(step), until)
             if answer.error_code:
-                raise _refusal(answer, token)
+                raise _refusal(answer, token, is_final=self._is_final(login))
             # Without frames, Kerberos ends with the client's bytes.
             if not framed and mechanism.is_done():
                 break
             await self._beside(partial(mechanism.receive, answer.auth_bytes))
         if not (mechanism.is_done() and mechanism.is_authenticated()):
             raise wire_errors.KafkaTimeoutError(f"SASL {name} did not end in time")
+        self._accepted = login
         if self.token_source is not None:
             self.token_source.accept()
         if framed:
             base._reauth.session_updated(answer.session_lifetime_ms)  # noqa: SLF001
+
+    def _is_final(self, login: tuple[str, str] | None) -> bool:
+        """Return whether a refusal of this name and password says that they are wrong.
+
+        A broker also refuses another user on a connection that has one (KIP-368). And a refusal of
+        credentials that were replaced meanwhile says nothing about the new ones.
+        """
+        if self.credentials is None:
+            return True
+        return login == self.credentials.newest and self._accepted in {None, login}
 
     async def _choose_mechanism(self, until: float) -> bool:
         """Agree on the mechanism; return whether the next bytes are framed as Kafka requests."""
@@ -114,10 +132,10 @@ _in_frames: Final[Any] = SaslAuthenticateRequest
 _bare: Final[Any] = SaslBytesRequest
 
 
-def _refusal(answer: Any, token: TokenOnce | None) -> Exception:  # noqa: ANN401
+def _refusal(answer: Any, token: TokenOnce | None, *, is_final: bool) -> Exception:  # noqa: ANN401
     name = wire_errors.for_code(answer.error_code).__name__
     message = f"{name}: {answer.error_message}"
-    if answer.error_code != wire_errors.SaslAuthenticationFailedError.errno:
+    if answer.error_code != wire_errors.SaslAuthenticationFailedError.errno or not is_final:
         return HandshakeError(message)
     if token is None or token.used is None or token.source.refuse(token.used):
         return CredentialsRefusedError(message)

@@ -332,6 +332,7 @@ class Channel:
             self.net,
             aside=self._authenticator,
             token_source=self.settings.token_source,
+            credentials=self.settings.credentials,
             node_id=f"{self.host}:{self.port}",
             broker_version_data=None if version is None else BrokerVersionData(version),
             client_id=self.settings.client_id,

@@ -12,7 +12,7 @@ import coopgroup.kafka.rpc.broker_connection  # noqa: F401 -- registers TokenOnc
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config import sasl
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.config.sasl import OAuthTokenSource, TokenOnce
+from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, TokenOnce
 from tests.support.waiting import wait_for
 
 WAIT_S = 10.0
@@ -32,6 +32,9 @@ def test_password_settings_follow_when_the_mechanism_is_scram() -> None:
         "security_protocol": "SASL_PLAINTEXT",
         "receive_message_max_bytes": 100_000_000,
         "sasl_mechanism": "SCRAM-SHA-512",
+    }
+    assert settings.credentials is not None
+    assert settings.credentials.arguments() == {
         "sasl_plain_username": "a=3Db=2Cc",
         "sasl_plain_password": "secret",
     }
@@ -41,7 +44,29 @@ def test_name_is_left_alone_when_the_mechanism_is_plain() -> None:
     settings = read_connection_settings(
         SCRAM | {"sasl.mechanism": "plain", "sasl.username": "a=b,c"}
     )
-    assert settings.connection["sasl_plain_username"] == "a=b,c"
+    assert settings.credentials is not None
+    assert settings.credentials.arguments()["sasl_plain_username"] == "a=b,c"
+
+
+def test_clients_get_credentials_that_were_replaced() -> None:
+    """A client that was made later has those of the configuration at first."""
+    given: list[tuple[str, str]] = []
+
+    class Client:
+        def set_sasl_credentials(self, username: str, password: str) -> None:
+            given.append((username, password))
+
+    credentials = SaslCredentials("SCRAM-SHA-256", ("me", "old"))
+    credentials.give(Client())
+    assert given == []
+    credentials.replace("me,2", "newer")
+    credentials.give(Client())
+    assert given == [("me,2", "newer")]
+    assert credentials.arguments() == {
+        "sasl_plain_username": "me=2C2",
+        "sasl_plain_password": "newer",
+    }
+    assert "newer" not in repr(credentials)
 
 
 @pytest.mark.parametrize(

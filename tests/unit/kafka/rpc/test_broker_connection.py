@@ -116,6 +116,30 @@ def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
     assert {kind_of(one) for one in outcomes} <= {None, FailureKind.HANDSHAKE}
 
 
+def test_replaced_credentials_are_not_refused_before_a_new_connection_has_tried_them() -> None:
+    """A broker refuses another user when a session ends (KIP-368), but not on a new connection."""
+    codes = iter([0, REFUSED])
+    with (
+        sasl_broker(lambda _: next(codes, 0), mechanisms=("PLAIN",), lifetime_ms=600) as broker,
+        transport_with(
+            settings := broker.settings(**{"sasl.username": "me", "sasl.password": "old"})
+        ) as transport,
+    ):
+        assert ask(transport, broker) == ALIVE
+        assert settings.credentials is not None
+        settings.credentials.replace("you", "new")
+        outcomes: list[object] = []
+
+        def is_back() -> bool:
+            outcomes.append(ask(transport, broker))
+            return len(broker.seen) > 2 and outcomes[-1] == ALIVE
+
+        wait_for(is_back)
+    assert {kind_of(one) for one in outcomes} <= {None, FailureKind.HANDSHAKE}
+    logins = [given.rsplit(b"\0", 2)[1:] for given in broker.seen]
+    assert logins[:3] == [[b"me", b"old"], [b"you", b"new"], [b"you", b"new"]]
+
+
 def test_missing_token_is_reported_as_a_failed_handshake() -> None:
     """Without a report, a member that never joins would be silent about its cause."""
 
