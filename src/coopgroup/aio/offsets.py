@@ -162,12 +162,18 @@ class Offsets:
         return start.offset if start is not None and start.offset >= 0 else None
 
     def highwater(self, key: Partition) -> int | None:
-        """Return the log end offset of the last fetch."""
+        """Return the log end offset of the last fetch.
+
+        The offsets are read from time to time. The records that came since then show that the log
+        is longer.
+        """
         ends = self.polling.ends
         if not ends.is_wanted:
             ends.is_wanted = True
         high = ends.found.get(key, -1)
-        return high if high >= 0 else None
+        if high < 0:
+            return None
+        return high if key in self._seeking else max(high, self.known_position(key) or 0)
 
     def lag(self, key: Partition) -> int | None:
         """Return the log end offset minus the position."""

@@ -22,9 +22,9 @@ _OF_LIBRDKAFKA: Final = {
 
 _REMEDIES: Final = {
     int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
-        "the group speaks a protocol that this member does not offer; offer it beside ours, such "
-        'as "coopgroup.protocols": "coopgroup,range"; `coopgroup group migrate --check {}` prints '
-        "the next step"
+        "offer their protocol beside ours, such as "
+        '"coopgroup.protocols": "coopgroup,range"; '
+        "`coopgroup group migrate --check {}` prints the next step"
     ),
 }
 

@@ -333,6 +333,10 @@ def test_lag_counts_records_that_were_not_handed_out(monkeypatch: Patch) -> None
             await consumer.getone()
             await until(lambda: consumer.highwater(P0) == 10)
             assert consumer.lag(P0) == 9
+            stage.feed(0, *range(3, 20))  # the log has grown since its end was read
+            for _ in range(19):
+                await consumer.getone()
+            assert (consumer.highwater(P0), consumer.lag(P0)) == (20, 0)
 
     run(main())
 

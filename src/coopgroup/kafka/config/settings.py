@@ -91,6 +91,21 @@ SHARED_KEYS: Final = (
 )
 """coopgroup's own keys of consumers and of groups of named resources."""
 _OWN_KEYS: Final = sorted((*SHARED_KEYS, "coopgroup.protocols"))
+# With underscores, they are arguments of aiokafka and kafka-python.
+_OFTEN_GIVEN: Final = (
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "client.id",
+    "client.rack",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "group.id",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "metadata.max.age.ms",
+    "security.protocol",
+    "socket.timeout.ms",
+)
 _REFUSED: Final[Mapping[str, str]] = {
     "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
     "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
@@ -263,6 +278,9 @@ def _refuse(given: Mapping[str, Any]) -> None:
     for key in sorted(given):
         if key in _REFUSED:
             raise refused(key, given[key], _REFUSED[key])
+        dotted = key.replace("_", ".")
+        if dotted != key and (dotted in _GROUP_KEYS or dotted in _OFTEN_GIVEN):
+            raise refused(key, given[key], f"no such key: it is called {dotted}")
     protocol = str(given.get("group.protocol", "classic"))
     if protocol.lower() != "classic":
         raise refused("group.protocol", protocol, _CLASSIC)

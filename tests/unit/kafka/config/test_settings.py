@@ -349,3 +349,12 @@ def test_protocols_of_an_assignment_strategy_are_offered_beside_ours(
     assert "partition.assignment.strategy" not in settings.librdkafka
     given = {"partition.assignment.strategy": strategy, "coopgroup.protocols": "range,coopgroup"}
     assert read(**given).member.protocols == ("range", "coopgroup")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("enable_auto_commit", "enable.auto.commit"), ("bootstrap_servers", "bootstrap.servers")],
+)
+def test_argument_of_aiokafka_is_refused_with_the_name_of_the_key(key: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{key}: .* there is no such key: .* {name}$"):
+        read_settings({key: "x"})
