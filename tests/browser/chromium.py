@@ -1,4 +1,4 @@
-"""A headless Chromium without network, for tests of pages."""
+"""A headless Chromium that reaches nothing but this machine, for tests of pages."""
 
 import json
 import shutil
@@ -44,9 +44,9 @@ class Page:
         self.complaints()
         self.requests()
 
-    def open(self, path: Path) -> float:
-        """Open a file, wait until all figures are drawn, and return the time in seconds."""
-        self.driver.get(path.as_uri())
+    def open(self, page: Path | str) -> float:
+        """Open a file or URL, wait until all figures are drawn; return the time in seconds."""
+        self.driver.get(page if isinstance(page, str) else page.as_uri())
         WebDriverWait(self.driver, LOAD_S_MAX).until(
             lambda driver: driver.execute_script(
                 "return window.Bokeh !== undefined && Bokeh.documents.length > 0"
@@ -177,7 +177,7 @@ def browser(width: int = 1400, height: int = 1000) -> Iterator[Page]:
         "--no-sandbox",  # tests may run as root
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
         f"--window-size={width},{height}",
         "--hide-scrollbars",
     ):

@@ -15,7 +15,11 @@ __all__ = ["Reader", "ViewPolling"]
 
 
 class Reader(Protocol):
-    """Reads a group; `watch.reading` has the one for brokers."""
+    """The source of every live view, in the terminal and over HTTP.
+
+    `watch.reading` has the one for brokers. Another source needs this method only. Telemetry of
+    members goes into `GroupView.records`: the page draws its rounds, faults and warm-ups.
+    """
 
     def read(self) -> GroupView:
         """Return the group of this moment; may wait, and raise."""

@@ -17,6 +17,7 @@ __all__ = [
     "MEMBER_COLUMNS",
     "NUMBER_COLUMNS",
     "PARTITION_COLUMNS",
+    "cards",
     "headline",
     "member_rows",
     "move_rows",
@@ -50,9 +51,26 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
+def cards(view: GroupView) -> list[tuple[str, str]]:
+    """Return label and text of the most important facts of the group."""
+    return [
+        ("state", printable(view.state)),
+        ("protocol", printable(view.assignor or view.kind)),
+        ("members", f"{len(view.members):,}"),
+        ("partitions", f"{len(view.partitions):,}"),
+        ("without owner", f"{_unowned(view):,}"),
+        ("lag in records", f"{view.lag:,}"),
+        ("flapping", printable(", ".join(view.flapping)) or "none"),
+    ]
+
+
+def _unowned(view: GroupView) -> int:
+    return sum(1 for one in view.partitions if not one.owner)
+
+
 def headline(view: GroupView) -> str:
     """Return the group in one line."""
-    unowned = sum(1 for one in view.partitions if not one.owner)
+    unowned = _unowned(view)
     parts = [
         f"{view.group}: {view.state}",
         view.assignor or view.kind,

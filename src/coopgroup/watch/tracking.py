@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 from attrs import define, field
@@ -77,13 +77,16 @@ class GroupTracker:
     def _changes(self, last: GroupView, view: GroupView) -> Iterator[Move]:
         """Describe what happened between two snapshots."""
         if last.state != view.state:
-            yield Move(at_ms=view.at_ms, text=f"the group is {view.state} (it was {last.state})")
+            text = f"the group is {view.state} (it was {last.state})"
+            yield Move(at_ms=view.at_ms, text=text, kind="state")
         before = {one.member_id for one in last.members}
         after = {one.member_id for one in view.members}
-        for verb, members in (("joined", after - before), ("left", before - after)):
+        changes: tuple[tuple[Literal["joined", "left"], set[str]], ...]
+        changes = ("joined", after - before), ("left", before - after)
+        for kind, members in changes:
             for name in sorted(self._names[one] for one in members):
-                self._why = view.at_ms, f"{name} {verb}"
-                yield Move(at_ms=view.at_ms, text=self._why[1])
+                self._why = view.at_ms, f"{name} {kind}"
+                yield Move(at_ms=view.at_ms, text=self._why[1], kind=kind)
         yield from self._moved(last, view)
 
     def _moved(self, last: GroupView, view: GroupView) -> Iterator[Move]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 from attrs import frozen
 
 from coopgroup.report.history.names import told_apart
+from coopgroup.telemetry import Envelope
 
 __all__ = ["GroupView", "MemberView", "Move", "PartitionView", "to_json"]
 
@@ -80,11 +81,13 @@ class Move:
     Attributes:
         at_ms: time of the later look, in ms since 1970.
         text: the change, in a few words.
+        kind: what changed.
         why: the member that joined or left before; "" if no member did.
     """
 
     at_ms: int
     text: str
+    kind: Literal["state", "joined", "left", "moved"] = "moved"
     why: str = ""
 
 
@@ -101,6 +104,7 @@ class GroupView:
         members: by name.
         partitions: by topic and number.
         moves: changes while the group was watched, newest first.
+        records: telemetry of members since the last look; () from brokers alone.
     """
 
     group: str
@@ -112,6 +116,7 @@ class GroupView:
     members: tuple[MemberView, ...] = ()
     partitions: tuple[PartitionView, ...] = ()
     moves: tuple[Move, ...] = ()
+    records: tuple[Envelope, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -139,5 +144,5 @@ FLAPS = 3
 
 def to_json(view: GroupView) -> dict[str, Any]:
     """Return a snapshot as an object for `json.dumps`; new fields may be added in any version."""
-    found = attrs.asdict(view)
+    found = attrs.asdict(view, filter=lambda field, _: field.name != "records")
     return {**found, "lag": view.lag, "flapping": list(view.flapping)}

@@ -8,12 +8,19 @@ since the start, so they zoom and pan together. Models that the page's script lo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 from attrs import frozen
+from bokeh.document import Document
 from bokeh.embed import components
-from bokeh.models import Range1d
+from bokeh.embed.util import standalone_docs_json_and_render_items
+from bokeh.model import collect_models
+from bokeh.models import ColumnDataSource, IndexFilter, Range1d
 from bokeh.plotting import figure
 from bokeh.resources import Resources
+from bokeh.util.paths import bokehjs_path
 
 from coopgroup.report.drawing.axes import Scene, time_axis
 from coopgroup.report.drawing.curves import lag_figure, unowned_figure
@@ -26,10 +33,19 @@ from coopgroup.report.history.timeline import Timeline, timeline_of
 from coopgroup.report.page import Figures
 from coopgroup.report.palette import Paint
 
-__all__ = ["Drawing", "draw_history", "draw_small", "embedded", "time_axis"]
+__all__ = [
+    "Drawing",
+    "changeable",
+    "draw_history",
+    "draw_small",
+    "embedded",
+    "library_file",
+    "serialized",
+    "time_axis",
+]
 
-_SMALL_BARS_MAX = 5_000
-_SMALL_WARM_PIXELS = 170
+_SMALL_BARS_MAX: Final = 5_000
+_SMALL_WARM_PIXELS: Final = 170
 
 
 @frozen(kw_only=True)
@@ -55,9 +71,50 @@ def embedded(figures: Sequence[figure]) -> Figures:
     return Figures(divs=tuple(divs), scripts=(library, script))
 
 
-def draw_history(history: History, paint: Sequence[Paint], lag: LagLines | None) -> Drawing:
-    """Draw one history at full size."""
-    scene = Scene.of(history, paint, time_axis([history]))
+def library_file() -> Path:
+    """Return the path of Bokeh's script, for a page that a server serves."""
+    return Path(bokehjs_path()) / "js" / "bokeh.min.js"
+
+
+def serialized(figures: Sequence[figure]) -> dict[str, Any]:
+    """Return figures as JSON values that a page's script embeds."""
+    document = Document()
+    for one in figures:
+        document.add_root(one)
+    documents, (item,) = standalone_docs_json_and_render_items(list(figures))
+    return {
+        "documents": documents,
+        "item": item.to_json(),
+        "divs": list(item.roots.to_json().values()),
+    }
+
+
+def changeable(figures: Sequence[figure]) -> dict[str, dict[str, Any]]:
+    """Return what differs between two drawings of the same shape: attributes by model name.
+
+    A live page sets them in the figures that it already shows, so zoom and scroll stay.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for model in collect_models(*figures):
+        if not model.name:
+            continue
+        if isinstance(model, ColumnDataSource):
+            columns = {name: np.asarray(column).tolist() for name, column in model.data.items()}
+            found[model.name] = {"data": columns}
+        elif isinstance(model, IndexFilter):
+            found[model.name] = {"indices": list(model.indices or ())}
+        elif isinstance(model, Range1d):
+            found[model.name] = {"start": model.start, "end": model.end, "bounds": model.bounds}
+        elif isinstance(model, figure) and model.tags:
+            found[model.name] = {"tags": model.tags}
+    return found
+
+
+def draw_history(
+    history: History, paint: Sequence[Paint], lag: LagLines | None, *, since: str = "the start"
+) -> Drawing:
+    """Draw one history at full size; `since` is the time at 0 s."""
+    scene = Scene.of(history, paint, time_axis([history]), since=since)
     timelines = tuple(
         timeline_of(history.ownership, history.known_ms, by_owner=by_owner)
         for by_owner in (True, False)
@@ -78,7 +135,7 @@ def draw_small(
     history: History, paint: Sequence[Paint], time: Range1d, *, prefix: str, gaps_max: int
 ) -> Drawing:
     """Draw one history beside others."""
-    scene = Scene.of(history, paint, time, prefix)
+    scene = Scene.of(history, paint, time, prefix=prefix)
     timeline = timeline_of(
         history.ownership, history.known_ms, by_owner=True, bars_max=_SMALL_BARS_MAX
     )

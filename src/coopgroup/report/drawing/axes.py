@@ -33,6 +33,7 @@ __all__ = [
     "faded",
     "framed",
     "hover",
+    "name_time",
     "rule_off",
     "styled",
     "time_axis",
@@ -61,6 +62,7 @@ class Scene:
         time: time axis, in seconds since the start.
         faults: events of faults; events that are too close to distinguish are joined.
         prefix: prefix of model names; it differs between histories on one page.
+        since: words for 0 s on the time axis.
     """
 
     history: History
@@ -68,9 +70,18 @@ class Scene:
     time: Range1d
     faults: tuple[TimelineEvent, ...]
     prefix: str = ""
+    since: str = "the start"
 
     @classmethod
-    def of(cls, history: History, paint: Sequence[Paint], time: Range1d, prefix: str = "") -> Scene:
+    def of(
+        cls,
+        history: History,
+        paint: Sequence[Paint],
+        time: Range1d,
+        *,
+        prefix: str = "",
+        since: str = "the start",
+    ) -> Scene:
         """Build the scene of a history."""
         near_ms = (history.ownership.until_ms - history.ownership.begin_ms) / PLOT_PIXELS
         faults = (
@@ -82,6 +93,7 @@ class Scene:
             time=time,
             faults=clustered(faults, near_ms),
             prefix=prefix,
+            since=since,
         )
 
     def named(self, name: str) -> str:
@@ -161,6 +173,11 @@ def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: A
     return plot
 
 
+def name_time(plot: figure, scene: Scene) -> None:
+    """Write below a figure what its time axis shows."""
+    plot.xaxis.axis_label = f"seconds since {scene.since}"
+
+
 def hover(renderer: Any, tooltips: str, **more: Any) -> HoverTool:  # noqa: ANN401 - Bokeh's own
     """Return a hover tool for one renderer, in the page's style."""
     return HoverTool(renderers=[renderer], tooltips=f'<div class="tip">{tooltips}</div>', **more)
@@ -170,8 +187,10 @@ def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
     """Draw vertical lines for rounds and faults; many lines are drawn fainter."""
     rounds = scene.history.rounds
     if len(rounds) <= _LINES_MAX:
+        marks: dict[str, Any] = {"x": scene.seconds([row.at_ms for row in rounds])}
         plot.vspan(
-            x=scene.seconds([row.at_ms for row in rounds]),
+            x="x",
+            source=ColumnDataSource(marks, name=f"{plot.name}_round_lines"),
             line_color=INK,
             line_alpha=faded(0.4, len(rounds)),
             line_width=1,
@@ -179,7 +198,8 @@ def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
         )
     if not faults or len(scene.faults) > _LINES_MAX:
         return
-    source = ColumnDataSource({"x": scene.seconds([event.at_ms for event in scene.faults])})
+    lines: dict[str, Any] = {"x": scene.seconds([event.at_ms for event in scene.faults])}
+    source = ColumnDataSource(lines, name=f"{plot.name}_fault_lines")
     alpha = faded(1, len(scene.faults))
     # A white edge separates the line from any owner's colour.
     plot.vspan(x="x", source=source, line_color="white", line_alpha=0.85 * alpha, line_width=3.5)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
-from coopgroup.report.drawing.axes import FAINT, Scene, framed, hover, rule_off
+from coopgroup.report.drawing.axes import FAINT, Scene, framed, hover, name_time, rule_off
 from coopgroup.report.history.lag_lines import LagLines
 from coopgroup.report.history.timeline import unowned_counts
 from coopgroup.report.palette import GAP
@@ -35,7 +35,9 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
     plot = framed(
         scene,
         height=_UNOWNED_HEIGHT,
-        y_range=Range1d(start=0, end=max(highest, 1) * _HEADROOM),
+        y_range=Range1d(
+            start=0, end=max(highest, 1) * _HEADROOM, name=scene.named("unowned_range")
+        ),
         label="nobody",
         name=scene.named("unowned"),
     )
@@ -63,7 +65,7 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
     tip = "nobody works on <b>@top{0,0}</b> partitions<br>@left{0,0.000} s to @right{0,0.000} s"
     plot.add_tools(hover(renderer, tip))
     rule_off(plot, scene)
-    _name_time(plot)
+    name_time(plot, scene)
     return plot
 
 
@@ -81,17 +83,25 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
     plot = framed(
         scene,
         height=_LAG_HEIGHT,
-        y_range=Range1d(start=0, end=highest * _HEADROOM, bounds=(0, None)),
+        y_range=Range1d(
+            start=0, end=highest * _HEADROOM, bounds=(0, None), name=scene.named("lag_range")
+        ),
         label="lag in records",
         name=scene.named("lag"),
     )
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     times = scene.seconds(lag.times_ms)
     if lag.others:
+        band: dict[str, Any] = {
+            "x": times,
+            "low": lag.low.astype(np.float64),
+            "high": lag.high.astype(np.float64),
+        }
         plot.varea(
-            x=times,
-            y1=lag.low.astype(np.float64),
-            y2=lag.high.astype(np.float64),
+            x="x",
+            y1="low",
+            y2="high",
+            source=ColumnDataSource(band, name=scene.named("lag_band")),
             fill_color=FAINT,
             fill_alpha=0.3,
         )
@@ -104,7 +114,9 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
         ("nobody", GAP, lag.nobody),
     ]
     for who, colour, lags in curves:
-        source = ColumnDataSource({"x": times, "y": lags, "who": [who] * times.size})
+        source = ColumnDataSource(
+            {"x": times, "y": lags, "who": [who] * times.size}, name=scene.named(f"lags_of_{who}")
+        )
         line = plot.line(
             x="x",
             y="y",
@@ -115,9 +127,5 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
         )
         plot.add_tools(hover(line, "<b>@who</b><br>lag @y{0,0}<br>at @x{0,0.000} s"))
     rule_off(plot, scene)
-    _name_time(plot)
+    name_time(plot, scene)
     return plot
-
-
-def _name_time(plot: figure) -> None:
-    plot.xaxis.axis_label = "seconds since the start"

@@ -156,7 +156,12 @@ def _add_layer(plot: figure, scene: Scene, timeline: Timeline, order: str, layer
         hatched = plot.quad(
             **_EDGES,
             source=source,
-            view=CDSView(filter=IndexFilter(indices=np.flatnonzero(patterns == pattern).tolist())),
+            view=CDSView(
+                filter=IndexFilter(
+                    indices=np.flatnonzero(patterns == pattern).tolist(),
+                    name=scene.named(f"{order}_{layer}_{pattern}"),
+                )
+            ),
             fill_color=None,
             line_color=None,
             hatch_pattern=pattern,

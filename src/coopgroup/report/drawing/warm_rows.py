@@ -13,7 +13,7 @@ import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource
 from bokeh.plotting import figure
 
-from coopgroup.report.drawing.axes import FAINT, FAULT, INK, Scene, rule_off
+from coopgroup.report.drawing.axes import FAINT, FAULT, INK, Scene, name_time, rule_off
 from coopgroup.report.drawing.rows import ORDERS, add_bars, names_of, row_frame
 from coopgroup.report.history.timeline import Timeline
 from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
@@ -61,7 +61,7 @@ def warm_figure(
     ticker = BasicTicker(min_interval=1, desired_num_ticks=8 if height is None else 4)
     plot = row_frame(scene, timelines, "warmups", pixels if height is None else height, ticker)
     plot.ygrid.visible = False
-    plot.xaxis.axis_label = "seconds since the start"
+    name_time(plot, scene)
     for order, timeline in zip(ORDERS, timelines, strict=False):
         bars = warm_bars(spans, ownership, timeline.order)
         _add_bars(plot, scene, timeline, bars, order, lanes)

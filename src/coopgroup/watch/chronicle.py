@@ -1,0 +1,290 @@
+"""`Chronicle`: the last half hour of a group, as a `History` that the report draws: pure.
+
+Snapshots say who owns a partition now. Bars of the timeline begin and end at the looks that show
+another owner. Telemetry of members (`GroupView.records`) adds rounds, faults and warm-ups.
+
+A process that restarts keeps its colour if it is a static member. Every other member id is a
+process of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, evolve, field, frozen
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.history import History
+from coopgroup.report.history.names import named, told_apart
+from coopgroup.report.history.rounds import round_rows
+from coopgroup.report.history.timeline import doubles_of, gaps_of
+from coopgroup.report.history.timeline_events import (
+    TimelineEvent,
+    TimelineEventKind,
+    timeline_events,
+)
+from coopgroup.report.palette import Paint, paints, ranks
+from coopgroup.report.wording import seconds
+from coopgroup.telemetry import Envelope, Ownership, read_warm_spans
+from coopgroup.watch.tables import printable
+from coopgroup.watch.values import GroupView, MemberView, Move
+
+__all__ = ["Chapter", "Chronicle"]
+
+_Key: TypeAlias = tuple[str, int]
+_Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+_WINDOW_MS: Final = 1_800_000
+_SAMPLE_MS: Final = 3_000  # the report draws 600 points of lag: one each 3 s in half an hour
+_EVENTS: Final = {"joined": TimelineEventKind.STARTED, "left": TimelineEventKind.ENDED}
+
+
+@frozen(eq=False, kw_only=True)
+class Chapter:
+    """A history and its colours.
+
+    Attributes:
+        paint: of each client of the ownership.
+    """
+
+    history: History
+    paint: tuple[Paint, ...]
+
+
+@frozen(eq=False, kw_only=True)
+class _Lags:
+    """Lags over time, see `report.LagSamples`."""
+
+    times_ms: _Int64Array
+    lags: _Int64Array
+    resources: ResourceSet
+
+
+@frozen
+class _Work:
+    """Work of a process (see `_process`) on a partition."""
+
+    key: _Key
+    process: str
+    start_ms: int
+    end_ms: int
+
+
+@define(eq=False)
+class Chronicle:
+    """Collects the snapshots of one group.
+
+    Attributes:
+        window_ms: length of the history.
+        changes: grows with each change of owners or members, and with telemetry.
+    """
+
+    window_ms: int = _WINDOW_MS
+    changes: int = field(default=0, init=False)
+    _begin_ms: int = field(default=-1, init=False)
+    _until_ms: int = field(default=-1, init=False)
+    # Open work: the process and the begin.
+    _owned: dict[_Key, tuple[str, int]] = field(factory=dict, init=False)
+    _done: deque[_Work] = field(factory=deque, init=False)
+    _first_ms: dict[_Key, int] = field(factory=dict, init=False)
+    _last_ms: dict[_Key, int] = field(factory=dict, init=False)
+    # The lag of each partition, in the order of `_first_ms`, which only grows.
+    _lags: deque[tuple[int, _Int64Array]] = field(factory=deque, init=False)
+    _events: deque[TimelineEvent] = field(factory=deque, init=False)
+    _records: list[Envelope] = field(factory=list, init=False)
+    # Processes in the window: their names, see `told_apart`, and the numbers of their colours.
+    _names: dict[str, tuple[str, str]] = field(factory=dict, init=False)
+    _colours: dict[str, int] = field(factory=dict, init=False)
+    _processes: dict[str, str] = field(factory=dict, init=False)
+    _present: frozenset[str] = field(default=frozenset(), init=False)
+
+    def note(self, view: GroupView) -> None:
+        """Take the next snapshot of `GroupTracker`."""
+        at_ms = self._until_ms = max(self._until_ms, view.at_ms)  # clocks can be set back
+        if self._begin_ms < 0:
+            self._begin_ms = at_ms
+        self._note_members(view.members)
+        self._note_owners(view, at_ms)
+        keys = [(one.topic, one.partition) for one in view.partitions]
+        self._first_ms |= {key: at_ms for key in keys if key not in self._first_ms}
+        self._last_ms |= dict.fromkeys(keys, at_ms)
+        if not self._lags or at_ms - self._lags[-1][0] >= _SAMPLE_MS:
+            lags = {key: one.lag for key, one in zip(keys, view.partitions, strict=True)}
+            row = [lags.get(key) or 0 for key in self._first_ms]
+            self._lags.append((at_ms, np.array(row, dtype=np.int64)))
+        self._note_moves(view)
+        self._records += view.records
+        self.changes += len(view.records)
+        self._forget(max(self._begin_ms, at_ms - self.window_ms))
+
+    def note_silence(self, since_ms: int, until_ms: int) -> None:
+        """Mark a time without answers of the brokers."""
+        label = f"no answer for {seconds(round(until_ms - since_ms, -3))}"
+        self._events.append(_event(since_ms, TimelineEventKind.FAULT, label))
+        self.changes += 1
+
+    def chapter(self) -> Chapter | None:
+        """Return the history up to the last snapshot; None without a partition."""
+        resources = ResourceSet.from_pairs(self._first_ms)
+        if not resources:
+            return None
+        open_work = (
+            _Work(key, process, start_ms, self._until_ms)
+            for key, (process, start_ms) in self._owned.items()
+        )
+        work = [one for one in (*self._done, *open_work) if one.end_ms > one.start_ms]
+        texts = told_apart(self._names)
+        members = {member: texts[process] for member, process in self._processes.items()}
+        records, names = named(
+            [
+                evolve(one, client=members.get(one.member, one.client))
+                for one in sorted(self._records, key=lambda one: one.at_ms)
+            ]
+        )
+        spans = read_warm_spans(records, until_ms=self._until_ms)
+        processes = {texts[process]: process for process in self._names}
+        clients = sorted({texts[one.process] for one in work} | {one.client for one in spans})
+        rounds = round_rows(records, names)
+        ownership = self._ownership(work, resources, clients, texts)
+        known_ms = np.array([max(self._begin_ms, self._first_ms[one]) for one in resources])
+        colours = [self._colours.get(processes.get(client, ""), 0) for client in clients]
+        made = paints(max(colours, default=0) + 1)
+        history = History(
+            ownership=ownership,
+            known_ms=known_ms,
+            gaps=gaps_of(ownership, known_ms),
+            doubles=doubles_of(ownership),
+            rounds=rounds,
+            timeline_events=tuple(
+                sorted(
+                    (*self._events, *timeline_events(records, rounds)), key=lambda one: one.at_ms
+                )
+            ),
+            warm_spans=spans,
+            settled_ms=self._begin_ms,
+            envelopes=tuple(records),
+            lag=self._samples(),
+        )
+        return Chapter(history=history, paint=tuple(made[number] for number in colours))
+
+    def _note_members(self, members: Iterable[MemberView]) -> None:
+        self._present = frozenset(one.member_id for one in members)
+        fresh = [one for one in members if one.member_id not in self._processes]
+        order = ranks(one.name for one in fresh)
+        for _, one in sorted(zip(order, fresh, strict=True), key=lambda pair: pair[0]):
+            process = _process(one)
+            text = "" if one.instance_id else one.member_id.removeprefix(f"{one.name}-")
+            self._processes[one.member_id] = process
+            self._names[process] = printable(one.name), printable(text)
+            if process not in self._colours:
+                taken = set(self._colours.values())
+                self._colours[process] = next(
+                    number for number in range(len(taken) + 1) if number not in taken
+                )
+
+    def _note_owners(self, view: GroupView, at_ms: int) -> None:
+        owners = {
+            (one.topic, one.partition): self._processes[one.owner]
+            for one in view.partitions
+            if one.owner in self._processes
+        }
+        for key, (process, start_ms) in list(self._owned.items()):
+            if owners.get(key) != process:
+                del self._owned[key]
+                self._done.append(_Work(key, process, start_ms, at_ms))
+                self.changes += 1
+        for key in owners.keys() - self._owned.keys():
+            self._owned[key] = owners[key], at_ms
+            self.changes += 1
+
+    def _note_moves(self, view: GroupView) -> None:
+        fresh: list[Move] = []
+        for one in view.moves:  # newest first
+            if one.at_ms != view.at_ms:
+                break
+            fresh.append(one)
+        events = [
+            _event(one.at_ms, _EVENTS[one.kind], printable(one.text))
+            for one in reversed(fresh)
+            if one.kind in _EVENTS
+        ]
+        self._events += events
+        self.changes += len(events)
+
+    def _forget(self, begin_ms: int) -> None:
+        """Forget what was before the window."""
+        self._begin_ms = begin_ms
+        while self._done and self._done[0].end_ms <= begin_ms:
+            self._done.popleft()
+        while self._events and self._events[0].at_ms < begin_ms:
+            self._events.popleft()
+        while len(self._lags) > 1 and self._lags[0][0] < begin_ms:
+            self._lags.popleft()
+        if self._records and self._records[0].at_ms < begin_ms:
+            self._records = [one for one in self._records if one.at_ms >= begin_ms]
+        gone = [key for key, last_ms in self._last_ms.items() if last_ms < begin_ms]
+        if gone:
+            places = [number for number, key in enumerate(self._first_ms) if key in set(gone)]
+            self._lags = deque((at_ms, np.delete(row, places)) for at_ms, row in self._lags)
+            for key in gone:
+                del self._last_ms[key], self._first_ms[key]
+        self._forget_processes()
+
+    def _forget_processes(self) -> None:
+        kept = {process for process, _ in self._owned.values()}
+        kept |= {one.process for one in self._done}
+        kept |= {self._processes[member] for member in self._present}
+        for process in self._names.keys() - kept:
+            del self._names[process], self._colours[process]
+        self._processes = {
+            member: process for member, process in self._processes.items() if process in kept
+        }
+
+    def _ownership(
+        self, work: list[_Work], resources: ResourceSet, clients: list[str], texts: dict[str, str]
+    ) -> Ownership:
+        place = {(name, index): number for number, (name, index) in enumerate(resources)}
+        number = {client: number for number, client in enumerate(clients)}
+        rows = sorted(
+            (
+                place[one.key],
+                max(one.start_ms, self._begin_ms),
+                number[texts[one.process]],
+                one.end_ms,
+            )
+            for one in work
+        )
+        resource, start_ms, owner, end_ms = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        return Ownership(
+            resources=resources,
+            clients=tuple(clients),
+            resource=resource.astype(np.int32),
+            owner=owner.astype(np.int32),
+            start_ms=start_ms,
+            end_ms=end_ms,
+            begin_ms=self._begin_ms,
+            until_ms=self._until_ms,
+        )
+
+    def _samples(self) -> _Lags:
+        lags = np.zeros((len(self._lags), len(self._first_ms)), dtype=np.int64)
+        for number, (_, row) in enumerate(self._lags):
+            lags[number, : row.size] = row
+        order = sorted(range(len(self._first_ms)), key=list(self._first_ms).__getitem__)
+        return _Lags(
+            times_ms=np.array([at_ms for at_ms, _ in self._lags], dtype=np.int64),
+            lags=lags[:, order],
+            resources=ResourceSet.from_pairs(self._first_ms),
+        )
+
+
+def _process(member: MemberView) -> str:
+    return f"static {member.instance_id}" if member.instance_id else member.member_id
+
+
+def _event(at_ms: int, kind: TimelineEventKind, label: str) -> TimelineEvent:
+    return TimelineEvent(at_ms=at_ms, kind=kind, label=label, story=label)

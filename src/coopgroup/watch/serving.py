@@ -1,0 +1,300 @@
+"""`LiveServer`: the live view as one page over HTTP, with Starlette and uvicorn.
+
+The page needs nothing from elsewhere: its style and its scripts come from this server. One thread
+asks the brokers for all browsers. A second thread has an event loop, which keeps everything else,
+so nothing here needs a lock.
+
+Whoever can send a request may read the group. By default only this machine can, on a loopback
+address. A page of another origin could still reach it under a name that resolves to this address
+(DNS rebinding): there, the header `Host` must be a loopback name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from contextlib import suppress
+from importlib import resources
+from typing import Any, Final, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.report import drawing
+from coopgroup.report.page import templates
+from coopgroup.watch.chronicle import Chronicle
+from coopgroup.watch.feed import Feed
+from coopgroup.watch.picture import Picture
+from coopgroup.watch.polling import Reader, ViewPolling
+from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COLUMNS, printable
+from coopgroup.watch.values import GroupView
+
+__all__ = ["LiveServer", "is_own_host"]
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
+    # Bokeh writes style elements.
+    "style-src 'self' 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_CONNECTIONS_MAX: Final = 200
+_RETRY_MS: Final = 2_000
+# A connection that carries nothing for longer may be ended by a proxy.
+_SILENT_S_MAX: Final = 15.0
+_STOP_S: Final = 2
+_SCRIPTS: Final = ("page.js", "live.js")
+_LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
+
+
+class LiveServer:
+    """Serves the live view of one group until it is closed.
+
+    Args:
+        reader: reads the group.
+        interval_s: time between two looks.
+        group: title of the page.
+        host: address to listen on.
+        port: TCP port; 0 for any free port.
+
+    Raises:
+        ConfigurationError: the port is in use, or the host is no address of this machine.
+    """
+
+    def __init__(
+        self, reader: Reader, interval_s: float, *, group: str, host: str, port: int
+    ) -> None:
+        self._socket = _listening(host, port)
+        self._loop = asyncio.new_event_loop()
+        self._live = _Live(group)
+        app = _Guard(self._live.app(), needs_own_host=_is_loopback(host))
+        # The socket is ours, and signals go to the main thread: uvicorn only serves.
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                ws="none",
+                loop="asyncio",
+                limit_concurrency=_CONNECTIONS_MAX,
+                timeout_graceful_shutdown=_STOP_S,
+            )
+        )
+        self._polling = ViewPolling(reader, interval_s, self._take_later)
+        self._thread = threading.Thread(target=self._run, name="coopgroup-watch-http", daemon=True)
+        self._thread.start()
+        self._polling.start()
+
+    @property
+    def port(self) -> int:
+        """Return the port; useful if port 0 was asked for."""
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """End the server and its threads."""
+        self._polling.stop()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._server.serve(sockets=[self._socket]))
+        self._socket.close()
+
+    def _stop(self) -> None:
+        self._live.stop()
+        self._server.should_exit = True
+
+    def _take_later(self, found: GroupView | Exception) -> None:  # on the polling thread
+        with suppress(RuntimeError):  # the server has ended during this look
+            self._loop.call_soon_threadsafe(self._live.take, found)
+
+
+class _Live:
+    """The page and its events; everything happens on one event loop."""
+
+    def __init__(self, group: str) -> None:
+        self._group = printable(group)
+        self._chronicle = Chronicle()
+        self._picture = Picture(self._chronicle)
+        self._feed = Feed(f"{time.time_ns():x}")
+        self._browsers = 0
+        self._silent_since_ms: int | None = None
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    def app(self) -> Starlette:
+        own = resources.files("coopgroup.report").joinpath("templates")
+        files = {name: own.joinpath(name).read_text("utf-8") for name in (*_SCRIPTS, "page.css")}
+        library = drawing.library_file()
+
+        def static(name: str) -> Route:
+            kind = "text/css" if name.endswith(".css") else "text/javascript"
+
+            async def endpoint(_: Request) -> Response:
+                return Response(files[name], media_type=kind)
+
+            return Route(f"/{name}", endpoint)
+
+        async def bokeh(_: Request) -> Response:
+            return FileResponse(library, media_type="text/javascript")
+
+        return Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/events", self._events),
+                Route("/drawing", self._drawing),
+                Route("/bokeh.js", bokeh),
+                *map(static, files),
+            ]
+        )
+
+    def take(self, found: GroupView | Exception) -> None:
+        """Tell all browsers what a look found."""
+        now_ms = time.time_ns() // 1_000_000
+        if isinstance(found, Exception):
+            if self._silent_since_ms is None:
+                self._silent_since_ms = now_ms
+            self._feed.show_silence(self._silent_since_ms, str(found))
+        else:
+            if self._silent_since_ms is not None:
+                self._chronicle.note_silence(self._silent_since_ms, now_ms)
+                self._silent_since_ms = None
+            self._chronicle.note(found)
+            if self._browsers:
+                self._picture.look(time.monotonic())
+            self._feed.show(found, self._picture.version)
+        self._wake()
+
+    def stop(self) -> None:
+        """End all streams of events."""
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _page(self, _: Request) -> Response:
+        text = (
+            templates()
+            .get_template("live.html")
+            .render(
+                title=self._group,
+                under="",
+                member_columns=MEMBER_COLUMNS,
+                partition_columns=PARTITION_COLUMNS,
+                number_columns=NUMBER_COLUMNS,
+                scripts=("bokeh.js", *_SCRIPTS),
+            )
+        )
+        return Response(text, media_type="text/html", headers={"cache-control": "no-store"})
+
+    async def _drawing(self, request: Request) -> Response:
+        self._picture.look(time.monotonic())
+        answer = self._picture.answer(request.query_params.get("shape", ""))
+        return Response(
+            answer, media_type="application/json", headers={"cache-control": "no-store"}
+        )
+
+    async def _events(self, request: Request) -> Response:
+        last_id = request.headers.get("last-event-id", "")
+        return StreamingResponse(
+            self._stream(last_id),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store"},
+        )
+
+    async def _stream(self, last_id: str) -> AsyncIterator[bytes]:
+        self._browsers += 1
+        try:
+            yield f"retry: {_RETRY_MS}\n\n".encode()
+            while not self._is_over:
+                news = self._news
+                events = self._feed.after(last_id)
+                last_id = self._feed.last_id
+                if events:
+                    yield events
+                if news is self._news and not self._is_over:
+                    try:
+                        await asyncio.wait_for(news.wait(), _SILENT_S_MAX)
+                    except TimeoutError:
+                        yield b": still here\n\n"
+        finally:
+            self._browsers -= 1
+
+
+class _Guard:
+    """Refuses foreign names of this host, and adds the headers that protect the page."""
+
+    def __init__(self, app: ASGIApp, *, needs_own_host: bool) -> None:
+        self._app = app
+        self._needs_own_host = needs_own_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        headers: Mapping[bytes, bytes] = dict(scope.get("headers", ()))
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._needs_own_host and not is_own_host(host):
+            refusal = PlainTextResponse("Host: expected localhost or a loopback address\n", 421)
+            await refusal(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+
+def is_own_host(header: str) -> bool:
+    """Return whether a `Host` header names this machine: localhost or a loopback address."""
+    is_ipv6 = header.startswith("[")
+    return _is_loopback(header[1:].partition("]")[0] if is_ipv6 else header.partition(":")[0])
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() in _LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except socket.gaierror as error:
+        raise ConfigurationError("host", host, f"an address: {error.strerror}") from None
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigurationError("host", host, "an address of this machine") from None
+        reason = os.strerror(error.errno or 0).lower()
+        raise ConfigurationError("port", port, f"a port that is free on {host}: {reason}") from None

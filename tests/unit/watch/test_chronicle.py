@@ -1,0 +1,165 @@
+"""Snapshots become the history that the report draws."""
+
+from __future__ import annotations
+
+import numpy as np
+from attrs import evolve
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.history import facts_of
+from coopgroup.telemetry import Envelope, RoundDecided, WarmupsChanged
+from coopgroup.watch.chronicle import Chapter, Chronicle
+from coopgroup.watch.tracking import GroupTracker
+from coopgroup.watch.values import GroupView
+from tests.unit.watch.views import MEMBERS, view
+
+BEGIN_MS = 1_700_000_000_000
+
+
+def _told(*views: GroupView, window_ms: int = 1_800_000) -> Chapter:
+    tracker, chronicle = GroupTracker(), Chronicle(window_ms)
+    for one in views:
+        chronicle.note(tracker.note(one))
+    found = chronicle.chapter()
+    assert found is not None
+    return found
+
+
+def _bars(chapter: Chapter) -> list[tuple[int, str, float, float]]:
+    """Return partition, owner, begin and end in seconds of each interval."""
+    one = chapter.history.ownership
+    return [
+        (resource, one.clients[owner], (start - BEGIN_MS) / 1000, (end - BEGIN_MS) / 1000)
+        for resource, owner, start, end in zip(
+            one.resource.tolist(),
+            one.owner.tolist(),
+            one.start_ms.tolist(),
+            one.end_ms.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _record(record: RoundDecided | WarmupsChanged, at_s: float, member: str = "m-a") -> Envelope:
+    at_ms = BEGIN_MS + round(1000 * at_s)
+    return Envelope(at_ms=at_ms, group="billing", member=member, generation=5, record=record)
+
+
+def test_bars_begin_and_end_at_the_look_that_shows_another_owner() -> None:
+    found = _told(
+        view(), view(2.0, owners=("m-b", "m-a", "")), view(5.0, owners=("m-b", "m-a", ""))
+    )
+    assert _bars(found) == [
+        (0, "a", 0.0, 2.0),
+        (0, "pod-b", 2.0, 5.0),
+        (1, "a", 0.0, 5.0),
+        (2, "pod-b", 0.0, 2.0),
+    ]
+    assert facts_of(found.history).gap_seconds == 3.0
+
+
+def test_partition_without_an_owner_is_known_and_nobodys() -> None:
+    found = _told(view(owners=("m-a", "", "m-a")), view(4.0, owners=("m-a", "", "m-a")))
+    assert facts_of(found.history).gap_seconds == 4.0
+    assert len(found.history.ownership.resources) == 3
+
+
+def test_static_member_that_restarts_keeps_name_and_colour() -> None:
+    again = evolve(MEMBERS[1], member_id="m-b2", host="10.0.0.77")
+    found = _told(
+        view(),
+        view(1.0, owners=("m-a", "m-a", ""), members=MEMBERS[:1]),
+        view(2.0, owners=("m-a", "m-a", "m-b2"), members=(MEMBERS[0], again)),
+        view(3.0, owners=("m-a", "m-a", "m-b2"), members=(MEMBERS[0], again)),
+    )
+    assert found.history.ownership.clients == ("a", "pod-b")
+    labels = [one.label for one in found.history.timeline_events]
+    assert labels == ["pod-b left", "pod-b joined"]
+
+
+def test_member_that_joins_changes_no_other_colour() -> None:
+    first = evolve(MEMBERS[0], member_id="m-0", client_id="0-sorts-first")
+    before = _told(view(), view(1.0))
+    after = _told(
+        view(), view(1.0, owners=("m-0", "m-a", "m-b"), members=(first, *MEMBERS)), view(2.0)
+    )
+    colours = dict(zip(after.history.ownership.clients, after.paint, strict=True))
+    assert [colours[name] for name in before.history.ownership.clients] == list(before.paint)
+    assert len(set(after.paint)) == 3
+
+
+def test_history_is_that_of_the_window() -> None:
+    views = [view(at_s, owners=("m-a" if at_s < 30 else "m-b",) * 3) for at_s in range(100)]
+    found = _told(*views, window_ms=50_000)
+    assert found.history.ownership.begin_ms == BEGIN_MS + 49_000
+    assert {bar[1:] for bar in _bars(found)} == {("pod-b", 49.0, 99.0)}
+    assert found.history.lag is not None
+    assert found.history.lag.times_ms.min() >= found.history.ownership.begin_ms
+
+
+def test_topic_that_was_deleted_is_forgotten_after_the_window() -> None:
+    counts = [3 if at_s < 10 else 2 for at_s in range(80)]
+    views = [
+        view(at_s, owners=("m-a",) * count, committed=(0,) * count)
+        for at_s, count in enumerate(counts)
+    ]
+    found = _told(*views, window_ms=50_000)
+    assert found.history.ownership.resources == ResourceSet({"orders": [0, 1]})
+    assert found.history.lag is not None
+    assert found.history.lag.lags.shape == (found.history.lag.times_ms.size, 2)
+
+
+def test_lag_of_each_partition_is_sampled() -> None:
+    lag = _told(view(), view(4.0, committed=(11, 20, 30))).history.lag
+    assert lag is not None
+    np.testing.assert_array_equal(lag.lags, [[30, 20, 10], [29, 20, 10]])
+
+
+def test_silence_of_the_brokers_is_a_fault() -> None:
+    chronicle = Chronicle()
+    chronicle.note(view())
+    chronicle.note_silence(BEGIN_MS + 1_000, BEGIN_MS + 13_400)
+    chronicle.note(view(13.4))
+    found = chronicle.chapter()
+    assert found is not None
+    (event,) = found.history.timeline_events
+    assert (event.label, event.at_ms) == ("no answer for 12 s", BEGIN_MS + 1_000)
+
+
+def test_telemetry_of_the_leader_becomes_rounds_with_their_reasons() -> None:
+    decided = RoundDecided(
+        policy="simple",
+        assignor="sticky",
+        members=("m-a", "m-b"),
+        granted=ResourceSet({"orders": [2]}),
+    )
+    warm = WarmupsChanged(begun=ResourceSet({"orders": [0]}))
+    records = (_record(decided, 1.0), _record(warm, 1.5, member="m-b"))
+    found = _told(view(), evolve(view(2.0), records=records), view(4.0))
+    (row,) = found.history.rounds
+    assert (row.leader, row.generation, row.granted) == ("a", 5, 1)
+    assert row.sentences[0] == "First round seen, with a, pod-b."
+    (span,) = found.history.warm_spans
+    assert (span.client, span.begin_ms) == ("pod-b", BEGIN_MS + 1_500)
+
+
+def test_group_without_partitions_has_no_chapter() -> None:
+    chronicle = Chronicle()
+    chronicle.note(view(owners=(), committed=()))
+    assert chronicle.chapter() is None
+
+
+def test_clock_that_is_set_back_ends_nothing() -> None:
+    later = ("m-b",) * 3
+    found = _told(view(100.0), view(50.0, owners=later), view(110.0, owners=later))
+    assert {bar[1:] for bar in _bars(found)} == {("pod-b", 100.0, 110.0)}
+
+
+def test_only_changes_count_as_changes() -> None:
+    tracker, chronicle = GroupTracker(), Chronicle()
+    chronicle.note(tracker.note(view()))
+    at_first = chronicle.changes
+    chronicle.note(tracker.note(view(1.0, committed=(11, 21, 31))))
+    assert chronicle.changes == at_first
+    chronicle.note(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))))
+    assert chronicle.changes > at_first

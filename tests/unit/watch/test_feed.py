@@ -1,0 +1,105 @@
+"""Events have what changed; who missed some gets them, or everything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import evolve
+
+from coopgroup.watch.feed import Feed
+from coopgroup.watch.tracking import GroupTracker
+from tests.unit.watch.views import MEMBERS, view
+
+
+def _events(written: bytes) -> list[dict[str, Any]]:
+    found = []
+    for block in written.decode().split("\n\n")[:-1]:
+        (named, told) = block.splitlines()
+        assert named.startswith("id: ")
+        found.append(json.loads(told.removeprefix("data: ")))
+    return found
+
+
+def test_event_has_only_the_rows_that_changed() -> None:
+    feed, tracker = Feed("x"), GroupTracker()
+    feed.show(tracker.note(view()), 1)
+    last = feed.last_id
+    feed.show(evolve(view(1.0, committed=(10, 20, 35)), moves=()), 1)
+    (event,) = _events(feed.after(last))
+    assert event["members"] == {"count": 2, "rows": []}
+    assert [(y, row[3]) for y, row in event["partitions"]["rows"]] == [(2, "5")]
+    assert feed.after(feed.last_id) == b""
+
+
+def test_browser_without_an_event_gets_everything() -> None:
+    feed = Feed("x")
+    feed.show(view(), 7)
+    (event,) = _events(feed.after(""))
+    assert event["whole"]
+    assert event["drawing"] == 7
+    assert [row[0] for _, row in event["partitions"]["rows"]] == [
+        "orders-0",
+        "orders-1",
+        "orders-2",
+    ]
+
+
+def test_browser_that_comes_back_gets_what_it_missed() -> None:
+    feed = Feed("x")
+    feed.show(view(), 1)
+    last = feed.last_id
+    for at_s in range(1, 6):
+        feed.show(view(at_s), 1)
+    events = _events(feed.after(last))
+    assert len(events) == 5
+    assert not any("whole" in one for one in events)
+
+
+def test_browser_that_missed_too_much_or_knows_another_run_gets_everything() -> None:
+    feed = Feed("x")
+    for at_s in range(100):
+        feed.show(view(at_s), 1)
+    for last in ("x-1", "y-99", "x-101", "x--1", "x-", "-", "x-²", "x-" + "9" * 5_000, "nonsense"):
+        (event,) = _events(feed.after(last))
+        assert event["whole"]
+
+
+def test_fewer_members_are_told() -> None:
+    feed = Feed("x")
+    feed.show(view(), 1)
+    last = feed.last_id
+    feed.show(view(1.0, members=MEMBERS[:1]), 1)
+    (event,) = _events(feed.after(last))
+    assert event["members"] == {"count": 1, "rows": []}
+
+
+def test_silence_is_told_once_and_ends_with_the_next_answer() -> None:
+    feed = Feed("x")
+    feed.show(view(), 1)
+    last = feed.last_id
+    for _ in range(3):
+        feed.show_silence(1_700_000_000_000, "no broker")
+    (event,) = _events(feed.after(last))
+    assert event["silence"]["reason"] == "no broker"
+    assert _events(feed.after(""))[0]["silence"] == event["silence"]
+    feed.show(view(9.0), 1)
+    assert _events(feed.after(""))[0]["silence"] is None
+
+
+def test_silence_before_the_first_answer_is_told() -> None:
+    feed = Feed("x")
+    feed.show_silence(0, "no broker")
+    (event,) = _events(feed.after(""))
+    assert event["silence"]["reason"] == "no broker"
+    assert "members" not in event
+
+
+def test_changes_are_sent_once() -> None:
+    feed, tracker = Feed("x"), GroupTracker()
+    feed.show(tracker.note(view()), 1)
+    feed.show(tracker.note(view(1.0, owners=("m-b", "m-a", "m-b"))), 1)
+    last = feed.last_id
+    feed.show(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))), 1)
+    assert _events(feed.after(last))[0]["moves"] == []
+    assert [one[1] for one in _events(feed.after(""))[0]["moves"]] == ["orders-0: a → pod-b"]

@@ -1,0 +1,81 @@
+"""A picture is drawn when it is worth its cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from coopgroup.watch.chronicle import Chronicle
+from coopgroup.watch.picture import Picture
+from coopgroup.watch.tracking import GroupTracker
+from tests.unit.watch.views import view
+
+LATER = ("m-b", "m-a", "m-b")
+
+
+class Group:
+    """A picture of a group at some seconds."""
+
+    def __init__(self) -> None:
+        self._tracker, self._chronicle = GroupTracker(), Chronicle()
+        self.picture = Picture(self._chronicle)
+
+    def look(self, at_s: float, owners: tuple[str, ...] = ("m-a", "m-a", "m-b")) -> int:
+        self._chronicle.note(self._tracker.note(view(at_s, owners)))
+        self.picture.look(at_s)
+        return self.picture.version
+
+    def answer(self, shape: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.picture.answer(shape))
+        return found
+
+
+def test_picture_is_new_after_a_change_and_else_when_it_is_old() -> None:
+    group = Group()
+    assert group.look(0.0) == 1
+    assert [group.look(at_s) for at_s in range(1, 10)] == [1] * 9
+    assert group.look(10.0) == 2
+    assert group.look(10.5, LATER) == 2
+    assert group.look(11.0, LATER) == 3
+    assert group.look(12.0, LATER) == 3
+
+
+def test_costly_picture_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = iter(range(0, 100, 1))
+    monkeypatch.setattr("coopgroup.watch.picture.time.thread_time", lambda: float(next(clock_s)))
+    group = Group()
+    for at_s in (0.0, 20.0):  # the cost of the first one counts as nothing
+        group.look(at_s)
+        group.answer()
+    assert group.look(24.0, LATER) == 2
+    assert group.look(25.0, LATER) == 3
+    group.answer()
+    assert group.look(120.0, LATER) == 3
+    assert group.look(125.0, LATER) == 4
+
+
+def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
+    group = Group()
+    group.look(0.0)
+    group.look(3.0)
+    whole = group.answer()
+    assert "figures" in whole
+    group.look(10.0)
+    patch = group.answer(whole["shape"])
+    assert "figures" not in patch
+    assert patch["version"] == 2
+    assert patch["end_s"] == 10.0
+    assert patch["changeable"]["time"]["end"] > 10
+    assert "figures" in group.answer("another")
+
+
+def test_more_partitions_are_another_shape() -> None:
+    group = Group()
+    group.look(0.0)
+    group.look(3.0)
+    shape = group.answer()["shape"]
+    group.picture.chronicle.note(view(20.0, ("m-a",) * 5, (0,) * 5))
+    group.picture.look(20.0)
+    assert group.answer()["shape"] != shape
