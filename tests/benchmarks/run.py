@@ -25,6 +25,7 @@ BENCHMARKS: Final = (
     "codec",
     "commits",
     "simulator",
+    "bell",
     "leader",
     "assignors",
     "pipeline",
