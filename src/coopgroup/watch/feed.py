@@ -77,7 +77,7 @@ class Feed:
             self._add({"silence": silence})
 
     def after(self, last_id: str) -> bytes:
-        """Return the events after one; everything if it is unknown, b"" if there are none."""
+        """Return the events after one, which may be b""; everything if it is unknown."""
         source, _, number = last_id.rpartition("-")
         is_ours = source == self.source and number.isdecimal() and len(number) <= _DIGITS_MAX
         missed = self._number - int(number) if is_ours else -1

@@ -1,7 +1,7 @@
-"""`Picture`: the charts of the live page, drawn by the report for all browsers at once.
+"""`Picture`: the charts of the live page. The report draws them, once for all browsers.
 
-Drawing a large group takes some tenths of a second of CPU time. So a picture is drawn only while
-somebody looks, after a change or when it is old, and a pause follows that bounds its share of a
+Drawing a large group takes some tenths of a second of CPU time. So a picture is drawn only while a
+browser is connected, after a change or when it is old. A pause follows, which bounds its share of a
 core. Between two pictures the page's own script makes the open bars longer.
 """
 
@@ -50,7 +50,7 @@ class Picture:
     _whole: bytes = field(default=b"", init=False)
 
     def look(self, now_s: float) -> None:
-        """Begin a new version if the present one is not good enough any more."""
+        """Begin a new version if the group has changed, or the present version is old."""
         age_s = now_s - self._at_s
         pause_s = min(_CHANGED_S_MAX, max(_CHANGED_S_MIN, self._cost_s / _SHARE_OF_CHANGES))
         is_changed = self._changes != self.chronicle.changes and age_s >= pause_s

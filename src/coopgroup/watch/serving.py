@@ -4,9 +4,9 @@ The page needs nothing from elsewhere: its style and its scripts come from this 
 asks the brokers for all browsers. A second thread has an event loop, which keeps everything else,
 so nothing here needs a lock.
 
-Whoever can send a request may read the group. By default only this machine can, on a loopback
-address. A page of another origin could still reach it under a name that resolves to this address
-(DNS rebinding): there, the header `Host` must be a loopback name.
+Every sender of a request may read the group. By default the server listens on a loopback address,
+so only this machine can send one. A foreign web page could still reach it under a name that
+resolves to this address (DNS rebinding). There, the header `Host` must be a loopback name.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LiveServer:
         port: TCP port; 0 for any free port.
 
     Raises:
-        ConfigurationError: the port is in use, or the host is no address of this machine.
+        ConfigurationError: the port is in use, or the host is not an address of this machine.
     """
 
     def __init__(
