@@ -105,7 +105,7 @@ lock: setup ## compile the locks from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	    --no-header --quiet --upgrade -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	    --no-header --quiet --upgrade --constraints requirements.txt --extra faststream --extra metrics --extra report --extra spark --extra watch --group dev -o requirements-dev.txt
+	    --no-header --quiet --upgrade --constraints requirements.txt --extra faststream --extra keystore --extra metrics --extra report --extra spark --extra watch --group dev -o requirements-dev.txt
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build

@@ -47,6 +47,7 @@ UNTRIED = {
     "ssl.cipher.suites",
     "ssl.crl.location",
     "ssl.key.location",
+    "ssl.keystore.location",
 }
 
 

@@ -15,6 +15,9 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 from kafka.net.transport import KafkaSSLTransport
 
 from coopgroup.member.effects import Lane
@@ -156,6 +159,36 @@ def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path:
         crew.remove("a")
         assert time.monotonic() - began < 3.0
     assert coopgroup_threads() == []
+
+
+def test_group_works_with_a_certificate_from_a_keystore(tmp_path: Path) -> None:
+    """The broker requires a client's certificate, from librdkafka and from the group."""
+    with KafkaCluster(security="SSL") as cluster, Crew(cluster, tmp_path) as crew:
+        config = cluster.client_config()
+        certificate, key = (
+            Path(config[f"ssl.{name}.location"]).read_bytes() for name in ("certificate", "key")
+        )
+        private: Any = serialization.load_pem_private_key(key, password=None)
+        store = pkcs12.serialize_key_and_certificates(
+            b"client",
+            private,
+            x509.load_pem_x509_certificate(certificate),
+            None,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+        (tmp_path / "client.p12").write_bytes(store)
+        cluster.create_topic("mutual", 2)
+        produce(cluster, "mutual", [1, 1])
+        keys = {
+            "ssl.certificate.location": None,
+            "ssl.key.location": None,
+            "ssl.keystore.location": str(tmp_path / "client.p12"),
+            "ssl.keystore.password": "secret",
+        }
+        consumer = crew.add("a", configuration=keys)
+        consumer.subscribe(["mutual"])
+        crew.until(lambda: len(crew.messages["a"]) == 2, "both records")
+        consumer.commit(asynchronous=False)
 
 
 def test_membership_survives_handshakes_that_fail_in_mid_stream(

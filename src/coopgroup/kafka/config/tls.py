@@ -6,16 +6,21 @@ constructor and not in a later reconnect.
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from coopgroup.extras import install_command
 from coopgroup.kafka.config.librdkafka_values import choice, switch, text
 from coopgroup.kafka.config.shown_values import refused
 
 __all__ = ["https_context", "tls_context"]
+
+_STORE: Final = "ssl.keystore.location"
+_STORE_PASSWORD: Final = "ssl.keystore.password"  # noqa: S105 -- the key, not a value
 
 
 def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
@@ -90,6 +95,11 @@ def _load_locations(context: ssl.SSLContext, location: str) -> None:
 def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any]) -> None:
     chain, chain_key = _one_of(configuration, "ssl.certificate.pem", "ssl.certificate.location")
     key, key_key = _one_of(configuration, "ssl.key.pem", "ssl.key.location")
+    store = text(configuration.get(_STORE))
+    if store and (chain or key):
+        raise refused(_STORE, store, f"nothing, because {chain_key if chain else key_key} is given")
+    if store:
+        _load_keystore(context, store, text(configuration.get(_STORE_PASSWORD)))
     if not chain and not key:
         return
     if not chain:
@@ -103,6 +113,43 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
         chain_file = _as_file(chain, chain_key, Path(folder))
         key_file = _as_file(key, key_key, Path(folder))
         _load(chain_key, chain, lambda: context.load_cert_chain(chain_file, key_file, password))
+
+
+def _load_keystore(context: ssl.SSLContext, store: str, password: str) -> None:
+    """Load a certificate, its chain and its key from a PKCS#12 file."""
+    if not password:
+        raise refused(_STORE_PASSWORD, password, f"a value, because {_STORE} is given")
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - an extra
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 - an extra
+    except ImportError:
+        expected = f"the package cryptography to be installed: {install_command('keystore')}"
+        raise refused(_STORE, store, expected) from None
+    try:
+        found = pkcs12.load_pkcs12(Path(store).read_bytes(), password.encode())
+    except OSError as error:
+        raise refused(_STORE, store, f"a file that can be read ({error.strerror})") from None
+    except ValueError:  # its text is the same for a wrong password and for a wrong file
+        raise refused(_STORE, store, f"a PKCS#12 file that {_STORE_PASSWORD} opens") from None
+    key, certificate = found.key, found.cert
+    if key is None or certificate is None:
+        raise refused(_STORE, store, "a PKCS#12 file with a certificate and its private key")
+    # Python's TLS reads files only. The key is encrypted there, by a password that is nowhere else.
+    secret = secrets.token_bytes(32).hex().encode()
+    pem = serialization.Encoding.PEM
+    parts = [
+        key.private_bytes(
+            pem,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(secret),
+        ),
+        *(one.certificate.public_bytes(pem) for one in (certificate, *found.additional_certs)),
+    ]
+    with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
+        file = Path(folder) / "keystore.pem"
+        file.touch(mode=0o600)
+        file.write_bytes(b"".join(parts))
+        _load(_STORE, store, lambda: context.load_cert_chain(file, password=secret))
 
 
 def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -> tuple[str, str]:

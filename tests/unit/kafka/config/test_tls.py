@@ -1,6 +1,7 @@
 """Certificates of the group's connections: trusted authorities, and the client's own."""
 
 import ssl
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -90,6 +92,70 @@ def test_certificate_is_loaded_when_it_is_files_or_text(folder: Path) -> None:
     locked_text = as_text | {"ssl.key.pem": locked, "ssl.key.password": PASSWORD}
     for configuration in (as_files, as_text, locked_text):
         assert tls_context(configuration).verify_mode is ssl.CERT_REQUIRED
+
+
+STORE_PASSWORD = "store-canary-é"  # noqa: S105 -- of the keystores made below
+
+
+def keystore(path: Path, folder: Path, *, has_key: bool = True) -> dict[str, str]:
+    """Write a keystore of the certificate in `folder`, and return the keys for it."""
+    certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+    key = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    data = pkcs12.serialize_key_and_certificates(
+        b"client",
+        key if has_key else None,
+        certificate if has_key else None,
+        [certificate],
+        serialization.BestAvailableEncryption(STORE_PASSWORD.encode()),
+    )
+    path.write_bytes(data)
+    return {"ssl.keystore.location": str(path), "ssl.keystore.password": STORE_PASSWORD}
+
+
+def test_keystore_is_loaded_and_its_key_is_nowhere_in_the_clear(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: list[tuple[int, bytes, Path]] = []
+
+    load = ssl.SSLContext.load_cert_chain
+
+    def watched(context: ssl.SSLContext, file: Path, **more: Any) -> None:  # noqa: ANN401
+        files.append((file.stat().st_mode & 0o777, file.read_bytes(), file))
+        load(context, file, **more)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
+    tls_context(keystore(tmp_path / "store.p12", folder))
+    ((mode, written, path),) = files
+    assert mode == 0o600
+    assert b"ENCRYPTED PRIVATE KEY" in written
+    assert b"BEGIN PRIVATE KEY" not in written
+    assert not path.exists()
+
+
+def test_keystore_that_cannot_be_used_is_refused_without_its_password(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = keystore(tmp_path / "store.p12", folder)
+    empty = keystore(tmp_path / "empty.p12", folder, has_key=False)
+    location, password = "ssl.keystore.location", "ssl.keystore.password"
+    for given, key, said in (
+        (right | {password: "wrong-canary"}, location, f"a PKCS#12 file that {password} opens"),
+        (right | {password: ""}, password, f"a value, because {location} is given"),
+        (right | {location: "/no/such/file"}, location, "(No such file or directory)"),
+        (right | {location: str(folder / "ca.pem")}, location, "a PKCS#12 file that"),
+        (empty, location, "with a certificate and its private key"),
+        (right | {"ssl.key.pem": "x"}, location, "nothing, because ssl.key.pem is given"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            tls_context(given)
+        assert caught.value.field == key
+        assert said in str(caught.value)
+        assert "canary" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    with pytest.raises(ConfigurationError, match="package cryptography to be installed"):
+        tls_context(right)
 
 
 def test_ciphers_are_limited_when_they_are_given() -> None:
