@@ -153,7 +153,7 @@ def test_page_says_since_when_the_brokers_are_silent(page: Page, reader: Reader)
         assert _notice(page) == ""
         reader.error = OSError("no <b>broker</b>")
         _wait(page, lambda: _notice(page), "the notice")
-        assert _notice(page).startswith("The brokers have not answered since ")
+        assert _notice(page).startswith("No answer about the group since ")
         assert _notice(page).endswith(": no <b>broker</b>")
         assert len(_cells(page, "partitions")) == 6
         reader.error = None

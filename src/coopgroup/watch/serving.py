@@ -145,7 +145,8 @@ class _Live:
         self._picture = Picture(self._chronicle)
         self._feed = Feed(f"{time.time_ns():x}")
         self._browsers = 0
-        self._silent_since_ms: int | None = None
+        self._answered_ms = _now_ms()  # the last answer of the brokers, at first the start
+        self._is_silent = False
         self._news = asyncio.Event()
         self._is_over = False
 
@@ -177,15 +178,13 @@ class _Live:
 
     def take(self, found: GroupView | Exception) -> None:
         """Tell all browsers what a look found."""
-        now_ms = time.time_ns() // 1_000_000
         if isinstance(found, Exception):
-            if self._silent_since_ms is None:
-                self._silent_since_ms = now_ms
-            self._feed.show_silence(self._silent_since_ms, str(found))
+            self._is_silent = True
+            self._feed.show_silence(self._answered_ms, str(found))
         else:
-            if self._silent_since_ms is not None:
-                self._chronicle.note_silence(self._silent_since_ms, now_ms)
-                self._silent_since_ms = None
+            if self._is_silent:
+                self._chronicle.note_silence(self._answered_ms, _now_ms())
+            self._is_silent, self._answered_ms = False, _now_ms()
             self._chronicle.note(found)
             if self._browsers:
                 self._picture.look(time.monotonic())
@@ -248,6 +247,10 @@ class _Live:
                         yield b": still here\n\n"
         finally:
             self._browsers -= 1
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class _Guard:

@@ -28,7 +28,7 @@ const live = {
 
   take(event) {
     const {silence} = event;
-    live.say(silence ? `The brokers have not answered since ${silence.since}: ${silence.reason}` : "");
+    live.say(silence ? `No answer about the group since ${silence.since}: ${silence.reason}` : "");
     if (!event.cards) return;
     document.querySelector(".under").textContent = `as of ${event.at}`;
     live.cards(event.cards);
