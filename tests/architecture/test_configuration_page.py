@@ -20,7 +20,16 @@ ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)
 VERDICTS = dict[str, tuple[str, str]]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 # Keys of confluent_kafka itself, unknown to librdkafka.
-OF_PYTHON = {"default.topic.config", "logger", "oauth_cb", "on_commit"}
+OF_PYTHON = {
+    "default.topic.config",
+    "key.deserializer",
+    "key.deserializer.builder",
+    "logger",
+    "oauth_cb",
+    "on_commit",
+    "value.deserializer",
+    "value.deserializer.builder",
+}
 # Values for keys whose default, or first value of the range, cannot be tried.
 SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
@@ -31,9 +40,11 @@ SAMPLES: dict[str, Any] = {
     "enable.ssl.certificate.verification": "true",
     "error_cb": print,
     "group.id": "g",
+    "key.deserializer": print,
     "on_commit": print,
     "stats_cb": print,
     "throttle_cb": print,
+    "value.deserializer": print,
 }
 # These need an existing file, or wait for a token.
 UNTRIED = {

@@ -103,6 +103,7 @@ class FakeConsumer:
         self._parts = SimpleNamespace(
             listener=self,
             committing=self,
+            decoder=None,
             work=SimpleNamespace(oldest=None),
             driver=SimpleNamespace(
                 meter=WorkMeter(),

@@ -21,21 +21,23 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import clock_gettime
 from typing import Final
 
 from attrs import define, field
 from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka.error import ConsumeError
 
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.records import ConsumerRecord, by_partition, record_of
 from coopgroup.aio.work_rate import LoopWork
 from coopgroup.kafka.clock import CLOCK, now_s
 from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer
+from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
 
 __all__ = ["BATCHES", "CLOSED", "HandOut", "key_of", "keys_of"]
 
@@ -59,6 +61,7 @@ class HandOut:
         is_closed: whether the consumer hands out nothing more.
         fetch_lock: held by a thread that serves the group or fetches; the loop never waits for it.
         fetched_at_s: when the loop last fetched records; `-inf` if none were left.
+        decoder: decodes records as they leave; None without deserializers.
         is_fetching_here: whether the loop may fetch. Otherwise a slow `oauth_cb` would block it.
         is_idle: whether the polling thread fetches nothing until it is asked.
         is_held_back: whether librdkafka is paused as a whole.
@@ -74,6 +77,7 @@ class HandOut:
     port: LoopPort
     errors: deque[BaseException] = field(factory=deque)
     is_fetching_here: bool = True
+    decoder: Decoder | None = None
     fatal: KafkaException | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
     fetch_lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -101,13 +105,27 @@ class HandOut:
 
     # --- hand out --------------------------------------------------------------------------------
 
-    async def records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:  # noqa: ARG002
+    def records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:
         """Yield records until the consumer is closed; keep the `owner` alive meanwhile.
 
         Raises:
-            KafkaException: an error event, or the group refused this member permanently.
+            KafkaException: an error event, a record that cannot be decoded, or the group refused
+                this member permanently.
             BaseException: an exception of a callback.
         """
+        return self._records(owner) if self.decoder is None else self._decoded_records(owner)
+
+    async def _decoded_records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:  # noqa: ARG002
+        while True:
+            try:
+                record = await self.one(_ALL)
+            except RuntimeError:
+                if self.is_closed:
+                    return
+                raise
+            yield record
+
+    async def _records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:  # noqa: ARG002
         self.port.bind()
         driver, inbox, take = self.driver, self.driver.inbox, self._buffer.ready.popleft
         work = self.work
@@ -179,8 +197,33 @@ class HandOut:
         """Take records that may leave; an error event is raised if it is first.
 
         Raises:
-            KafkaException: the first record is an error event.
+            KafkaException: the first record is an error event, or cannot be decoded.
         """
+        decoder = self.decoder
+        if decoder is None or decoder.is_paused:
+            return self._take_bytes(partitions, count)
+        taken = self._take_bytes(partitions, count, is_leaving=True)
+        gone = 0
+        try:
+            decoded = decoder.decode(taken)
+            gone = len(decoded)
+        except ConsumeError:
+            gone = 1
+            raise
+        finally:
+            self._put_back(taken[gone:])
+        return decoded
+
+    def _put_back(self, messages: Sequence[Message]) -> None:
+        """Put back records that were leaving, unless they were given up meanwhile."""
+        with self._buffer.lock:
+            fetched = self.fetching.fetched
+            self._buffer.put_back([one for one in messages if partition_of(one) in fetched])
+
+    def _take_bytes(
+        self, partitions: frozenset[Partition], count: int, *, is_leaving: bool = False
+    ) -> list[Message]:
+        """Take records; if they are only leaving, positions do not count them as received yet."""
         if self.is_closed or not self._may_leave():
             return []
         buffer = self._buffer
@@ -191,6 +234,8 @@ class HandOut:
             if any(map(Message.error, taken)):
                 first = next(at for at, one in enumerate(taken) if one.error() is not None)
                 buffer.put_back(taken[max(1, first) :])
+            if is_leaving:
+                buffer.leaving = taken[:first]
         if not taken:
             return []
         self.driver.polled_at_s = now_s()

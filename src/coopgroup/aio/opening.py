@@ -54,6 +54,7 @@ class Opening:
             self.port,
             self.errors,
             is_fetching_here="oauth_cb" not in self.settings.librdkafka,
+            decoder=parts.decoder,
         )
         callbacks = LoopCallbacks(self.given, self.port, hand_out, parts.listener)
         return Polling(parts, hand_out, callbacks, self.on_end)

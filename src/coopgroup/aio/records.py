@@ -61,15 +61,15 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def key(self) -> bytes | None:
-        """The key; None without a key."""
-        key: Any = self.message.key()
-        return None if key is None else bytes(key)
+        """The key; None without a key. With `key.deserializer`, what that returned."""
+        key: bytes | None = self.message.key()
+        return key
 
     @property
     def value(self) -> bytes | None:
-        """The payload; None for a tombstone."""
-        value: Any = self.message.value()
-        return None if value is None else bytes(value)
+        """The payload; None for a tombstone. With `value.deserializer`, what that returned."""
+        value: bytes | None = self.message.value()
+        return value
 
     @property
     def timestamp(self) -> int:
@@ -95,15 +95,17 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def serialized_key_size(self) -> int:
-        """The size of the key in bytes; -1 without a key."""
-        key = self.key
-        return -1 if key is None else len(key)
+        """The size of the key in bytes; -1 without a key, and if it was decoded."""
+        return _size(self.key)
 
     @property
     def serialized_value_size(self) -> int:
-        """The size of the payload in bytes; -1 for a tombstone."""
-        value = self.value
-        return -1 if value is None else len(value)
+        """The size of the payload in bytes; -1 for a tombstone, and if it was decoded."""
+        return _size(self.value)
+
+
+def _size(field: object) -> int:
+    return len(field) if isinstance(field, bytes) else -1
 
 
 # Without Python code: both calls are on the hot path.

@@ -18,20 +18,21 @@ from contextlib import ExitStack
 from time import clock_gettime
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.error import ConsumeError
 
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
-from coopgroup.kafka.exceptions import PASSING_ERRORS, kafka_exception
+from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
-from coopgroup.kafka.records.offsets import given_offsets
+from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.member.events import WarmedUp
 
@@ -83,7 +84,7 @@ class CooperativeConsumer:
         self._committing = parts.committing
         self._listener = parts.listener
         self._delivery = parts.delivery
-        self._ready = parts.fetching.record_buffer.ready  # for the hot path, as is the next
+        self._ready = parts.ready  # for the hot path, as is the next
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
         parts.start()
@@ -180,6 +181,7 @@ class CooperativeConsumer:
             A message, or None when the time is over. Check the message's `error()`.
 
         Raises:
+            ConsumeError: with deserializers, an event, or a record that cannot be decoded.
             KafkaException: the group refused this member permanently.
             RuntimeError: the consumer is closed.
         """
@@ -213,6 +215,7 @@ class CooperativeConsumer:
                 limit.
 
         Raises:
+            ConsumeError: as for `poll`, after the messages before it.
             KafkaException: the group refused this member permanently.
             TypeError: `num_messages` is not a whole number.
             ValueError: `num_messages` is outside its range.
@@ -231,6 +234,10 @@ class CooperativeConsumer:
             except RuntimeError as refusal:
                 if refusal.args == (_CLOSED,):
                     return  # closed by a callback, or in a signal handler
+                raise
+            except ConsumeError as event:  # with deserializers
+                if event.code in PASSING_ERRORS:
+                    continue
                 raise
             if message is None:
                 continue
@@ -354,16 +361,8 @@ class CooperativeConsumer:
             ValueError: both or neither of message and offsets were given.
         """
         self._check_open()
-        wanted = given_offsets(message, offsets, "store")
-        if wanted is None:
-            raise ValueError("expected either message or offsets")
-        if self._settings.auto_offset_store:
-            refusal = "StoreOffsets failed: enable.auto.offset.store must be false"
-            raise kafka_exception(KafkaError._INVALID_ARG, refusal)
-        for one in wanted:
-            if (one.topic, one.partition) not in self._listener.owned:
-                refusal = f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned"
-                raise kafka_exception(KafkaError._STATE, refusal)
+        owned, is_automatic = self._listener.owned, self._settings.auto_offset_store
+        wanted = offsets_to_store(message, offsets, owned, is_automatic=is_automatic)
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -403,9 +402,9 @@ class CooperativeConsumer:
         """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
         stopping = self._listener.stopping
-        if stopping:
-            partitions = [one for one in partitions if (one.topic, one.partition) not in stopping]
-        self._fetching.resume(partitions)
+        self._fetching.resume(
+            [one for one in partitions if (one.topic, one.partition) not in stopping]
+        )
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at another offset of an owned partition."""

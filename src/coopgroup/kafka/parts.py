@@ -6,11 +6,12 @@ later part cannot be made. Threads start last and end first.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
 from confluent_kafka.cimpl import Consumer
@@ -38,7 +39,8 @@ from coopgroup.kafka.plugins import (
     chosen_policy,
 )
 from coopgroup.kafka.records.committing import Committing
-from coopgroup.kafka.records.delivery import Delivery
+from coopgroup.kafka.records.decoding import Decoder
+from coopgroup.kafka.records.delivery import DecodedDelivery, Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
@@ -77,6 +79,7 @@ class ConsumerParts:
     committing: Committing
     listener: GroupListener
     delivery: Delivery
+    decoder: Decoder | None
     subscription: Subscription
     work: ConsumerWork
     probe: MemberProbe
@@ -172,6 +175,18 @@ class ConsumerParts:
         )
         driver.watcher = watcher
         lookup.on_open = watcher.give_back_soon
+        takes: dict[str, Any] = {
+            "driver": driver,
+            "fetching": fetching,
+            "committing": committing,
+            "listener": listener,
+            "meter": driver.meter,
+            "pace": Pace(IDLE_S if settings.bell_topic is None else QUIET_S),
+        }
+        decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
+        delivery = (
+            Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)
+        )
         work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
         probe = MemberProbe(driver, work)
         sink.watch(probe)
@@ -183,14 +198,8 @@ class ConsumerParts:
             fetching=fetching,
             committing=committing,
             listener=listener,
-            delivery=Delivery(
-                driver=driver,
-                fetching=fetching,
-                committing=committing,
-                listener=listener,
-                meter=driver.meter,
-                pace=Pace(IDLE_S if settings.bell_topic is None else QUIET_S),
-            ),
+            delivery=delivery,
+            decoder=decoder,
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
@@ -210,6 +219,11 @@ class ConsumerParts:
         credentials = self.driver.settings.connection.credentials
         if credentials is not None:
             credentials.replace(username, password)
+
+    @property
+    def ready(self) -> deque[Message]:
+        """Return the records that may leave as they are; those with deserializers may not."""
+        return self.fetching.record_buffer.ready if self.decoder is None else deque()
 
     def start(self) -> None:
         """Start the group's threads; if one cannot start, end and close everything."""

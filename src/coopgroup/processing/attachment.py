@@ -21,6 +21,7 @@ from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.member.events import Offset
 from coopgroup.processing.scheduler import Partition, StoredOffset
 
@@ -97,6 +98,11 @@ class Attachment:
         self.parts.listener.finish_revoke([TopicPartition(*one) for one in partitions])
 
     @property
+    def decoder(self) -> Decoder | None:
+        """Return what decodes records beside the handlers; None without deserializers."""
+        return self.parts.decoder
+
+    @property
     def meter(self) -> WorkMeter:
         """Return the meter of the work rate."""
         return self.parts.driver.meter
@@ -142,6 +148,8 @@ class Attachment:
         self._was_automatic = self.parts.committing.store.automatic
         self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
         self.meter.is_elsewhere = True
+        if self.decoder is not None:
+            self.decoder.is_paused = True
         self.parts.work.oldest = oldest
         self.call_later(self._take_over)
 
@@ -168,6 +176,8 @@ class Attachment:
                     self.seek(topic, number, offset)
         self.hook.interceptor = None
         self.meter.is_elsewhere = False
+        if self.decoder is not None:
+            self.decoder.is_paused = False
         self.parts.work.oldest = None
         if is_complete:
             self.call_later(self._restore)

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any
 
@@ -350,7 +350,9 @@ class TaskProcessing:
         assert task is not None
         requests = task.cancelling()
         try:
-            await _result(self.handle(record))
+            decoder = self._attachment.decoder
+            with nullcontext() if decoder is None else decoder.decoding(record.message):
+                await _result(self.handle(record))
         except asyncio.CancelledError as error:
             if task.cancelling() > requests:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from time import monotonic
 from typing import Any
 
@@ -317,7 +318,7 @@ class ThreadProcessing:
         while not work.tenure.is_lost:
             attempt += 1
             try:
-                _refuse_coroutine(self.handle(work.message))
+                self._call(work.message)
             except Exception as error:  # noqa: BLE001  (on_error decides)
                 failure = Failure(message=work.message, error=error, attempt=attempt)
             except BaseException as error:  # noqa: BLE001  (such as sys.exit in a handler)
@@ -336,6 +337,11 @@ class ThreadProcessing:
                 self._fail(work, error)
                 return False
         return False
+
+    def _call(self, message: Message) -> None:
+        decoder = self._attachment.decoder
+        with nullcontext() if decoder is None else decoder.decoding(message):
+            _refuse_coroutine(self.handle(message))
 
     def _settle(self, work: Work, outcome: Outcome, failure: Failure) -> bool:
         message = failure.message

@@ -161,6 +161,7 @@ class AioStage:
     on_start: Callable[[], object] = lambda: None
     fetching: Fetching = field(init=False)
     committing: Committing = field(init=False)
+    decoder: Any = None
     listener: GroupListener = field(init=False)
     subscription: FakeSubscription = field(init=False)
 

@@ -23,7 +23,14 @@ from attrs import define, field
 __all__ = ["KeptCallback", "keep_callbacks", "with_plain_errors"]
 
 _CALLED_FROM_POLL: Final = ("error_cb", "stats_cb", "throttle_cb")
-_CALLBACKS: Final = (*_CALLED_FROM_POLL, "oauth_cb", "on_commit", "coopgroup.telemetry.listener")
+_CALLBACKS: Final = (
+    *_CALLED_FROM_POLL,
+    "oauth_cb",
+    "on_commit",
+    "key.deserializer",
+    "value.deserializer",
+    "coopgroup.telemetry.listener",
+)
 _LOGGER: Final = "logger"
 
 

@@ -22,6 +22,7 @@ from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
 from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strategy
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
+from coopgroup.kafka.records.decoding import Deserializers
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
@@ -67,6 +68,8 @@ _GROUP_KEYS: Final = (
     "auto.commit.interval.ms",
     "enable.auto.offset.store",
     "on_commit",
+    "key.deserializer",
+    "value.deserializer",
     "coordinator.query.interval.ms",
     "group.protocol",
     "group.protocol.type",
@@ -108,6 +111,8 @@ _OFTEN_GIVEN: Final = (
 )
 _REFUSED: Final[Mapping[str, str]] = {
     "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
+    "key.deserializer.builder": "no such key: pass what it builds, as key.deserializer",
+    "value.deserializer.builder": "no such key: pass what it builds, as value.deserializer",
     "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
     "auto.commit.enable": "no such key: it is called enable.auto.commit",
     "offset_commit_cb": "no such key: it is called on_commit",
@@ -130,6 +135,7 @@ class ConsumerSettings:
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         lookup_timeout_ms: time limit of each look-up of metadata or lags.
+        deserializers: those of keys and values, None without any.
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
@@ -158,6 +164,7 @@ class ConsumerSettings:
     telemetry_topic: str | None
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
+    deserializers: Deserializers | None
     strategies: tuple[KafkaProtocol, ...]
 
 
@@ -202,6 +209,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             given, "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
         ),
         on_commit=_callback(given, "on_commit"),
+        deserializers=_deserializers(given),
         strategies=read_strategy(given),
         **own,
     )
@@ -436,6 +444,11 @@ def _callback(given: Mapping[str, Any], key: str) -> Callable[..., Any] | None:
     if value is not None and not callable(value):
         raise refused(key, value, "a callable")
     return value
+
+
+def _deserializers(given: Mapping[str, Any]) -> Deserializers | None:
+    key, value = (_callback(given, f"{one}.deserializer") for one in ("key", "value"))
+    return None if key is None and value is None else Deserializers(key=key, value=value)
 
 
 def _text(given: Mapping[str, Any], key: str) -> str | None:

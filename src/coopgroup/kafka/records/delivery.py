@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field
 from confluent_kafka import KafkaError, Message
+from confluent_kafka.error import ConsumeError
 
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import AWAY_S, Pace
 from coopgroup.kafka.records.record_buffer import partition_of
 
-__all__ = ["Delivery"]
+__all__ = ["DecodedDelivery", "Delivery"]
 
 # Maximum wait in librdkafka for a large batch.
 _BATCH_S: Final = 0.005
@@ -180,3 +182,46 @@ class Delivery:
 def _whole_ms(wait_s: float) -> float:
     """Round up to milliseconds: librdkafka rounds down, and would not wait at all at the end."""
     return math.ceil(wait_s * 1000) / 1000
+
+
+@define(eq=False)
+class DecodedDelivery(Delivery):
+    """Passes decoded records to the application.
+
+    Records are decoded while they still wait. So an exception of a signal handler loses none.
+    """
+
+    decoder: Decoder = field(kw_only=True)
+    _before: Sequence[tuple[Message, Any, Any]] = field(default=(), init=False)
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Queue records again, with their bytes."""
+        for message, key, value in self._before:
+            if any(message is one for one in messages):
+                message.set_key(key)
+                message.set_value(value)
+        super().put_back(messages)
+
+    def _tell_stall(self, stalled_at_s: float) -> Message:
+        event = super()._tell_stall(stalled_at_s)
+        self.driver.polled_at_s = now_s()
+        raise error_of(event)
+
+    def _take(self, count: int, deadline_s: float) -> list[Message]:
+        self._before = ()
+        messages = super()._take(count, deadline_s)
+        if not messages or self.decoder.is_paused:
+            return messages
+        self._before = [(one, one.key(), one.value()) for one in messages]
+        try:
+            return self.decoder.decode(messages)
+        except ConsumeError:
+            # No call from here on, so no signal handler takes the place of this exception.
+            del self.fetching.record_buffer.ready[0]
+            raise
+        except BaseException:
+            self.put_back(messages)
+            raise
+
+    def _take_past(self, count: int, deadline_s: float) -> list[Message]:
+        return super()._take_past(count, deadline_s) if self.decoder.is_paused else []

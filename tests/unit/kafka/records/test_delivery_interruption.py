@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.records.decoding import Decoder, Deserializers
+from coopgroup.kafka.records.delivery import DecodedDelivery
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, Stage, owning
 
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
 
 RECORDS = 5
 PLACES_MAX = 2_000
-STRUCK = {"consumer.py", "delivery.py", "fetching.py", "record_buffer.py", "work_meter.py"}
+STRUCK = {
+    "consumer.py",
+    "decoding.py",
+    "delivery.py",
+    "fetching.py",
+    "record_buffer.py",
+    "work_meter.py",
+}
 LIBRDKAFKA = {"consume", "poll", "incremental_assign", "pause", "send"}
 
 Ask = Callable[[CooperativeConsumer], list[Any]]
@@ -43,6 +52,23 @@ def shell_of(stage: Stage) -> CooperativeConsumer:
         "_closed": False,
     }
     vars(consumer).update(parts)
+    return consumer
+
+
+def decoding_shell_of(stage: Stage) -> CooperativeConsumer:
+    """Return the same with a deserializer, which must see each record as bytes."""
+    driver: Any = stage.driver
+    decoder = Decoder(Deserializers(key=None, value=lambda data, _: data.decode()))
+    consumer = shell_of(stage)
+    vars(consumer)["_ready"] = ()
+    vars(consumer)["_delivery"] = DecodedDelivery(
+        driver=driver,
+        fetching=stage.fetching,
+        committing=stage.committing,
+        listener=stage.listener,
+        meter=stage.meter,
+        decoder=decoder,
+    )
     return consumer
 
 
@@ -111,29 +137,35 @@ ASKS: dict[str, Ask] = {
 
 @pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
 @pytest.mark.parametrize("name", ASKS)
-def test_records_when_a_signal_strikes_are_handed_out_once(name: str, fetched_before: int) -> None:
+@pytest.mark.parametrize("shell", [shell_of, decoding_shell_of])
+def test_records_when_a_signal_strikes_are_handed_out_once(
+    name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
+) -> None:
     for place in range(1, PLACES_MAX):
         stage = owning(*(record(0, offset) for offset in range(RECORDS)))
-        consumer = shell_of(stage)
+        consumer = shell(stage)
         before = polled(consumer) if fetched_before else []
         handed = strike(consumer, ASKS[name], place, interrupt)
         if handed is None:
             assert place > 2
             return
-        offsets = [one.offset() for one in (*before, *handed, *rest(consumer))]
-        assert offsets == [*range(RECORDS)], f"at place {place}"
+        found = (*before, *handed, *rest(consumer))
+        assert [one.offset() for one in found] == [*range(RECORDS)], f"at place {place}"
+        value = b"v" if shell is shell_of else "v"
+        assert {one.value() for one in found} == {value}, f"at place {place}"
     pytest.fail("it never ends")
 
 
 @pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
 @pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("shell", [shell_of, decoding_shell_of])
 def test_positions_when_a_signal_strikes_count_what_was_handed_out(
-    name: str, fetched_before: int
+    name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
 ) -> None:
     """A handler that closes the consumer and ends the process commits no record too many."""
     for place in range(1, PLACES_MAX):
         stage = owning(*(record(0, offset) for offset in range(RECORDS)))
-        consumer = shell_of(stage)
+        consumer = shell(stage)
         before = polled(consumer) if fetched_before else []
         committed: list[int] = []
 
