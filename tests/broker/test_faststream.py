@@ -123,7 +123,7 @@ class Stage:
 
 @pytest.fixture
 def stage(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Stage]:
-    topic = "faststream"
+    topic = "faststream-services"
     kafka_cluster.create_topic(topic, partitions=PARTITIONS)
     stage = Stage(kafka_cluster, topic, tmp_path)
     producer = threading.Thread(target=stage.produce)
