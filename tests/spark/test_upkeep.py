@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coopgroup.cli.app import run
+from coopgroup.cli.pipeline import jobs
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.history import HISTORY_JOB, start_history
 from coopgroup.pipeline.sources import Source, claim_source
@@ -105,6 +106,19 @@ def test_small_files_are_joined_and_readers_keep_theirs(
     assert len(list((tmp_path / "v2" / "lag").glob("day=*/*.parquet"))) == 1
     tables.append("history", 3, {"commits": make(spark, "commits", commit(3, 1))})
     assert tables.read("commits").count() == 7
+
+
+def test_lag_that_follows_deletes_what_it_has_replaced(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    jobs._delete_replaced(tables)  # noqa: SLF001 - before the first snapshot
+    for at_ms in range(3):
+        tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": at_ms})})
+    monkeypatch.setattr(jobs, "_KEPT_HOURS", 0)
+    jobs._delete_replaced(tables)  # noqa: SLF001 - a step of `lag --follow`
+    assert len(list((tmp_path / "v2" / "lag").glob("day=*/*.parquet"))) == 1
+    assert rows(tables.read("lag"), "at_ms") == [(2,)]
 
 
 def test_a_retention_that_is_not_safe_needs_force(

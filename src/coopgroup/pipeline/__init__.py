@@ -2,5 +2,6 @@
 
 This package needs the extra `spark` and Java 17. Within coopgroup only the command line imports
 it. `session` creates the Spark session of every job. `schemas` defines the tables, and `tables`
-writes and reads them. The jobs are in `history`, `lag`, `telemetry` and `episodes`.
+writes and reads them. `upkeep` converts and compacts them. The jobs are in `history`, `lag`,
+`telemetry` and `episodes`.
 """

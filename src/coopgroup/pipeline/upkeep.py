@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["Compaction", "convert", "optimize"]
+__all__ = ["Compaction", "convert", "optimize", "vacuum"]
 
 _OLD: Final = "v1"
 _CONVERTED: Final = "converted-v1"
@@ -130,7 +130,7 @@ def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
     """
     found = [_optimized(tables, name, retention_hours) for name in sorted(tables.versions())]
     if found:
-        _vacuum(tables, "batches", retention_hours)
+        vacuum(tables, "batches", retention_hours)
     before_ms = _now_ms() - retention_hours * _MS_PER_HOUR
     folders = Folders(tables.spark)
     for name, at_ms in folders.names(tables.path("staging")).items():
@@ -152,7 +152,7 @@ def _optimized(tables: Tables, name: str, retention_hours: float) -> Compaction:
     )
     is_vacuumed = is_current or age_ms < retention_hours * _MS_PER_HOUR / 2
     if is_vacuumed:
-        _vacuum(tables, name, retention_hours)
+        vacuum(tables, name, retention_hours)
     after = _detail(tables, name)
     return Compaction(
         table=name,
@@ -163,7 +163,14 @@ def _optimized(tables: Tables, name: str, retention_hours: float) -> Compaction:
     )
 
 
-def _vacuum(tables: Tables, name: str, retention_hours: float) -> None:
+def vacuum(tables: Tables, name: str, retention_hours: float) -> None:
+    """Delete the files of a table that were replaced long ago.
+
+    Args:
+        tables: the tables.
+        name: name of the table, whose newest version must be recorded.
+        retention_hours: age of the files to delete, in hours since a commit replaced them.
+    """
     settings = tables.spark.conf
     before = {key: settings.get(key, None) for key in _OF_VACUUM}
     try:

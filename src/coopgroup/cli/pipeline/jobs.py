@@ -50,6 +50,8 @@ _MS_PER_S: Final = 1_000
 _DAY_S: Final = 86_400
 _LOOK_S: Final = 1
 _WRITE_S_MAX: Final = 60.0
+_TIDY_S: Final = 600.0
+_KEPT_HOURS: Final = 1
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _OF_TELEMETRY: Final = ("events", "rounds", "work")
 _EPISODES: Final = ("rebalances", "outages", "absences", "skew")
@@ -152,8 +154,12 @@ def lag(
             _claim(tables, "history", source)
             with interruption() as interrupted:
                 query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                tidied_s = time.monotonic()
                 while query.isActive and not interrupted.is_set():
                     compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                    if time.monotonic() - tidied_s > _TIDY_S:
+                        _delete_replaced(tables)
+                        tidied_s = time.monotonic()
                     interrupted.wait(every_s)
                 _stop(query)
         _tell(tables, ("ends", "lag", "loads"))
@@ -335,6 +341,15 @@ def compute_lag(
     moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
     ends.write_ends(tables, brokers, topics, moments, now_ms)
     write_lag(tables, reset, since_ms=since_ms)
+
+
+def _delete_replaced(tables: Tables) -> None:
+    """Delete replaced snapshots, of which each round of --follow leaves one on disk."""
+    from coopgroup.pipeline.upkeep import vacuum  # noqa: PLC0415 - needs the extra
+
+    for name in ("lag", "loads"):
+        if name in tables.versions():
+            vacuum(tables, name, _KEPT_HOURS)
 
 
 def require_some(tables: Tables, topic: str) -> None:
