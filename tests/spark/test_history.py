@@ -162,7 +162,8 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 def contents(tables: Tables) -> dict[str, list[tuple[object, ...]]]:
     """Return all rows of all tables."""
-    return {name: rows(tables.read(name)) for name in TABLE_NAMES}
+    read = tables.current().read
+    return {name: rows(read(name)) for name in TABLE_NAMES}
 
 
 def test_a_job_that_fails_between_tables_leaves_each_row_once(

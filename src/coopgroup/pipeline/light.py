@@ -16,6 +16,7 @@ __all__ = ["LIGHT"]
 LIGHT: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

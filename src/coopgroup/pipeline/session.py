@@ -51,7 +51,7 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
     }
 )
-# A table has few files, so one task reads its log. Logs of two days are enough to read the version
+# A table has few files, so few tasks read its log. Logs of two days are enough to read the version
 # of a batch, and a log of `--follow` grows by thousands of files a day.
 _DELTA: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -63,7 +63,9 @@ _BATCHES: Final = StructType(
     ]
 )
 _OWN_VERSION: Final = "spark.databricks.delta.lastCommitVersionInSession"
-_CONFLICT: Final = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)")
+_CONFLICT: Final = re.compile(
+    r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|PATH_EXISTS|TABLE_ALREADY_EXISTS)"
+)
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
 _MS_PER_DAY: Final = 86_400_000
@@ -163,7 +165,7 @@ class Tables:
         self.record(job, versions, batch)
 
     def _merge(self, table: Table, frame: DataFrame, from_ms: int) -> int:
-        rows, _ = self._writer(table, frame.dropDuplicates(list(table.key)))
+        rows, creation = self._writer(table, frame.dropDuplicates(list(table.key)))
         session, view = frame.sparkSession, f"new_{uuid.uuid4().hex}"
         empty = session.createDataFrame([], rows.schema)
         is_same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
@@ -173,9 +175,12 @@ class Tables:
         rows.createOrReplaceTempView(view)
 
         def write() -> None:
-            if set(rows.columns) - self._columns(table.name):
-                # Creates the table, or adds columns to it.
-                self._writer(table, empty)[1].mode("append").save()
+            columns = self._columns(table.name)
+            if not columns:
+                creation.mode("error").save()
+                return
+            if set(rows.columns) - columns:
+                self._writer(table, empty)[1].mode("append").save()  # adds the columns
             session.sql(
                 f"MERGE INTO delta.`{self.path(table.name)}` AS old"
                 f" USING {view} AS new ON {is_same} WHEN NOT MATCHED THEN INSERT *"
@@ -228,8 +233,15 @@ class Tables:
         """
         last = self._recorded().get(job)
         merged = {**(last.versions if last else {}), **versions}
-        row = (job, batch, time.time_ns() // 1_000_000, merged)
-        frame = self.spark.createDataFrame([row], _BATCHES).coalesce(1)
+        pairs = [sql.lit(one) for pair in merged.items() for one in pair]
+        row = (sql.lit(job), sql.lit(batch), sql.lit(time.time_ns() // 1_000_000))
+        # Without Python workers, as a frame of rows would need them.
+        frame = self.spark.range(0, 1, 1, 1).select(
+            *(
+                cell.cast(one.dataType).alias(one.name)
+                for cell, one in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
+            )
+        )
         writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
         writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
         self._commit("batches", self.spark, lambda: writer.save(self.path("batches")))
