@@ -96,15 +96,12 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
             codes = {(topic, partition): code for topic, partition, code in answer.codes}
             settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
         case _:
-            message = getattr(answer, "error_message", "")
-            act_on_error(turn, kind, sent, answer.error_code, message)
+            act_on_error(turn, kind, sent, answer.error_code, getattr(answer, "error_message", ""))
 
 
 def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
     coordinator = answer.coordinator
-    lease = turn.member.lease
-    if not lease.may_restart:
-        lease = attrs.evolve(lease, may_restart=True)
+    lease = attrs.evolve(turn.member.lease, may_restart=True)
     turn.set(coordinator=coordinator, heartbeat_at_ms=turn.now_ms, lease=lease)
     for kind in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
         sent = turn.member.outstanding.get(kind)
@@ -223,10 +220,8 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
 
     The group coordinator drops members that are missing at the end of the time to rejoin, except
     static members. A static member keeps its place, and the leader reads its last join. That join
-    claims no resource that the member got later.
-
-    The numbers of the rounds show whether there was one in between. A coordinator that lost the
-    member's last join counts from the last completed round.
+    claims no resource that the member got later. A coordinator that never heard of the last join
+    counts from the last completed round.
     """
     member = turn.member
     last = member.claim_generation if member.lease.may_restart else member.generation
