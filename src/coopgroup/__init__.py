@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         IncrementalPolicy,
         Policy,
         SimplePolicy,
+        Warmup,
     )
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "StickyAssignor",
     "TrailingBytesError",
     "UnsupportedVersionError",
+    "Warmup",
     "WeightedAssignor",
     "WorkFailure",
     "__version__",
@@ -145,6 +147,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "IncrementalPolicy",
                 "Policy",
                 "SimplePolicy",
+                "Warmup",
             ),
             "coopgroup.model": (
                 "Resource",

@@ -94,7 +94,7 @@ class Polling:
 
     def __attrs_post_init__(self) -> None:
         self.parts.fetching.record_buffer.is_shared = True
-        self.parts.fetching.published = PublishedPositions()
+        self.parts.fetching.published = PublishedPositions(self._paused)
         self.parts.fetching.ahead_max = _AHEAD_MAX
         self.parts.listener.is_polled = False
         self._unawaited = Unawaited(self.parts.fetching, self.hand_out)

@@ -471,7 +471,7 @@ class Fetching:
             else:
                 begin.append(seen_start(self.consumer, self._begun_at[key]))
         consumer.incremental_assign(begin)
-        unwanted = self.record_buffer.paused | self.held_back
+        unwanted = (self.published or self.record_buffer).paused | self.held_back
         paused = [one for one in begin if _key(one) in unwanted]
         if paused:
             consumer.pause(paused)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 
 from attrs import define, field
@@ -22,8 +23,14 @@ __all__ = ["PublishedPositions", "last_of_runs"]
 
 @define(eq=False)
 class PublishedPositions:
-    """Positions after all records that are in the record buffer, or were in it."""
+    """Positions after all records that are in the record buffer, or were in it.
 
+    Attributes:
+        paused: partitions that `coopgroup.aio` has paused in librdkafka. It pauses there only for
+            many records, and resumes no others: a new client must not pause more of them.
+    """
+
+    paused: AbstractSet[Partition] = frozenset()
     _positions: dict[Partition, TopicPartition] = field(factory=dict, init=False)
 
     def publish(self, positions: Iterable[TopicPartition]) -> None:

@@ -48,6 +48,7 @@ _RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 # librdkafka's message.
 _NO_OFFSET: Final = "no previously committed offset available: Local: No offset stored"
 _WARN_AFTER_S: Final = 5.0
+_SHOWN_MAX: Final = 10  # partitions of one log event
 
 
 def names_no_offset(partition: TopicPartition) -> bool:
@@ -92,8 +93,9 @@ class StartingOffsets:
             return math.inf
         late = self.lookup.overdue(_WARN_AFTER_S)
         if late:
-            resources = ResourceSet.from_pairs(late).to_dict()
-            self.warn("committed_offsets_unavailable", error=self.lookup.reason, waiting=resources)
+            shown = ResourceSet.from_pairs(sorted(late)[:_SHOWN_MAX]).to_dict()
+            why, count = self.lookup.reason, len(late)
+            self.warn("committed_offsets_unavailable", error=why, waiting=shown, count=count)
         at_s = min(self.lookup.advance(), self.lookup.next_overdue_at_s(_WARN_AFTER_S))
         return max(0.0, at_s - now_s())
 

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.published import PublishedPositions
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
@@ -135,6 +136,22 @@ def test_each_partition_continues_where_its_next_record_is(
         ("pause", [(4, 30)]),
     ]
     assert positions(stage.fetching, 1) == [8]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_new_client_is_paused_where_the_earlier_one_was(
+    monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+) -> None:
+    """With asyncio a short pause of the application does not reach librdkafka, nor does its end."""
+    stage = Stage(monkeypatch, *(TopicPartition("t", number, 7) for number in range(3)))
+    if is_async:
+        stage.fetching.published = PublishedPositions({("t", 1)})
+    stage.fetching.record_buffer.pause([("t", 0), ("t", 1)])
+    stage.lose_brokers()
+    stage.play(20)
+    assert len(stage.clients) == 2
+    [paused] = [places for name, places in stage.clients[1].calls if name == "pause"]
+    assert [number for number, _ in paused] == ([1] if is_async else [0, 1])
 
 
 def test_a_second_replacement_keeps_the_positions_of_the_first(stage: Stage) -> None:

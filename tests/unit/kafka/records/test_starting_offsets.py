@@ -82,6 +82,10 @@ def test_a_long_wait_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == [
         (
             "committed_offsets_unavailable",
-            {"error": "no answer yet", "waiting": {"t": [0]}},
+            {"error": "no answer yet", "waiting": {"t": [0]}, "count": 1},
         )
     ]
+    made.want([("many", number) for number in range(5_000)])
+    clock[0] = 110.0
+    made.pause_s()
+    assert (said[1][1]["waiting"], said[1][1]["count"]) == ({"many": [*range(10)]}, 5_000)
