@@ -55,6 +55,15 @@ def test_topic_has_the_lines_of_the_files(
         for name in ("a", "b"):
             crew.add(name, configuration={KEY: topic}).subscribe([shared])
             crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
+        server = ["--bootstrap-server", kafka_cluster.bootstrap_servers]
+        watch = ["watch", crew.group_id, "--json", "--telemetry-topic", topic, *server]
+
+        def shows_why() -> bool:
+            assert app.run(watch) == 0
+            moves = json.loads(capsys.readouterr().out)["moves"]
+            return any(one["kind"] == "round" and "New: b" in one["why"] for one in moves)
+
+        crew.until(shows_why, "the round of the second member")
         crew.remove("b")
         crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
         crew.remove("a")

@@ -9,6 +9,8 @@ from typing import Final, Literal, TypeAlias
 import attrs
 from attrs import define, field
 
+from coopgroup.report.history.rounds import round_rows
+from coopgroup.telemetry import Envelope, RoundDecided
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
 __all__ = ["GroupTracker"]
@@ -38,6 +40,8 @@ class GroupTracker:
     # The last member that owned each partition, and the name of each of them.
     _owners: dict[_Key, str] = field(factory=dict, init=False)
     _names: dict[str, str] = field(factory=dict, init=False)
+    # The last round in the telemetry.
+    _round: Envelope | None = field(default=None, init=False)
 
     def note(self, view: GroupView) -> GroupView:
         """Take a snapshot, and return it with everything that follows from the earlier ones."""
@@ -47,6 +51,7 @@ class GroupTracker:
             self._note_returns(last, view)
             self._moves.extendleft(self._changes(last, view))
             self._note_commits(last, view)
+        self._moves.extendleft(self._rounds(view))
         self._owners |= {_key(one): one.owner for one in view.partitions if one.owner}
         kept = {*self._owners.values(), *view.names}
         self._names = {member: name for member, name in self._names.items() if member in kept}
@@ -73,6 +78,15 @@ class GroupTracker:
             if self._departed[identity]:  # else one more process, which is no sign of trouble
                 self._departed[identity] -= 1
                 self._returns[identity] += 1
+
+    def _rounds(self, view: GroupView) -> Iterator[Move]:
+        """Describe the rounds in the telemetry since the last look, and why they came."""
+        decided = [one for one in view.records if isinstance(one.record, RoundDecided)]
+        known = [] if self._round is None else [self._round]
+        for row in round_rows([*known, *decided], self._names)[len(known) :]:
+            text = f"round {row.generation}: {row.granted} granted, {row.revoked} to be revoked"
+            yield Move(at_ms=row.at_ms, text=text, kind="round", why=" ".join(row.sentences))
+        self._round = decided[-1] if decided else self._round
 
     def _changes(self, last: GroupView, view: GroupView) -> Iterator[Move]:
         """Describe what happened between two snapshots."""

@@ -82,12 +82,12 @@ class Move:
         at_ms: time of the later look, in ms since 1970.
         text: the change, in a few words.
         kind: what changed.
-        why: the member that joined or left before; "" if no member did.
+        why: the member that joined or left before, or the words of a leader; "" if unknown.
     """
 
     at_ms: int
     text: str
-    kind: Literal["state", "joined", "left", "moved"] = "moved"
+    kind: Literal["state", "joined", "left", "moved", "round"] = "moved"
     why: str = ""
 
 

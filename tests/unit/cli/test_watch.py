@@ -55,6 +55,14 @@ def test_ctrl_c_ends_the_server_without_a_traceback(number: signal.Signals) -> N
     assert silence is None or "bootstrap.servers: got '127.0.0.1:1'" in silence["reason"]
 
 
+def test_missing_topic_of_telemetry_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["watch", "billing", "--json", "--telemetry-topic", "told", *NOWHERE]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("coopgroup: topic: got 'told', expected a topic that can be read")
+    assert err.count("\n") == 1
+
+
 def test_port_in_use_is_one_line_that_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -1,0 +1,65 @@
+"""A live view with telemetry from a topic."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import define, field
+
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import Envelope, RoundDecided, to_json
+from coopgroup.watch.telemetry import TelemetryView
+from coopgroup.watch.tracking import GroupTracker
+from coopgroup.watch.values import GroupView
+from tests.unit.watch.views import view
+
+
+def round_(generation: int, *members: str) -> Envelope:
+    record = RoundDecided(
+        policy="simple", assignor="sticky", members=members, granted=ResourceSet({"orders": [1]})
+    )
+    at_ms = 1_000 * generation
+    return Envelope(at_ms=at_ms, group="g", member="m-a", generation=generation, record=record)
+
+
+def line(envelope: Envelope) -> bytes:
+    return json.dumps(to_json(envelope)).encode()
+
+
+@define
+class Topic:
+    before: list[bytes]
+    now: list[bytes] = field(factory=list)
+
+    def read_to_end(self) -> Iterator[bytes]:
+        yield from self.before
+
+    def read_now(self) -> list[bytes]:
+        found, self.now = self.now, []
+        return found
+
+
+class Brokers:
+    def read(self) -> GroupView:
+        return view()
+
+
+def test_first_look_has_the_records_so_far_and_each_later_one_the_new_ones() -> None:
+    first, second = round_(4, "m-a"), round_(5, "m-a", "m-b")
+    topic: Any = Topic([line(first), b"{}", b"[]", b"\xff", b'{"schema": 9}'])
+    reader = TelemetryView(Brokers(), topic)
+    assert reader.read().records == (first,)
+    topic.now.append(line(second))
+    assert reader.read().records == (second,)
+    assert reader.read().records == ()
+
+
+def test_rounds_are_changes_with_the_words_of_the_leader() -> None:
+    tracker = GroupTracker()
+    topic: Any = Topic([line(round_(4, "m-a"))])
+    reader = TelemetryView(Brokers(), topic)
+    (move,) = tracker.note(reader.read()).moves
+    assert (move.kind, move.text) == ("round", "round 4: 1 granted, 0 to be revoked")
+    topic.now.append(line(round_(5, "m-a", "m-b")))
+    latest, _ = tracker.note(reader.read()).moves
+    assert latest.why.startswith("New: pod-b.")
