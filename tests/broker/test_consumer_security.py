@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -47,6 +52,10 @@ def secured(provider: OidcProvider) -> Iterator[KafkaCluster]:
             f"{module}.OAuthBearerValidatorCallbackHandler"
         ),
         f"{oauth}.sasl.oauthbearer.jwks.endpoint.url": provider.jwks_url,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # Resources without ACLs are open to all; the internal listener has no users.
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
         f"{oauth}.sasl.oauthbearer.expected.audience": AUDIENCE,
     }
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.jwks_url}"
@@ -189,6 +198,54 @@ def test_group_works_with_a_certificate_from_a_keystore(tmp_path: Path) -> None:
         consumer.subscribe(["mutual"])
         crew.until(lambda: len(crew.messages["a"]) == 2, "both records")
         consumer.commit(asynchronous=False)
+
+
+@pytest.mark.parametrize(
+    ("right", "refused"),
+    [(None, "listen"), (AclOperation.READ, "ring"), (AclOperation.WRITE, "listen")],
+    ids=["no right", "read only", "write only"],
+)
+def test_members_without_rights_on_the_bell_warn_once_and_go_on(
+    secured: KafkaCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    right: AclOperation | None,
+    refused: str,
+) -> None:
+    """The bell makes rounds quicker, and none depends on it."""
+    topic, bell = unique("rights"), unique("bell")
+    secured.create_topic(topic, 4)
+    secured.create_topic(bell, 1)
+    config = secured.client_config()
+    user = "somebody else" if right is None else config["sasl.username"]
+    acl = AclBinding(
+        *(ResourceType.TOPIC, bell, ResourcePatternType.LITERAL, f"User:{user}", "*"),
+        *(right or AclOperation.ALL, AclPermissionType.ALLOW),
+    )
+    admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
+    admin.create_acls([acl])[acl].result(20)
+    errors: list[object] = []
+
+    def rings(crew: Crew) -> int:
+        return crew.members["a"].get_watermark_offsets(TopicPartition(bell, 0), timeout=10)[1]
+
+    with Crew(secured, tmp_path) as crew:
+        for name in "ab":
+            more = {"coopgroup.bell.topic": bell, "error_cb": errors.append}
+            crew.add(name, configuration=more).subscribe([topic])
+            crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        rung = rings(crew) if right is AclOperation.WRITE else 0
+        crew.remove("b")
+        crew.until(lambda: crew.counts() == [4], "the other one goes")
+        assert right is not AclOperation.WRITE or rings(crew) > rung
+        produce(secured, topic, [1] * 4)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 4, "all records")
+    lines = [one.getMessage() for one in caplog.records if bell in one.getMessage()]
+    assert lines
+    assert all(f"action={refused}" in line.replace("'", "") for line in lines)
+    assert all("bell_unavailable" in line for line in lines)
+    assert len(lines) <= 2  # one of each member
+    assert errors == []
 
 
 def test_membership_survives_handshakes_that_fail_in_mid_stream(

@@ -181,8 +181,11 @@ class TopicBell:
         self, answer: FoundPartition | EndAnswer | RingsAnswer | TransportFailure
     ) -> None:
         """Find the partition again after a pause; its leader may have moved."""
-        self._place = None
         code = None if isinstance(answer, TransportFailure) else answer.error_code
+        # Without the right to read, a member can still ring for the others.
+        is_deaf = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not is_deaf or isinstance(answer, FoundPartition):
+            self._place = None
         if code == _OFFSET_OUT_OF_RANGE:
             self._offset = None
         if code is not None and code in TOPIC_REFUSALS:
