@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_view import view_of
 from coopgroup.report.advice_page import write_advice_page
 from tests.browser.chromium import Page
-from tests.unit.pipeline.advices import made_advice
+from tests.unit.pipeline.advices import made_advice, option
 from tests.unit.pipeline.return_times import history
 
 
@@ -28,4 +29,26 @@ def test_page_says_what_to_do_and_shows_why(page: Page, tmp_path: Path) -> None:
     tip = page.point_at("unavailable_over_timeout", 1, 80)
     assert tip == "out of service 80 (72 to 88) time-out for lost partitions: 5 s"
     rows = page.run("return document.querySelector('#tried tbody').innerText")
-    assert rows.splitlines()[0].startswith("deferred:scheduled_rebalance_timeout_ms=30000")
+    assert rows.splitlines()[0].startswith("deferred, waits 30 s advised")
+    assert page.run("return document.querySelector('.lead').innerText").startswith("Use the defer")
+
+
+def test_page_fits_a_phone(page: Page, tmp_path: Path) -> None:
+    """Nothing is wider than the screen, and each figure has its label beside it."""
+    options = tuple(option(deferred(1_000 * place), 40_000.0 + 1_000 * place) for place in range(9))
+    path = tmp_path / "advice.html"
+    write_advice_page(view_of(made_advice(options=options)), path)
+    page.resize(390)
+    try:
+        page.open(path)
+        assert page.run("return document.documentElement.scrollWidth") == 390
+        label = "getComputedStyle(document.querySelector('#tried td.number'), '::before').content"
+        assert page.run(f"return {label}") == '"partition-seconds out of service a day"'
+        wide = "Array.from(document.querySelectorAll('#tried td')).filter((one) =>"
+        wide += " one.getBoundingClientRect().right > 390).length"
+        assert page.run(f"return {wide}") == 0
+        assert page.run("return document.querySelectorAll('#tried tbody tr').length") == 5
+        assert page.run("return document.querySelector('summary').innerText") == "4 more settings"
+        assert not page.run("return document.querySelector('details').open")
+    finally:
+        page.resize(0)

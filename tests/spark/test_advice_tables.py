@@ -133,6 +133,24 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
         history_of(Given(spark=spark, rows={}), "g")
 
 
+def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) -> None:
+    rows = {
+        "absences": [absence(place * DAY_MS, 5_000) for place in (1, 3)],
+        "rebalances": [rebalance(0, moved=100), rebalance(3 * DAY_MS, moved=4)],
+        "lag": [
+            {"group": "g", "at_ms": place * DAY_MS, "lag": 9 - place, "partition": 0}
+            for place in (1, 3)
+        ],
+    }
+    given = Given(spark=spark, rows=rows)
+    history = history_of(given, "g", since_ms=2 * DAY_MS)
+    assert [one.begin_ms for one in history.episodes] == [3 * DAY_MS]
+    assert (round(history.days), history.observed.moved) == (2, 2.0)
+    assert history.observed.lag_peak == 6
+    with pytest.raises(PipelineError, match="'g' has no rebalance and no absence after --since"):
+        history_of(given, "g", since_ms=9 * DAY_MS)
+
+
 def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSession) -> None:
     """Rebalances lack partitions, work events have them; today's policy may be given."""
     work = [

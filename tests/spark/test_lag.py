@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of, write_lag
+from coopgroup.pipeline.lag import (
+    aliveness_of,
+    committed_topics,
+    interests_of,
+    lag_of,
+    loads_of,
+    write_lag,
+)
+from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 
@@ -160,5 +168,19 @@ def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> 
         write_lag(tables, "latest")
         assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]
     assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
-    write_lag(tables, "latest", since_ms=20)
+    write_lag(tables, "latest", Scope(since_ms=20))
     assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]
+
+
+def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    given = [commit(10, 4), commit(10, 3, group="h"), commit(10, 3, group="i", topic="paid")]
+    tables.append("history", 0, {"commits": make(spark, "commits", *given)})
+    tables.merge("ends", {"ends": make(spark, "ends", end(15, 10))})
+    assert committed_topics(tables, Scope(groups=("g", "h"))) == (("orders",), 10)
+    write_lag(tables, "latest")
+    assert rows(tables.read("lag"), "group", "lag") == [("g", 6), ("h", 7)]
+    tables.append("history", 1, {"commits": make(spark, "commits", commit(12, 9))})
+    tables.append("history", 2, {"commits": make(spark, "commits", commit(12, 9, group="h"))})
+    write_lag(tables, "latest", Scope(groups=("g",)))
+    assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
@@ -24,10 +24,11 @@ SOURCE = Source(cluster="c1", topic="offsets", topic_id="t1")
         ({"cluster": "c2"}, "of cluster c1, and these brokers are cluster c2"),
         ({"topic_id": "t2"}, r"an earlier topic offsets \(id t1, now t2\)"),
         ({"topic": "other"}, "of topic offsets, not of other"),
+        ({"groups": ("a",)}, "has the history of all groups: leave out --group"),
     ],
 )
 def test_another_source_is_refused(
-    change: dict[str, str], said: str, spark: SparkSession, tmp_path: Path
+    change: dict[str, Any], said: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     tables = Tables(spark=spark, folder=str(tmp_path))
     check_cluster(tables, "history", "c2")  # nothing is known yet
@@ -46,3 +47,13 @@ def test_brokers_without_ids_are_not_refused(spark: SparkSession, tmp_path: Path
     tables = Tables(spark=spark, folder=str(tmp_path))
     claim_source(tables, "history", SOURCE)
     claim_source(tables, "history", evolve(SOURCE, cluster="", topic_id=""))
+
+
+def test_later_runs_read_the_groups_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    """Earlier records of another group were skipped, and are not read again."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    first = evolve(SOURCE, groups=("a", "b"))
+    for source in (first, SOURCE, first):
+        assert claim_source(tables, "history", source) == ("a", "b")
+    with pytest.raises(PipelineError, match="has the history of group a, b: leave out --group"):
+        claim_source(tables, "history", evolve(SOURCE, groups=("a", "c")))

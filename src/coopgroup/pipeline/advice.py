@@ -29,7 +29,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from coopgroup.pipeline.advice_bootstrap import Estimate, estimate, resample_counts
-from coopgroup.pipeline.advice_cost import LADDER_MS, estimated_s, worth_trying
+from coopgroup.pipeline.advice_cost import LADDER_MS, MoveCost, estimated_s, worth_trying
 from coopgroup.pipeline.advice_history import span_words
 from coopgroup.pipeline.advice_warmups import warmed_up, warmup_in, with_warmups
 from coopgroup.pipeline.errors import PipelineError
@@ -40,7 +40,6 @@ from coopgroup.simulator.scenario import Choice
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coopgroup.pipeline.advice_cost import MoveCost
     from coopgroup.pipeline.advice_history import Episode, GroupHistory
 
 __all__ = [
@@ -63,6 +62,7 @@ ENOUGH: Final = 20
 
 _WAITS_MS: Final = DeferredPolicy().scheduled_rebalance_timeout_ms
 _TRIED: Final = 8
+_DEAR: Final = MoveCost(move_ms=30_000, is_known=False)
 _RATIONS: Final = (1, 4, 16)
 _INTERVALS_MS: Final = (1_000, 5_000)
 _EPISODES_MAX: Final = 200
@@ -80,6 +80,7 @@ class Option:
         policy: the policy with its options.
         unavailable_s: partition-seconds out of service per period, moves included.
         moved: partitions that move per period.
+        restores: moves per period that pay the cost of a move.
         lag_peak: highest lag in an episode, in records, averaged over episodes.
         unavailable_peak: maximum number of partitions out of service together, in any episode.
     """
@@ -87,6 +88,7 @@ class Option:
     policy: Choice
     unavailable_s: Estimate
     moved: Estimate
+    restores: float
     lag_peak: Estimate
     unavailable_peak: float
 
@@ -225,7 +227,12 @@ def advise(
     shapes = tuple(times_of)
     times = np.array([times_of[shape] for shape in shapes], dtype=np.int64)
     estimates = _estimates(history, cost, timeouts_ms, is_spread=True)
-    chosen = [deferred(one) for one in worth_trying(estimates, timeouts_ms, tried)]
+    waits = set(worth_trying(estimates, timeouts_ms, tried))
+    if not cost.is_known:
+        # The reader sees at which cost of a move the choice tips.
+        dear = _estimates(history, _DEAR, timeouts_ms, is_spread=True)
+        waits |= set(worth_trying(dear, timeouts_ms, tried // 4))
+    chosen = [deferred(one) for one in sorted(waits)]
     played = _play(play, shapes, list(dict.fromkeys([history.today, *chosen])))
     _require_played(history, played)
     best = _cheapest(played, times, _spread_s(history, cost, played.policies))
@@ -368,13 +375,15 @@ def _judged(
             policy=policy,
             unavailable_s=unavailable,
             moved=moved,
+            restores=float(restores),
             lag_peak=lag,
             unavailable_peak=float(peak),
         )
-        for policy, unavailable, moved, lag, peak in zip(
+        for policy, unavailable, moved, restores, lag, peak in zip(
             played.policies,
             spread(costs, periods),
             spread(moves, periods),
+            times @ _figure(played, "restores") / periods,
             spread(lags, number),
             peaks,
             strict=True,

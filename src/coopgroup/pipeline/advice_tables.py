@@ -66,27 +66,31 @@ class _Span:
         return max(1, self.end_ms - self.begin_ms) / _MS_PER_DAY
 
 
-def history_of(tables: Readable, group: str, today: Choice | None = None) -> GroupHistory:
+def history_of(
+    tables: Readable, group: str, today: Choice | None = None, since_ms: int = 0
+) -> GroupHistory:
     """Read the history of a group.
 
     Args:
         tables: tables of the pipeline, including the episodes.
         group: its name.
         today: present policy; `None` derives it from the history.
+        since_ms: begin of the history that counts, in ms since 1970.
 
     Raises:
-        PipelineError: the tables have no history of that group.
+        PipelineError: the tables have no history of that group, or none from then on.
     """
-    absences, cut_notes = _absences(tables, group)
-    since_ms = absences[0].gone_ms if cut_notes else None
-    every = _of(tables, "rebalances", group).collect()
-    every = [row for row in every if since_ms is None or row.begin_ms >= since_ms]
+    absences, cut_notes = _absences(tables, group, since_ms)
+    since_ms = absences[0].gone_ms if cut_notes else since_ms
+    all_rebalances = _of(tables, "rebalances", group)
+    every = all_rebalances.where(sql.col("begin_ms") >= since_ms).collect()
     rebalances = _by_source(every, "history", "telemetry")
     if not rebalances and not absences:
+        if since_ms and not all_rebalances.isEmpty():
+            raise PipelineError(f"group {group!r} has no rebalance and no absence after --since")
         raise PipelineError(_unknown(tables, group))
     span = _span(tables, group, rebalances, absences)
-    if since_ms is not None:
-        span = evolve(span, begin_ms=since_ms)
+    span = evolve(span, begin_ms=max(span.begin_ms, since_ms))
     members = _usual_members(rebalances)
     seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
@@ -107,7 +111,7 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
         episodes=episodes,
         left_out=left_out,
         today=found if today is None else today,
-        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), span.days),
+        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), span),
         notes=(
             *cut_notes,
             *_source_notes(rebalances, absences),
@@ -215,9 +219,10 @@ def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
     return next((some for some in by_source if some), [])
 
 
-def _absences(tables: Readable, group: str) -> tuple[list[Row], tuple[str, ...]]:
+def _absences(tables: Readable, group: str, since_ms: int) -> tuple[list[Row], tuple[str, ...]]:
     """Return the absences, oldest first. If there are too many, keep the newest and add a note."""
-    newest = _of(tables, "absences", group).orderBy(sql.col("gone_ms").desc(), "member_id")
+    known = _of(tables, "absences", group).where(sql.col("gone_ms") >= since_ms)
+    newest = known.orderBy(sql.col("gone_ms").desc(), "member_id")
     rows = newest.limit(_ROWS_MAX + 1).collect()
     if len(rows) <= _ROWS_MAX:
         return rows[::-1], ()
@@ -379,9 +384,11 @@ def _rate(tables: Readable, group: str) -> tuple[float, tuple[str, ...]]:
     return float(row.rate), ()
 
 
-def _observed(tables: Readable, group: str, rebalances: Sequence[Row], days: float) -> Observed:
+def _observed(tables: Readable, group: str, rebalances: Sequence[Row], span: _Span) -> Observed:
     known = [row for row in rebalances if row.unavailable_partition_s is not None]
-    totals = _of(tables, "lag", group).groupBy("at_ms").agg(sql.sum("lag").alias("total"))
+    days = span.days
+    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= span.begin_ms)
+    totals = lag.groupBy("at_ms").agg(sql.sum("lag").alias("total"))
     peak = totals.agg(sql.max("total").alias("peak")).first()
     return Observed(
         unavailable_s=sum(row.unavailable_partition_s for row in known) / days if known else None,

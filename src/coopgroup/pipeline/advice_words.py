@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from coopgroup.pipeline.advice_bootstrap import CONFIDENCE, Estimate
 from coopgroup.pipeline.advice_cost import break_even_ms
 from coopgroup.pipeline.advice_history import span_words
 from coopgroup.pipeline.advice_warmups import warmup_code, warmup_in, warmup_words
-from coopgroup.report.wording import counted, seconds
+from coopgroup.report.wording import counted, rounded, seconds
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.advice import Advice, Option
@@ -23,6 +24,7 @@ __all__ = [
     "advice_json",
     "away_ms",
     "headline",
+    "names_of",
     "notes",
     "period_words",
     "reasons",
@@ -79,6 +81,39 @@ def setting_words(policy: Choice) -> str:
         every = seconds(every_ms) if isinstance(every_ms, int) else "0 s"
         words += f" and moves at most {counted(ration, 'partition')} every {every}"
     return words
+
+
+def names_of(policies: Sequence[Choice]) -> str:
+    """Return the short names of settings; those that differ only in the time-out share one.
+
+    Example:
+        "deferred, waits 12 or 14 s; incremental, waits 12 s, 4 moves every 1 s"
+    """
+    waits: dict[tuple[str, str], list[int]] = {}
+    for policy in policies:
+        waits.setdefault(_name_around_wait(policy), []).append(waits_ms(policy))
+    names = []
+    for (before, after), some in waits.items():
+        numbers = [seconds(one).removesuffix(" s") for one in sorted(some) if one]
+        listed = f"{', '.join(numbers[:-1])} or {numbers[-1]}" if len(numbers) > 1 else numbers
+        wait = f", waits {''.join(listed)} s" if numbers else ""
+        names.append(f"{before}{wait}{after}")
+    return "; ".join(names)
+
+
+def _name_around_wait(policy: Choice) -> tuple[str, str]:
+    """Return the parts of a setting's short name before and after its time-out."""
+    options = dict(policy.options)
+    options.pop("scheduled_rebalance_timeout_ms", None)
+    warmup = warmup_words(policy)
+    options.pop("warmup", None)
+    ration, every_ms = options.get("max_moves_per_round"), options.get("move_interval_ms")
+    after = ""
+    if isinstance(ration, int) and isinstance(every_ms, int):
+        after = f", {counted(ration, 'move')} every {seconds(every_ms)}"
+        del options["max_moves_per_round"], options["move_interval_ms"]
+    after += "".join(f", {key}={value}" for key, value in sorted(options.items()))
+    return f"{policy.name}{warmup}", after
 
 
 def reasons(advice: Advice) -> tuple[str, ...]:
@@ -287,15 +322,11 @@ def _worst_words(advice: Advice) -> str:
     """Return moves and worst moment of the advised setting, compared with today's."""
     now, then = advice.current, advice.advised
     return (
-        f"Partitions would move {_rounded(then.moved.mean)} times {period_words(advice)}, against "
-        f"{_rounded(now.moved.mean)} with today's setting, and at most "
-        f"{_rounded(then.unavailable_peak)} would be out of service at once, against "
-        f"{_rounded(now.unavailable_peak)}."
+        f"Partitions would move {rounded(then.moved.mean)} times {period_words(advice)}, against "
+        f"{rounded(now.moved.mean)} with today's setting, and at most "
+        f"{rounded(then.unavailable_peak)} would be out of service at once, against "
+        f"{rounded(now.unavailable_peak)}."
     )
-
-
-def _rounded(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 10 or figure == int(figure) else f"{figure:,.1f}"
 
 
 def _warmup_reason(advice: Advice) -> str:
@@ -314,18 +345,19 @@ def _warmup_reason(advice: Advice) -> str:
 
 def _sure_words(advice: Advice) -> str:
     now, then = advice.current.unavailable_s, advice.options[advice.cheapest].unavailable_s
+    today_s = rounded(now.mean)
     if advice.cheapest == advice.today:
-        return f"No other setting would have cost clearly less than the {now.mean:,.1f} of today."
+        return f"No other setting would have cost clearly less than the {today_s} of today."
     saved = advice.saving_s
     if advice.best == advice.today:
         return (
-            f"The cheapest setting saves {saved.mean:,.1f} partition-seconds a day in the replays, "
-            "which is less than the error of the model."
+            f"The cheapest setting saves {rounded(saved.mean)} partition-seconds a day in the "
+            "replays, which is less than the error of the model."
         )
     words = (
-        f"It would have kept {then.mean:,.1f} partition-seconds a day out of service, against "
-        f"{now.mean:,.1f} with what the group has today: {saved.mean:,.1f} less, and between "
-        f"{saved.low:,.1f} and {saved.high:,.1f} less in {CONFIDENCE:.0%} of the resampled "
+        f"It would have kept {rounded(then.mean)} partition-seconds a day out of service, against "
+        f"{today_s} with what the group has today: {rounded(saved.mean)} less, and between "
+        f"{rounded(saved.low)} and {rounded(saved.high)} less in {CONFIDENCE:.0%} of the resampled "
         "histories"
     )
     if saved.low <= 0:
@@ -339,9 +371,9 @@ def _model_words(advice: Advice) -> list[str]:
     if seen is None or error is None:
         return [] if not advice.is_enough else [_UNCHECKED]
     words = (
-        f"The replay of today's setting gives {advice.current.unavailable_s.mean:,.1f} "
-        f"partition-seconds {period_words(advice)}, and the history shows {seen:,.1f}: the model "
-        f"is wrong by {error:,.1f}."
+        f"The replay of today's setting gives {rounded(advice.current.unavailable_s.mean)} "
+        f"partition-seconds {period_words(advice)}, and the history shows {rounded(seen)}: the "
+        f"model is wrong by {rounded(error)}."
     )
     return [words]
 

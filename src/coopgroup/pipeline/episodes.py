@@ -22,6 +22,7 @@ from coopgroup.pipeline.rebalances import (
     rebalances_of,
 )
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.skew import skew_of
 from coopgroup.pipeline.telemetry_episodes import (
     led_rebalances,
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 EPISODES_JOB: Final = "episodes"
+_CONTEXT_MS: Final = 86_400_000
+"""Commits of this time before the begin of a `Scope` count: an outage may have begun there, and
+they show the usual interval of a partition."""
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
@@ -132,22 +136,32 @@ def telemetry_episodes(
     }
 
 
-def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
+def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = ALL) -> None:
     """Recompute the episodes from history and telemetry.
 
     Args:
         tables: with history, telemetry or both.
         settle_ms: longest pause between two rounds of one rebalance in the history.
+        scope: groups, and begin of the episodes.
     """
     # Batches that end meanwhile would otherwise be in some of the tables only.
-    read = tables.current().read
+    current = tables.current()
+
+    def read(name: str) -> DataFrame:
+        return scope.of_groups(current.read(name))
+
+    def recent(name: str) -> DataFrame:
+        return scope.since(read(name), before_ms=_CONTEXT_MS)
+
     with tables.staging(EPISODES_JOB) as keep:
         states = keep(states_of(read("generations")))
         present = keep(members_of(read("members"), states))
-        commits, assignments, lag = (read(name) for name in ("commits", "assignments", "lag"))
-        frames = _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+        frames = _of_states(
+            recent("commits"), states, present, read("assignments"), recent("lag"), settle_ms, keep
+        )
         telemetry = (read(name) for name in ("events", "rounds", "work"))
         known = keep(known_members(present))
         for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
             frames[name] = frames[name].unionByName(frame)
-        tables.replace(EPISODES_JOB, frames)
+        wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
+        tables.replace(EPISODES_JOB, wanted, groups=scope.groups)

@@ -21,6 +21,7 @@ from coopgroup.pipeline.decoding import (
     decode_groups,
 )
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.streams import start_job
 from coopgroup.pipeline.workers import settled
 
@@ -179,6 +180,7 @@ def start_history(
     *,
     source: str = INTERNAL_TOPIC,
     every_s: float | None = None,
+    scope: Scope = ALL,
 ) -> StreamingQuery:
     """Write a stream of records to the tables, each record exactly once.
 
@@ -188,6 +190,7 @@ def start_history(
         source: name of the topic.
         every_s: seconds between micro-batches, until the query is stopped; `None` ends the query
             after the present records.
+        scope: the groups; records of other groups are skipped.
 
     Raises:
         PipelineError: the checkpoint of the tables is missing, so new records cannot be recognised.
@@ -204,4 +207,4 @@ def start_history(
             for frame in (commits, groups, copy):
                 frame.unpersist()
 
-    return start_job(raw, tables, HISTORY_JOB, write, every_s)
+    return start_job(scope.of_records(raw), tables, HISTORY_JOB, write, every_s)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -159,38 +160,39 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     )
 
 
-def committed_topics(tables: Tables) -> tuple[tuple[str, ...], int]:
-    """Return the topics that any group committed, ascending, and the time of the first commit.
+def committed_topics(tables: Tables, scope: Scope = ALL) -> tuple[tuple[str, ...], int]:
+    """Return the topics that a group committed, ascending, and the time of the first commit.
 
     Args:
         tables: with history.
+        scope: the groups.
     """
-    topics = tables.read("commits").groupBy("topic").agg(sql.min("at_ms").alias("at_ms"))
+    commits = scope.of_groups(tables.read("commits"))
+    topics = commits.groupBy("topic").agg(sql.min("at_ms").alias("at_ms"))
     rows = topics.collect()  # only the names, to ask the brokers about ends
     return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
 
 
-def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:
+def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
     """Recompute `lag` and `loads` from the tables.
 
     Args:
         tables: with history and `ends`.
         reset: one of `RESETS`.
-        since_ms: start of lag and load; older commits still count for later times.
+        scope: groups, and begin of lag and load; older commits still count for later times.
     """
     read = tables.current().read
-    commits, ends = read("commits"), read("ends")
-    ends = ends.where(sql.col("at_ms") >= since_ms)
-    interests = interests_of(commits, read("members")).persist()
-    aliveness = aliveness_of(read("generations"))
-    recent = commits.where(sql.col("at_ms") >= since_ms)
+    commits, members, generations = (
+        scope.of_groups(read(name)) for name in ("commits", "members", "generations")
+    )
+    ends = scope.since(read("ends"))
+    interests = interests_of(commits, members).persist()
+    aliveness = aliveness_of(generations)
+    frames = {
+        "lag": lag_of(ends, commits, interests, aliveness, reset),
+        "loads": loads_of(ends, scope.since(commits), interests),
+    }
     try:
-        tables.replace(
-            LAG_JOB,
-            {
-                "lag": lag_of(ends, commits, interests, aliveness, reset),
-                "loads": loads_of(ends, recent, interests),
-            },
-        )
+        tables.replace(LAG_JOB, frames, groups=scope.groups)
     finally:
         interests.unpersist()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import fields, frozen
 
 from coopgroup.pipeline.replay_scenario import played_absences, scenario_of
 from coopgroup.simulator.run import simulate
@@ -34,6 +34,7 @@ class Replayed:
         unavailable_peak: maximum number of partitions without work at a time.
         lag_peak: highest lag of the group, in records.
         violations: number of violated invariants; a bug, to be reported.
+        restores: moves that paid the cost of a move: the new process was not warm.
     """
 
     unavailable_s: float
@@ -41,9 +42,10 @@ class Replayed:
     unavailable_peak: float
     lag_peak: float
     violations: int
+    restores: float
 
 
-FIGURES: Final = ("unavailable_s", "moved", "unavailable_peak", "lag_peak", "violations")
+FIGURES: Final = tuple(one.name for one in fields(Replayed))
 """Names of the figures, in the order in which rows and matrices have them."""
 
 ROWS: Final = pa.schema(
@@ -71,6 +73,7 @@ def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int)
         unavailable_peak=measures.unavailable_peak * each,
         lag_peak=measures.lag_peak * each,
         violations=len(run.violations),
+        restores=measures.moved_cold * factor * each,
     )
 
 

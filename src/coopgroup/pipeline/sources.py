@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "check_cluster", "claim_source"]
 
-_COLUMNS: Final = "cluster string, topic string, topic_id string"
+_COLUMNS: Final = "cluster string, topic string, topic_id string, groups array<string>"
 
 
 @frozen(kw_only=True)
@@ -34,20 +34,28 @@ class Source:
         cluster: id of the cluster; "" if the brokers do not report it.
         topic: name of the topic.
         topic_id: id of the topic; "" if the brokers do not report it (before Kafka 2.8).
+        groups: the groups that the job reads; empty for all groups.
     """
 
     cluster: str
     topic: str
     topic_id: str
+    groups: tuple[str, ...] = ()
 
 
-def claim_source(tables: Tables, job: str, source: Source) -> None:
+def claim_source(tables: Tables, job: str, source: Source) -> tuple[str, ...]:
     """Remember the source of a job's first run, and refuse another one later.
+
+    A job reads each record once. So later runs read the groups of the first run: the records of
+    another group before this run are gone.
 
     Args:
         tables: tables that the job writes to.
         job: name of the job.
-        source: the topic to read.
+        source: the topic to read. Without groups, the groups of the first run count.
+
+    Returns:
+        The groups to read; empty for all groups.
 
     Raises:
         PipelineError: the tables are from another cluster, from another topic, or from the same
@@ -65,12 +73,19 @@ def claim_source(tables: Tables, job: str, source: Source) -> None:
             f"{tables.folder} has the {job} of topic {known.topic}, not of {source.topic}; name "
             "another folder with --tables"
         )
+    if source.groups and source.groups != known.groups:
+        of = "of group " + ", ".join(known.groups) if known.groups else "of all groups"
+        raise PipelineError(
+            f"{tables.folder} has the {job} {of}: leave out --group, or name another folder with "
+            "--tables"
+        )
     if _differ(known.topic_id, source.topic_id):
         raise PipelineError(
             f"{tables.folder} has the {job} of an earlier topic {source.topic} (id "
             f"{known.topic_id}, now {source.topic_id}): the topic was created again; name another "
             "folder with --tables"
         )
+    return known.groups
 
 
 def check_cluster(tables: Tables, job: str, cluster: str) -> None:
@@ -109,7 +124,8 @@ def _known(tables: Tables, job: str) -> Source | None:
         if error.getCondition() in MISSING:
             return None
         raise
-    return Source(**rows[0].asDict())
+    found = rows[0].asDict()
+    return Source(**{**found, "groups": tuple(found.get("groups") or ())})
 
 
 def _folder(tables: Tables, job: str) -> str:

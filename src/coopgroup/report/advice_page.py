@@ -18,26 +18,38 @@ class TriedRow:
     """A tried setting, as the table shows it.
 
     Attributes:
-        role: "advised", "today", or "".
+        words: the setting, or several settings with equal figures.
+        role: "advised", "today", both, or "".
+        place: number of the setting; of several, the advised one or today's.
     """
 
     words: str
     cells: tuple[str, ...]
     role: str
+    place: int
 
 
 @frozen(kw_only=True)
 class AdviceView:
-    """The content of the page, as texts and charts."""
+    """The content of the page, as texts and charts.
+
+    Attributes:
+        lead: the advice in a sentence.
+        rows: the settings that matter.
+        more: all other settings, which the page folds.
+        price: at which price of a move the choice tips; "" if nothing depends on it.
+    """
 
     title: str
+    lead: str
     under: str
-    headline: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     cards: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
     rows: tuple[TriedRow, ...]
+    more: tuple[TriedRow, ...]
+    price: str
     charts: tuple[Chart, ...]
     snippet: str
 
@@ -59,6 +71,7 @@ def write_advice_page(view: AdviceView, path: str | Path) -> None:
         "advice.html",
         figures,
         title=view.title,
+        lead=view.lead,
         under=view.under,
         view=view,
         divs=figures.divs,

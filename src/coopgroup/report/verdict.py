@@ -24,7 +24,16 @@ from attrs import frozen
 from coopgroup.report.charts import Chart, Curve, Mark
 from coopgroup.report.wording import counted, seconds
 
-__all__ = ["PolicyCost", "Reach", "Verdict", "cost_of", "verdict_of"]
+__all__ = [
+    "PolicyCost",
+    "Reach",
+    "Verdict",
+    "best_words",
+    "cost_of",
+    "price_chart",
+    "reaches_of",
+    "verdict_of",
+]
 
 _BASELINE: Final = "eager"
 _ALIKE: Final = 0.02  # part of the cost below which policies with equal moves count as equal
@@ -132,12 +141,12 @@ def verdict_of(
             return None
         costs.append(cost)
     candidates = [one for one in costs if one.is_settled and not _is_baseline(one.policy)]
-    reaches = _reaches(candidates, played_ms / _MS)
+    reaches = reaches_of(candidates, played_ms / _MS)
     sentences = (
         []
         if len(costs) == 1
         else [
-            *_best_words(reaches),
+            *best_words(reaches),
             *_played_words(reaches, candidates, played_ms),
             *_left_out_words(costs),
         ]
@@ -146,7 +155,7 @@ def verdict_of(
         summary=_summary(costs),
         sentences=tuple(sentences),
         reaches=reaches,
-        chart=_chart(costs, reaches, played_ms / _MS) if len(costs) > 1 else None,
+        chart=price_chart(costs, reaches, played_ms / _MS) if len(costs) > 1 else None,
     )
 
 
@@ -162,7 +171,13 @@ def _at(cost: PolicyCost, price_s: float, played_s: float) -> float:
     return max(0.0, cost.unavailable_s + cost.restores * (price_s - played_s))
 
 
-def _reaches(candidates: Sequence[PolicyCost], played_s: float) -> tuple[Reach, ...]:
+def reaches_of(candidates: Sequence[PolicyCost], played_s: float) -> tuple[Reach, ...]:
+    """Return the best policies by price, ascending.
+
+    Args:
+        candidates: costs of the policies.
+        played_s: price of a move in their runs.
+    """
     if not candidates:
         return ()
     crossings = {
@@ -196,13 +211,20 @@ def _best_at(candidates: Sequence[PolicyCost], price_s: float, played_s: float) 
     )
 
 
-def _chart(costs: Sequence[PolicyCost], reaches: Sequence[Reach], played_s: float) -> Chart:
+def price_chart(costs: Sequence[PolicyCost], reaches: Sequence[Reach], played_s: float) -> Chart:
+    """Return the cost of each policy over the price of a move.
+
+    Args:
+        costs: costs of the policies.
+        reaches: from `reaches_of`; the chart shows all prices at which the best policy changes.
+        played_s: price of a move in their runs.
+    """
     tips_s = [one.to_s for one in reaches if one.to_s is not None]
     end_s = _PRICES * max([played_s, *tips_s, _PRICE_S_MIN])
     prices = tuple(end_s * step / _STEPS for step in range(_STEPS + 1))
     return Chart(
         name="verdict",
-        title="out of service, over the price of a move",
+        title="cost, over the price of a move",
         x_label="seconds for a move",
         y_label="partition-seconds",
         curves=tuple(
@@ -234,7 +256,8 @@ def _summary(costs: Sequence[PolicyCost]) -> str:
     return " ".join(parts)
 
 
-def _best_words(reaches: Sequence[Reach]) -> list[str]:
+def best_words(reaches: Sequence[Reach]) -> list[str]:
+    """Return the best policy for each price, in a sentence."""
     if not reaches:
         return ["No policy that consumers can use converged in every run."]
     if len(reaches) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from coopgroup.model import ResourceSet
 
-__all__ = ["counted", "listed", "seconds"]
+__all__ = ["counted", "listed", "rounded", "seconds"]
 
 _RANGES_MAX: Final = 12
 
@@ -17,6 +18,14 @@ _RANGES_MAX: Final = 12
 def seconds(duration_ms: float) -> str:
     """Format a duration in seconds with at most three decimals: "12.5 s"."""
     return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def rounded(value: float) -> str:
+    """Format a number with two significant digits, or three from 100 on: "0.052", "12,300"."""
+    digits = 3 if abs(value) >= 99.5 else 2
+    places = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    text = f"{round(value, places):,.{max(0, places)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -13,15 +13,17 @@ from tests.unit.pipeline.return_times import history
 
 TIMEOUTS_MS = (0, 5_000, 30_000, 300_000)
 UNAVAILABLE_S = (90.0, 80.0, 40.0, 200.0)
+RESTORES = (3.5, 2.0, 0.5, 0.5)
 
 
-def option(policy: Choice, mean: float, peak: float = 6.0) -> Option:
+def option(policy: Choice, mean: float, peak: float = 6.0, restores: float = 0.5) -> Option:
     """Return a setting whose intervals are a tenth around its figures."""
     around = Estimate(mean=mean, low=0.9 * mean, high=1.1 * mean)
     return Option(
         policy=policy,
         unavailable_s=around,
         moved=Estimate(mean=mean / 10, low=0, high=mean),
+        restores=restores,
         lag_peak=Estimate(mean=300, low=200, high=400),
         unavailable_peak=peak,
     )
@@ -36,8 +38,8 @@ def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
         ),
         "cost": MoveCost(move_ms=20_000),
         "options": tuple(
-            option(deferred(waits), cost)
-            for waits, cost in zip(TIMEOUTS_MS, UNAVAILABLE_S, strict=True)
+            option(deferred(waits), cost, restores=restores)
+            for waits, cost, restores in zip(TIMEOUTS_MS, UNAVAILABLE_S, RESTORES, strict=True)
         ),
         "today": 0,
         "cheapest": changed.get("best", 2),

@@ -40,7 +40,14 @@ class MadeUp:
     def __call__(self, episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
         self.asked += map(str, policies)
         row = [
-            [self.costs.get(str(policy), 100.0), self.moved, self.peak(policy), 5.0, 0.0]
+            [
+                self.costs.get(str(policy), 100.0),
+                self.moved,
+                self.peak(policy),
+                5.0,
+                0.0,
+                self.moved,
+            ]
             for policy in policies
         ]
         return np.array([row for _ in episodes]).reshape(len(episodes), -1, len(FIGURES))

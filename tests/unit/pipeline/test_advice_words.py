@@ -10,6 +10,7 @@ from coopgroup.pipeline.advice_warmups import with_warmups
 from coopgroup.pipeline.advice_words import (
     advice_json,
     headline,
+    names_of,
     notes,
     reasons,
     setting_words,
@@ -41,12 +42,12 @@ def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
         "Partitions would move 4 times a day, against 9 with today's setting, and at most 6 would "
         "be out of service at once, against 6."
     )
-    assert "40.0 partition-seconds a day" in said[4]
-    assert "between 40.0 and 60.0 less in 90%" in said[4]
+    assert "40 partition-seconds a day" in said[4]
+    assert "between 40 and 60 less in 90%" in said[4]
     assert "in 97% of these it is within 5 %" in said[4]
     assert said[5] == (
-        "The replay of today's setting gives 90.0 partition-seconds a day, and the history shows "
-        "95.0: the model is wrong by 5.0."
+        "The replay of today's setting gives 90 partition-seconds a day, and the history shows "
+        "95: the model is wrong by 5."
     )
 
 
@@ -71,7 +72,7 @@ def test_setting_of_today_that_is_best_is_kept() -> None:
     kept = made_advice(today=2)
     assert headline(kept) == "Keep the deferred policy, which waits 30 s for a lost member."
     assert reasons(kept)[3] == (
-        "No other setting would have cost clearly less than the 40.0 of today."
+        "No other setting would have cost clearly less than the 40 of today."
     )
 
 
@@ -81,12 +82,12 @@ def test_saving_below_the_error_of_the_model_is_not_advised() -> None:
     assert headline(kept) == "Keep the simple policy, which does not wait for a lost member."
     assert reasons(kept)[3:] == (
         (
-            "The cheapest setting saves 50.0 partition-seconds a day in the replays, which is less "
+            "The cheapest setting saves 50 partition-seconds a day in the replays, which is less "
             "than the error of the model."
         ),
         (
-            "The replay of today's setting gives 90.0 partition-seconds a day, and the history "
-            "shows 30.0: the model is wrong by 60.0."
+            "The replay of today's setting gives 90 partition-seconds a day, and the history "
+            "shows 30: the model is wrong by 60."
         ),
     )
     unchecked = made_advice(history=history([12_000] * 30))
@@ -179,3 +180,13 @@ def test_warm_ups_are_explained_and_can_be_pasted() -> None:
     assert "warmup=Warmup(max_concurrent=8, timeout_ms=80_000, standbys=1)" in text
     without = made_advice(best=1, options=given.options)
     assert any(one.endswith("beside their work.") for one in reasons(without))
+
+
+def test_settings_have_short_names_and_share_what_they_share() -> None:
+    waits = [deferred(one) for one in (0, 14_000, 12_000, 16_500)]
+    assert names_of(waits) == "simple; deferred, waits 12, 14 or 16.5 s"
+    assert names_of([RATION]) == "incremental, waits 30 s, 4 moves every 1 s"
+    (_, warm) = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
+    assert names_of([warm]) == "deferred with warm-ups and a standby, waits 30 s"
+    odd = Choice(name="incremental", options={"lag_imbalance_ratio": 2})
+    assert names_of([odd]) == "incremental, waits 60 s, lag_imbalance_ratio=2"

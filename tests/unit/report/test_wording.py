@@ -3,7 +3,7 @@
 import pytest
 
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.report.wording import counted, listed, seconds
+from coopgroup.report.wording import counted, listed, rounded, seconds
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,24 @@ from coopgroup.report.wording import counted, listed, seconds
 )
 def test_seconds_have_no_more_digits_than_needed(duration_ms: int, text: str) -> None:
     assert seconds(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.0523, "0.052"),
+        (1.05, "1.1"),
+        (40.0, "40"),
+        (99.4, "99"),
+        (99.96, "100"),
+        (123.4, "123"),
+        (115_621, "116,000"),
+        (-4.26, "-4.3"),
+    ],
+)
+def test_figures_have_two_or_three_digits(value: float, text: str) -> None:
+    assert rounded(value) == text
 
 
 def test_counted_says_one_in_the_singular() -> None:

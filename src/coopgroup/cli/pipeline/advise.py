@@ -9,11 +9,20 @@ import click
 from rich.table import Table
 
 from coopgroup.cli.choices import parse_choice
-from coopgroup.cli.pipeline.options import one_line, place_of, place_options
+from coopgroup.cli.pipeline.options import (
+    group_option,
+    one_line,
+    place_of,
+    place_options,
+    scope_of,
+    since_option,
+)
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.session import require_spark
 from coopgroup.policies.registry import create_policy
 from coopgroup.report.advice_page import write_advice_page
+from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +37,8 @@ __all__ = ["advice_for", "command"]
 
 @click.command("advise")
 @place_options
-@click.option("--group", required=True, metavar="NAME", help="Of the group.")
+@group_option(required=True)
+@since_option()
 @click.option(
     "--move-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
@@ -45,11 +55,17 @@ __all__ = ["advice_for", "command"]
     metavar="NAME[:KEY=VALUE,...]",
     help="Policy that the group follows today; told from the history if not given.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in place of a table.")
-@click.option("--html", metavar="OUT", help="Write a page with the advice and what it rests on.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object in place of a table; of several groups a line each.",
+)
+@click.option("--html", metavar="OUT", help="Write a page with the advice; of one group.")
 def command(  # noqa: PLR0913 - an argument for each option
     *,
-    group: str,
+    groups: Sequence[str],
+    since: str | None,
     folder: str,
     master: str,
     jars: str,
@@ -68,17 +84,22 @@ def command(  # noqa: PLR0913 - an argument for each option
     page = page_path(html)
     choice = None if today is None else _policy(today)
     place = place_of(folder, master, jars, settings)
+    require_spark()
+    scope = scope_of(groups, since)
+    if page is not None and len(scope.groups) > 1:
+        raise click.UsageError("--html: a page has one group; give one --group")
     tables = place.tables()
-    with one_line():
-        given = advice_for(tables, group, choice, move_cost_ms, return_cost_ms)
-    if as_json:
-        _print_json(given)
-    else:
-        _print(given)
-    if page is not None:
-        from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - an extra
+    for group in scope.groups:
+        with one_line():
+            given = advice_for(tables, group, choice, scope.since_ms, move_cost_ms, return_cost_ms)
+        if as_json:
+            _print_json(given)
+        else:
+            _print(given)
+        if page is not None:
+            from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - an extra
 
-        write_advice_page(view_of(given), page)
+            write_advice_page(view_of(given), page)
 
 
 def _policy(text: str) -> Choice:
@@ -95,6 +116,7 @@ def advice_for(
     tables: Tables,
     group: str,
     today: Choice | None = None,
+    since_ms: int = 0,
     move_ms: int | None = None,
     return_ms: int | None = None,
 ) -> Advice:
@@ -104,6 +126,7 @@ def advice_for(
         tables: tables with episodes.
         group: its name.
         today: its present policy; `None` derives it from the history.
+        since_ms: begin of the history that counts, in ms since 1970.
         move_ms: cost of a move; `None` takes it from telemetry.
         return_ms: cost of a return; `None` likewise.
 
@@ -114,7 +137,7 @@ def advice_for(
     from coopgroup.pipeline.replay_run import SparkPlay  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise
 
-    history = advice_tables.history_of(tables, group, today)
+    history = advice_tables.history_of(tables, group, today, since_ms)
     cost, notes = _cost(tables, group, move_ms, return_ms)
     history = advice.with_notes(history, notes)
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
@@ -152,10 +175,11 @@ def _print_json(given: Advice) -> None:
 
 
 def _print(given: Advice) -> None:
-    from coopgroup.pipeline.advice_view import columns_of, tried_rows  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice_view import tried_rows  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.advice_words import (  # noqa: PLC0415 - likewise
         headline,
         notes,
+        period_words,
         reasons,
         snippet,
     )
@@ -165,13 +189,19 @@ def _print(given: Advice) -> None:
         click.echo(f"- {sentence}")
     for note in notes(given):
         click.echo(f"coopgroup: {note}", err=True)
+    shown, more = tried_rows(given)
     table = Table()
-    table.add_column("setting", overflow="fold")
-    table.add_column("")
-    for column in columns_of(given):
+    table.add_column("setting", overflow="fold", min_width=20)
+    for column in ("out of service", "moves", "peak lag", "most at once"):
         table.add_column(column, justify="right")
-    for row in tried_rows(given):
-        table.add_row(row.words, row.role, *row.cells)
+    for row in shown:
+        seconds, *others = row.cells
+        name = f"{row.words}\n({row.role})" if row.role else row.words
+        # The interval has a line of its own: all columns fit into 80 characters.
+        table.add_row(name, seconds.replace(" (", "\n("), *others)
     under = ", with nine of ten resampled histories" if given.is_enough else ", without intervals"
-    print_table(f"Group {given.history.group}{under}", table)
+    what = f"partition-seconds out of service and moves {period_words(given)}"
+    print_table(f"Group {given.history.group}: {what}{under}", table)
+    if more:
+        click.echo(f"{counted(len(more), 'more setting')}: see --json, or --html")
     click.echo(snippet(given), nl=False)

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from attrs import evolve
 
 from coopgroup.cli.interruption import interruption
 from coopgroup.cli.pipeline.options import (
     broker_options,
+    group_option,
     kafka_options,
     one_line,
     pairs,
     place_of,
     place_options,
+    scope_of,
+    since_option,
 )
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.errors import PipelineError
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
 
@@ -47,7 +52,6 @@ __all__ = [
 
 _INTERNAL_TOPIC: Final = "__consumer_offsets"
 _MS_PER_S: Final = 1_000
-_DAY_S: Final = 86_400
 _LOOK_S: Final = 1
 _WRITE_S_MAX: Final = 60.0
 _TIDY_S: Final = 600.0
@@ -71,6 +75,7 @@ _follow = click.option(
 @click.option(
     "--topic", default=_INTERNAL_TOPIC, show_default=True, help="The topic with the history."
 )
+@group_option()
 @_follow
 def history(
     *,
@@ -78,22 +83,25 @@ def history(
     config: Sequence[str],
     kafka_option: Sequence[str],
     topic: str,
+    groups: Sequence[str],
     every_s: float | None,
     **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Read the history of groups, of any client, from the brokers into tables.
 
-    What was read before is not read again: run it as often as you like, or let it follow.
+    What was read before is not read again: run it as often as you like, or let it follow. The
+    groups of the first run are those of all later runs.
     """
     require_spark()
     where = place_of(**place)
+    scope = scope_of(groups, None)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
-    source = brokers.source(topic, "no group has ever committed")
+    source = evolve(brokers.source(topic, "no group has ever committed"), groups=scope.groups)
     tables = where.tables()
     with one_line():
         read_history(tables, options, source, every_s)
         _tell(tables, (*_HISTORY, "rejected"))
-    require_some(tables, topic)
+    require_some(tables, topic, scope.groups)
 
 
 @click.command("lag")
@@ -112,13 +120,8 @@ def history(
     show_default="60, or more for a long history",
     help="Seconds between the moments of which the lag is computed.",
 )
-@click.option(
-    "--days",
-    type=click.FloatRange(min=0, min_open=True),
-    default=7,
-    show_default=True,
-    help="How far back.",
-)
+@group_option()
+@since_option("7d")
 @_follow
 def lag(
     *,
@@ -127,7 +130,8 @@ def lag(
     kafka_option: Sequence[str],
     reset: str,
     every: float | None,
-    days: float,
+    groups: Sequence[str],
+    since: str,
     every_s: float | None,
     **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
@@ -140,23 +144,22 @@ def lag(
     where = place_of(**place)
     if every_s is None:
         where.require_folder()
+    scope = scope_of(groups, since)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     cluster = brokers.cluster()
-    since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
     tables = where.tables()
     with one_line():
         if every_s is None:
             tables.require("commits", "coopgroup pipeline history")
             _check_cluster(tables, cluster)
-            compute_lag(tables, brokers, reset, since_ms, every)
+            compute_lag(tables, brokers, reset, scope, every)
         else:
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
-            _claim(tables, "history", source)
             with interruption() as interrupted:
-                query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                query = _start_history(tables, options, source, every_s)
                 tidied_s = time.monotonic()
                 while query.isActive and not interrupted.is_set():
-                    compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                    compute_lag(tables, brokers, reset, scope, every, is_now=True)
                     if time.monotonic() - tidied_s > _TIDY_S:
                         _delete_replaced(tables)
                         tidied_s = time.monotonic()
@@ -223,10 +226,19 @@ def telemetry(
     show_default=True,
     help="Rounds within so many seconds belong to one rebalance.",
 )
-def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the options of a place
+@group_option()
+@since_option()
+def episodes(
+    *,
+    settle: float,
+    groups: Sequence[str],
+    since: str | None,
+    **place: Any,  # noqa: ANN401 - the options of a place
+) -> None:
     """Find rebalances, outages, absences and skew in the tables."""
     require_spark()
     where = place_of(**place)
+    scope = scope_of(groups, since)
     where.require_folder()
     from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
 
@@ -234,7 +246,7 @@ def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the opti
     with one_line():
         if tables.read("events").isEmpty():
             tables.require("generations", "coopgroup pipeline history or telemetry")
-        write_episodes(tables, int(settle * _MS_PER_S))
+        write_episodes(tables, int(settle * _MS_PER_S), scope)
         _tell(tables, _EPISODES)
 
 
@@ -260,20 +272,20 @@ def read_history(
     Args:
         tables: tables to write to.
         options: options of Spark's Kafka source.
-        source: the topic.
+        source: the topic, and its groups to read.
         every_s: seconds between batches, until the user ends it; `None` reads the present records.
 
     Raises:
-        PipelineError: the tables are from another cluster, or lack their checkpoint.
+        PipelineError: the tables are from another cluster or of other groups, or lack their
+            checkpoint.
     """
-    _claim(tables, "history", source)
-    _finish(_start_history(tables, options, source.topic, every_s))
+    _finish(_start_history(tables, options, source, every_s))
 
 
-def _claim(tables: Tables, job: str, source: Source) -> None:
+def _claim(tables: Tables, job: str, source: Source) -> tuple[str, ...]:
     from coopgroup.pipeline.sources import claim_source  # noqa: PLC0415 - an extra
 
-    claim_source(tables, job, source)
+    return claim_source(tables, job, source)
 
 
 def _check_cluster(tables: Tables, cluster: str) -> None:
@@ -283,12 +295,13 @@ def _check_cluster(tables: Tables, cluster: str) -> None:
 
 
 def _start_history(
-    tables: Tables, options: dict[str, str], topic: str, every_s: float | None
+    tables: Tables, options: dict[str, str], source: Source, every_s: float | None
 ) -> StreamingQuery:
     from coopgroup.pipeline.history import kafka_records, start_history  # noqa: PLC0415 - an extra
 
-    raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
-    return start_history(raw, tables, source=topic, every_s=every_s)
+    scope = scope_of(_claim(tables, "history", source), None)
+    raw = kafka_records(tables.spark, options, topic=source.topic, is_stream=True)
+    return start_history(raw, tables, source=source.topic, every_s=every_s, scope=scope)
 
 
 def _finish(query: StreamingQuery) -> None:
@@ -314,7 +327,7 @@ def compute_lag(
     tables: Tables,
     brokers: Brokers,
     reset: str,
-    since_ms: int,
+    scope: Scope,
     every_s: float | None,
     *,
     is_now: bool = False,
@@ -325,22 +338,22 @@ def compute_lag(
         tables: tables with a history.
         brokers: the cluster of that history.
         reset: `auto.offset.reset` of the consumers.
-        since_ms: begin of the lag.
+        scope: groups, and begin of the lag.
         every_s: seconds between moments; `None` chooses them by the length of the history.
         is_now: whether to look up the present ends only.
     """
     from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
-    topics, first_ms = committed_topics(tables)
+    topics, first_ms = committed_topics(tables, scope)
     if not topics:
         return
     now_ms = _now_ms()
-    first_ms = max(since_ms, first_ms)
+    first_ms = max(scope.since_ms, first_ms)
     every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
     moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
     ends.write_ends(tables, brokers, topics, moments, now_ms)
-    write_lag(tables, reset, since_ms=since_ms)
+    write_lag(tables, reset, scope)
 
 
 def _delete_replaced(tables: Tables) -> None:
@@ -352,7 +365,7 @@ def _delete_replaced(tables: Tables) -> None:
             vacuum(tables, name, _KEPT_HOURS)
 
 
-def require_some(tables: Tables, topic: str) -> None:
+def require_some(tables: Tables, topic: str, groups: Sequence[str] = ()) -> None:
     """Refuse a topic without history.
 
     Raises:
@@ -360,6 +373,8 @@ def require_some(tables: Tables, topic: str) -> None:
     """
     if not (tables.read("commits").isEmpty() and tables.read("generations").isEmpty()):
         return
+    if groups:
+        raise PipelineError(f"{topic} has no history of group {' or '.join(groups)}")
     if tables.read("rejected").isEmpty():
         raise PipelineError(f"{topic} is empty: no group has committed or joined yet")
     raise PipelineError(f"{topic} holds no history: none of its records is a commit or a group")

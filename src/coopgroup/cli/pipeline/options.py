@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,16 +27,21 @@ from coopgroup.pipeline.session import (
 from coopgroup.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
+    from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
     "Place",
     "broker_options",
+    "group_option",
     "kafka_options",
     "one_line",
     "pairs",
     "place_of",
     "place_options",
+    "scope_of",
+    "since_of",
+    "since_option",
     "spark_options",
 ]
 
@@ -41,6 +49,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LOGIN_MODULES: Final = {"PLAIN": "plain.Plain"}
 _SCRAM: Final = "scram.Scram"
 _SAME_KEYS: Final = ("bootstrap.servers", "security.protocol")
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhdw])")
+_A_PAST_TIME: Final = (
+    "a time in the past, such as 2026-11-22T08:00Z, or a duration before now, such as 12h or 7d"
+)
 
 
 @frozen(kw_only=True)
@@ -157,6 +170,67 @@ def broker_options(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def group_option(*, required: bool = False) -> Callable[[_Command], _Command]:
+    """Add the groups of a job: `groups`."""
+    return click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        required=required,
+        metavar="NAME",
+        help="Only this group; may be repeated." + ("" if required else " Default: all groups."),
+    )
+
+
+def since_option(default: str | None = None) -> Callable[[_Command], _Command]:
+    """Add the begin of the time that a job looks at: `since`."""
+    return click.option(
+        "--since",
+        default=default,
+        show_default=default is not None,
+        metavar="TIME",
+        help="Only from this time on: a time such as 2026-11-22T08:00Z, or a duration before now"
+        " such as 12h or 7d.",
+    )
+
+
+def scope_of(groups: Sequence[str], since: str | None) -> Scope:
+    """Return what a job looks at, from its options.
+
+    Raises:
+        ConfigurationError: a name is empty, or the time is no past time.
+    """
+    if "" in groups:
+        raise ConfigurationError("--group", "", "the name of a group")
+    since_ms = 0 if since is None else since_of(since, time.time_ns() // 1_000_000)
+    from coopgroup.pipeline.scope import Scope  # noqa: PLC0415 - needs the extra
+
+    return Scope(groups=tuple(sorted(set(groups))), since_ms=since_ms)
+
+
+def since_of(text: str, now_ms: int) -> int:
+    """Return a time of `--since` in ms since 1970.
+
+    Args:
+        text: a time in ISO format (in UTC if it names no zone), or a duration before now.
+        now_ms: the present, in ms since 1970.
+
+    Raises:
+        ConfigurationError: the text is neither, or the time is in the future.
+    """
+    duration = _DURATION.fullmatch(text)
+    if duration is not None:
+        return max(0, now_ms - int(float(duration[1]) * _UNITS_MS[duration[2]]))
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError("--since", text, _A_PAST_TIME) from None
+    since_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
+    if since_ms > now_ms:
+        raise ConfigurationError("--since", text, _A_PAST_TIME)
+    return max(0, since_ms)
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

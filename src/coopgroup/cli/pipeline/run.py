@@ -17,20 +17,27 @@ import click
 
 from coopgroup.cli.pipeline.advise import advice_for
 from coopgroup.cli.pipeline.jobs import brokers_of, compute_lag, read_history, require_some
-from coopgroup.cli.pipeline.options import broker_options, one_line, place_of, place_options
+from coopgroup.cli.pipeline.options import (
+    broker_options,
+    group_option,
+    one_line,
+    place_of,
+    place_options,
+    scope_of,
+    since_option,
+)
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.session import require_spark
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
 
 __all__ = ["command"]
 
-_JOBS: Final = ("history", "lag", "episodes")
 _TOPIC: Final = "__consumer_offsets"
-_DAY_MS: Final = 86_400_000
 _COUNTED: Final = (
     *("commits", "generations", "rejected", "ends", "lag"),
     *("rebalances", "outages", "absences"),
@@ -40,13 +47,7 @@ _COUNTED: Final = (
 @click.command("run")
 @place_options
 @broker_options
-@click.option(
-    "--group",
-    "groups",
-    multiple=True,
-    metavar="NAME",
-    help="A group to advise on; may be repeated. Default: all groups with enough absences.",
-)
+@group_option()
 @click.option(
     "--reset",
     type=click.Choice(["earliest", "latest"]),
@@ -54,13 +55,7 @@ _COUNTED: Final = (
     show_default=True,
     help="auto.offset.reset of the consumers.",
 )
-@click.option(
-    "--days",
-    type=click.FloatRange(min=0, min_open=True),
-    default=7,
-    show_default=True,
-    help="Length of the lag's history.",
-)
+@since_option("7d")
 @click.option(
     "--move-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
@@ -73,26 +68,28 @@ def command(
     kafka_option: Sequence[str],
     groups: Sequence[str],
     reset: str,
-    days: float,
+    since: str,
     move_cost_ms: int | None,
     **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Run history, lag, episodes and advice in one call.
 
-    The summary is one JSON object on standard output.
+    The summary is one JSON object on standard output. History reads all groups. Without --group,
+    there is advice on all groups with enough absences.
     """
     require_spark()
     where = place_of(**place)
+    scope = scope_of(groups, since)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     source = brokers.source(_TOPIC, "no group has ever committed")
     seconds: dict[str, float] = {}
     with _timed("spark", seconds):
         tables = where.tables()
     with one_line():
-        since_ms = time.time_ns() // 1_000_000 - int(days * _DAY_MS)
-        _compute(tables, brokers, options, source, reset, since_ms, seconds)
+        _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):
-            advice = [_advised(tables, one, move_cost_ms) for one in groups or _ripe(tables)]
+            wanted = scope.groups or _ripe(tables)
+            advice = [_advised(tables, one, scope, move_cost_ms) for one in wanted]
         read = tables.current().read
         rows = {name: read(name).count() for name in _COUNTED}
     click.echo(json.dumps({"rows": rows, "seconds": seconds, "advice": advice}))
@@ -104,7 +101,7 @@ def _compute(
     options: dict[str, str],
     source: Source,
     reset: str,
-    since_ms: int,
+    scope: Scope,
     seconds: dict[str, float],
 ) -> None:
     from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
@@ -113,9 +110,9 @@ def _compute(
         read_history(tables, options, source)
         require_some(tables, source.topic)
     with _timed("lag", seconds):
-        compute_lag(tables, brokers, reset, since_ms, None)
+        compute_lag(tables, brokers, reset, scope, None)
     with _timed("episodes", seconds):
-        write_episodes(tables)
+        write_episodes(tables, scope=scope)
 
 
 @contextmanager
@@ -135,12 +132,14 @@ def _ripe(tables: Tables) -> list[str]:
     return sorted(row.group for row in counts.select("group").collect())
 
 
-def _advised(tables: Tables, group: str, move_cost_ms: int | None) -> dict[str, Any]:
+def _advised(tables: Tables, group: str, scope: Scope, move_cost_ms: int | None) -> dict[str, Any]:
     """Return the advice for a group, or why there is none."""
     from coopgroup.pipeline.advice_words import advice_json  # noqa: PLC0415 - needs the extra
 
     try:
-        found = advice_json(advice_for(tables, group, move_ms=move_cost_ms))
+        found = advice_json(
+            advice_for(tables, group, since_ms=scope.since_ms, move_ms=move_cost_ms)
+        )
     except PipelineError as error:
         return {"group": group, "error": str(error)}
     # The whole advice is in `coopgroup pipeline advise --json`.

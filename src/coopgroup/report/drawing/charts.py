@@ -9,6 +9,7 @@ from bokeh.models import (
     ColumnDataSource,
     FixedTicker,
     LinearColorMapper,
+    NumeralTickFormatter,
     Range1d,
 )
 from bokeh.models.annotations import Legend, LegendItem, Span, Title
@@ -34,6 +35,7 @@ _HEAT: Final = (
     *("#155288", "#0a3a6b"),
 )
 _DARK: Final = 0.55
+_WHOLE: Final = 10  # above this value an axis has whole numbers
 
 
 def chart_figure(chart: Chart) -> figure:
@@ -54,6 +56,7 @@ def chart_figure(chart: Chart) -> figure:
     )
     plot.xaxis.axis_label = chart.x_label
     plot.yaxis.axis_label = chart.y_label
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0" if highest >= _WHOLE else "0.[000]")
     if count:
         plot.xaxis.ticker = FixedTicker(ticks=list(range(count)))
         plot.xaxis.major_label_overrides = dict(enumerate(chart.ticks))

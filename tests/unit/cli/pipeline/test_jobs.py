@@ -29,6 +29,10 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
         (["episodes", "--tables", ".", "--master", "mars"], "--master: got 'mars'"),
         (["episodes", "--tables", ".", "--conf", "memory=4g"], "--conf: got 'memory'"),
         (["run", "--tables", "t", "--reset", "never"], "--reset"),
+        *(
+            ([job, "--tables", ".", "--group", "g", "--since", "soon"], "--since: got 'soon'")
+            for job in ("lag", "episodes", "advise", "run")
+        ),
         (["run", "--tables", "t", "--move-cost-ms", "-1"], "--move-cost-ms"),
         (["dance"], "No such command 'dance'"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.cli.pipeline.options import kafka_options, pairs
+from coopgroup.cli.pipeline.options import kafka_options, pairs, scope_of, since_of
 from coopgroup.errors import ConfigurationError
 
 
@@ -69,3 +69,36 @@ def test_a_file_without_pairs_is_named_and_not_shown(content: bytes, tmp_path: P
     assert "pass-word" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="No such file"):
         pairs(["@none"], "--config")
+
+
+NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "since_ms"),
+    [
+        ("30s", NOW_MS - 30_000),
+        ("1.5h", NOW_MS - 5_400_000),
+        ("7d", NOW_MS - 7 * 86_400_000),
+        ("999w", NOW_MS - 999 * 7 * 86_400_000),
+        ("9999w", 0),
+        ("2027-01-15", NOW_MS - 8 * 3_600_000),
+        ("2027-01-15T07:59:59.5Z", NOW_MS - 500),
+        ("2027-01-15T09:00+02:00", NOW_MS - 3_600_000),
+        ("1960-01-01", 0),
+    ],
+)
+def test_since_is_a_time_or_a_duration(text: str, since_ms: int) -> None:
+    assert since_of(text, NOW_MS) == since_ms
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 days", "yesterday", "2027-01-15T08:01"])
+def test_since_when_it_is_no_past_time_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--since: got .*, expected a time in the past"):
+        since_of(text, NOW_MS)
+
+
+def test_groups_are_named_once() -> None:
+    assert scope_of(["b", "a", "b"], None).groups == ("a", "b")
+    with pytest.raises(ConfigurationError, match="--group"):
+        scope_of([""], None)

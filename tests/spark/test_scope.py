@@ -1,0 +1,95 @@
+"""`--group` and `--since`: the rows of a part of the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coopgroup.pipeline.episodes import write_episodes
+from coopgroup.pipeline.history import commit_records, commits_of
+from coopgroup.pipeline.internal_topic import (
+    OffsetKey,
+    OffsetValue,
+    encode_key,
+    encode_offset_value,
+)
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import rows
+from tests.spark.simulated import raw_frame
+from tests.spark.stories import State, Story, every
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY_MS = 86_400_000
+EPISODES = ("rebalances", "outages", "absences")
+
+
+def test_records_of_other_groups_are_skipped_before_they_are_decoded(spark: SparkSession) -> None:
+    """Also those of groups whose names begin alike, and records without a readable key."""
+    value = encode_offset_value(OffsetValue(committed=1, commit_ms=1))
+    named = [
+        (1, encode_key(OffsetKey(group=group, topic="t", partition=0)), value)
+        for group in ("a", "ab", "ü", "b", "")
+    ]
+    raw = raw_frame(spark, [*named, (1, b"\0\1\0", value), (1, b"", value)])
+
+    def kept(*groups: str) -> list[str]:
+        some = Scope(groups=groups).of_records(raw)
+        return [name for (name,) in rows(commits_of(commit_records(some)), "group")]
+
+    assert kept("ab") == ["ab"]
+    assert kept("ü", "a") == ["a", "ü"]
+    assert kept("c") == []
+    assert ALL.of_records(raw).count() == len(named) + 2
+
+
+def test_episodes_of_a_part_are_those_of_the_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of other groups stay, and rows before the time are left out."""
+    kill_ms = (DAY_MS, 5 * DAY_MS)
+    alive = [(0, kill_ms[0]), (kill_ms[0] + 60_000, kill_ms[1]), (kill_ms[1] + 60_000, 6 * DAY_MS)]
+    story = Story(
+        states=(
+            State(at_ms=0, generation=1, held={"a1@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[0] + 30_000, generation=2, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[0] + 60_000, generation=3, held={"a2@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[1] + 30_000, generation=4, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[1] + 60_000, generation=5, held={"a3@a@h": [0], "b@b@h": [1]}),
+        ),
+        commits=tuple(every(600_000, *alive)),
+    ).tables(spark)
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    wanted = ("generations", "members", "assignments", "commits")
+    for batch, group in enumerate("gh"):
+        frames = {name: _of(story[name], group) for name in wanted}
+        tables.append("history", batch, frames)
+
+    def found(name: str, where: str = "true") -> list[tuple[object, ...]]:
+        return rows(tables.read(name).where(where))
+
+    write_episodes(tables)
+    whole = {name: found(name) for name in EPISODES}
+    assert {name: len(some) for name, some in whole.items()} == {
+        "rebalances": 10,
+        "outages": 8,
+        "absences": 4,
+    }
+    since = Scope(groups=("h",), since_ms=4 * DAY_MS)
+    recent = {
+        name: found(name, f"`group` = 'g' OR {TABLES[name].time} >= {since.since_ms}")
+        for name in EPISODES
+    }
+    write_episodes(tables, scope=since)
+    assert {name: found(name) for name in EPISODES} == recent
+    assert all(len(recent[name]) < len(whole[name]) for name in EPISODES)
+
+
+def _of(frame: DataFrame, group: str) -> DataFrame:
+    """Return the rows as those of another group, from another partition of the topic."""
+    return frame.selectExpr(
+        f"'{group}' AS `group`",
+        f"{ord(group)} AS source_partition",
+        *(f"`{name}`" for name in frame.columns if name not in {"group", "source_partition"}),
+    )
