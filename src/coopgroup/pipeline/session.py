@@ -2,7 +2,8 @@
 
 Rules of this file: requirements are checked first and reported in one line, because Spark would
 fail with a page of Java. Memory is bounded. On a local master no port listens beyond the loopback
-interface.
+interface. Lines that Java, Spark and Ivy print at every start are silenced; all other lines of
+theirs reach standard error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -64,6 +66,21 @@ _DELTA: Final[Mapping[str, str]] = MappingProxyType(
 )
 _LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
     {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+)
+
+
+# Java prints the first line before any configuration applies, and Spark the others past its log.
+# The rest is the report of Ivy on `spark.jars.packages`, without its errors.
+_NOISE: Final = re.compile(
+    rb"WARNING: Using incubator modules"
+    rb"|WARNING: package sun\.security\.action not in java\.base"
+    rb"|Using Spark's default log4j profile"
+    rb"|Setting (default|Spark) log level to"
+    rb"|To adjust logging level use"
+    rb"|:: (loading settings|resolving dependencies|resolution report|retrieving) "
+    rb"|Ivy Default Cache |The jars for the packages |[\w.-]+#[\w.;-]+ added as a dependency"
+    rb"|downloading |\t(confs: |found |\[SUCCESSFUL|:: modules in |:: artifacts dl|\d+ artifacts)"
+    rb"|\t(-{20}| *\|)"
 )
 
 
@@ -149,7 +166,8 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        session: SparkSession = builder.getOrCreate()
+        with _silenced():
+            session: SparkSession = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         reason = str(error).strip().splitlines() or ["no reason given"]
         raise PipelineError(f"Spark does not start: {reason[0]}") from error
@@ -161,6 +179,34 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         cores = session.sparkContext.defaultParallelism
         session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
     return session
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Give processes that start meanwhile a standard error without the lines of `_NOISE`.
+
+    Java inherits the descriptor, so a thread passes its lines on as long as Java runs.
+    """
+    real, (source, sink) = os.dup(2), os.pipe()
+    thread = threading.Thread(
+        target=_pass_on, args=(source, real), name="spark-stderr", daemon=True
+    )
+    thread.start()
+    os.dup2(sink, 2)
+    os.close(sink)
+    try:
+        yield
+    finally:
+        os.dup2(real, 2)
+
+
+def _pass_on(source: int, target: int) -> None:
+    """Copy the lines of a pipe that are no noise, until all its writers have ended."""
+    with open(source, "rb") as lines:
+        for line in lines:
+            if not _NOISE.match(line):
+                os.write(target, line)
+    os.close(target)
 
 
 def _require_java() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from coopgroup.errors import ConfigurationError, MissingExtraError
+from coopgroup.pipeline import session
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.session import build_session, require_spark
 
@@ -72,3 +75,44 @@ def test_java_when_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PipelineError, match=r"Java \(java\) is missing"):
         require_spark()
+
+
+NOISE = """WARNING: Using incubator modules: jdk.incubator.vector
+Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
+Setting default log level to "WARN".
+To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
+Setting Spark log level to "ERROR".
+:: loading settings :: url = jar:file:/ivy.jar!/org/apache/ivy/core/settings/ivysettings.xml
+Ivy Default Cache set to: /home/me/.ivy2.5.2/cache
+The jars for the packages stored in: /home/me/.ivy2.5.2/jars
+io.delta#delta-spark_2.13 added as a dependency
+:: resolving dependencies :: org.apache.spark#spark-submit-parent;1.0
+\tconfs: [default]
+\tfound io.delta#delta-spark_2.13;4.0.0 in central
+\t---------------------------------------------------------------------
+\t|                  |            modules            ||   artifacts   |
+"""
+TOLD = """14:03:01 ERROR Executor: no space left
+\t\t::          UNRESOLVED DEPENDENCIES         ::
+WARNING: the disk is nearly full
+"""
+
+
+def test_lines_of_every_start_are_silenced_and_errors_stay(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Also lines that the started process writes later, when this process has its own again."""
+    script = "import sys, time; write = lambda text: (sys.stderr.write(text), sys.stderr.flush());"
+    script += f"write({NOISE!r}); write({TOLD!r}); sys.stdin.read(); write('at the end\\n')"
+    with session._silenced():  # noqa: SLF001 - a start of Spark takes seconds
+        process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+        sys.stderr.flush()
+    sys.stderr.write("ours\n")
+    sys.stderr.flush()
+    process.communicate()
+    said = ""
+    deadline = time.monotonic() + 10
+    while "at the end" not in said and time.monotonic() < deadline:
+        time.sleep(0.01)
+        said += capfd.readouterr().err
+    assert sorted(said.splitlines()) == sorted([*TOLD.splitlines(), "at the end", "ours"])
