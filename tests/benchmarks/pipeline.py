@@ -1,31 +1,43 @@
 """Rows per second of the pipeline: history decoded, telemetry read; growth with size, memory.
 
 Spark itself makes the records, so neither disk nor broker is measured: commits of a thousand
-partitions in the newest version, and lines of telemetry. The cost of making records is measured
-alone and subtracted. Goals: growth is linear, ten million records take minutes, memory does not
-grow. Wall time is shown with the CPU time of the JVM and its Python workers: on a busy machine
-only CPU time is a valid measure.
+partitions in the newest version, states of groups of a hundred members, and lines of telemetry.
+The cost of making records is measured alone and subtracted. Goals: growth is linear, ten million
+records take minutes, memory does not grow. Wall time is shown with the CPU time of the JVM and its
+Python workers: on a busy machine only CPU time is a valid measure.
 
     python -m tests.benchmarks.pipeline --write     # the last result into docs/pipeline.md
+    COOPGROUP_BENCH_COMMITS=50000000 make bench     # one more size of the history
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.model import ResourceSet
-from coopgroup.pipeline.history import commit_records, commits_of
+from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
 from coopgroup.pipeline.internal_topic import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
     OffsetKey,
+    encode_group_value,
     encode_key,
 )
 from coopgroup.pipeline.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
+from coopgroup.protocol import (
+    KafkaAssignment,
+    Subscription,
+    encode_kafka_assignment,
+    encode_subscription,
+)
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
 from tests.benchmarks.cpu_clock import CpuClock, descendants
 from tests.benchmarks.results import RESULTS, write_between
@@ -37,7 +49,9 @@ __all__ = ["run", "table"]
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
 BEGIN, END = "<!-- pipeline:begin -->", "<!-- pipeline:end -->"
-HISTORY: Final = (1_000_000, 3_000_000, 10_000_000)
+HISTORY: Final = (1_000_000, 10_000_000)
+STATES: Final = (2_000, 20_000)
+MEMBERS: Final = 100
 TELEMETRY: Final = (100_000, 300_000, 1_000_000)
 WARM_UP: Final = 50_000
 KEYS: Final = 1_000
@@ -59,11 +73,18 @@ def run() -> dict[str, Any]:
     # Start the workers, and let the JVM compile the code first.
     _spent(commits_of(commit_records(_records(spark, WARM_UP))), clock)
     _spent(work_of(events_of(read_lines(_lines(spark, WARM_UP)))), clock)
-    found: dict[str, dict[int, dict[str, float]]] = {"history": {}, "telemetry": {}}
-    for size in HISTORY:
+    kinds = ("history", "states of groups", "telemetry")
+    found: dict[str, dict[int, dict[str, float]]] = {kind: {} for kind in kinds}
+    more = os.environ.get("COOPGROUP_BENCH_COMMITS")
+    for size in (*HISTORY, *((int(more),) if more else ())):
         raw = _records(spark, size)
         found["history"][size] = _rates(size, raw, commits_of(commit_records(raw)), clock)
         print(f"pipeline: history {size} {found['history'][size]}", flush=True)
+    for size in STATES:
+        raw = _states(spark, size)
+        computed = assignments_of(group_records(raw))
+        found["states of groups"][size] = _rates(size, raw, computed, clock)
+        print(f"pipeline: states {size} {found['states of groups'][size]}", flush=True)
     for size in TELEMETRY:
         lines = _lines(spark, size)
         computed = work_of(events_of(read_lines(lines)))
@@ -76,17 +97,20 @@ def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     """Return the rows of a page, from the result of `run`, read back from JSON.
 
     Args:
-        found: `history` and `telemetry`.
+        found: results by kind and number of records.
     """
     rows = [
-        "| what | records | seconds | CPU seconds | records a CPU second | JVM, worker | others |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| what | records | seconds | CPU seconds | a CPU second | growth | JVM, worker | others |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for what, sizes in found.items():
-        for size, one in sorted(sizes.items(), key=lambda pair: int(pair[0])):
+        ordered = sorted(sizes.items(), key=lambda pair: int(pair[0]))
+        least = ordered[0][1]["rows_per_cpu_s"]
+        for size, one in ordered:
             rows.append(
                 f"| {what} | {int(size):,} | {one['seconds']} | {one['cpu_s']}"
-                f" | {one['rows_per_cpu_s']:,} | {one['jvm_mb']} MB, {one['worker_mb']} MB"
+                f" | {one['rows_per_cpu_s']:,} | {least / one['rows_per_cpu_s']:.2f}"
+                f" | {one['jvm_mb']} MB, {one['worker_mb']} MB"
                 f" | {one['others']} |"
             )
     return "\n".join(rows)
@@ -126,6 +150,43 @@ def _records(spark: SparkSession, size: int) -> DataFrame:
     return spark.range(0, size, 1, SLICES).selectExpr(
         f"element_at(array({table}), cast(id % {KEYS} AS int) + 1) AS key",
         f"{value} AS value",
+        "cast(0 AS int) AS source_partition",
+        "id AS source_offset",
+        f"{FIRST_MS} + id AS written_ms",
+    )
+
+
+def _states(spark: SparkSession, size: int) -> DataFrame:
+    """Return states of a group in the form of the topic's records, each a generation."""
+    members = tuple(
+        GroupMember(
+            member_id=f"pod-{number}-4e8a9a1c",
+            client_id=f"pod-{number}",
+            client_host=f"/10.0.0.{number}",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            subscription=encode_subscription(Subscription(topics=("orders",))),
+            assignment=encode_kafka_assignment(
+                KafkaAssignment(
+                    assigned=ResourceSet({"orders": range(10 * number, 10 * number + 10)})
+                )
+            ),
+        )
+        for number in range(MEMBERS)
+    )
+    mark = 0x6D61726B
+    value = GroupValue(
+        protocol_type="consumer",
+        generation=mark,
+        protocol="range",
+        leader=members[0].member_id,
+        state_ms=FIRST_MS,
+        members=members,
+    )
+    before, after = encode_group_value(value).split(mark.to_bytes(4, "big"))
+    return spark.range(0, size, 1, SLICES).selectExpr(
+        f"X'{encode_key(GroupKey(group='g')).hex()}' AS key",
+        f"concat(X'{before.hex()}', unhex(lpad(hex(id), 8, '0')), X'{after.hex()}') AS value",
         "cast(0 AS int) AS source_partition",
         "id AS source_offset",
         f"{FIRST_MS} + id AS written_ms",

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.light import lightly
 from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
 from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.rebalances import (
@@ -153,12 +154,11 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     def recent(name: str) -> DataFrame:
         return scope.since(read(name), before_ms=_CONTEXT_MS)
 
-    with tables.staging(EPISODES_JOB) as keep:
+    commits, lag = recent("commits"), recent("lag")
+    with tables.staging(EPISODES_JOB) as keep, lightly(tables.spark, commits, lag, read("events")):
         states = keep(states_of(read("generations")))
         present = keep(members_of(read("members"), states))
-        frames = _of_states(
-            recent("commits"), states, present, read("assignments"), recent("lag"), settle_ms, keep
-        )
+        frames = _of_states(commits, states, present, read("assignments"), lag, settle_ms, keep)
         telemetry = (read(name) for name in ("events", "rounds", "work"))
         known = keep(known_members(present))
         for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
