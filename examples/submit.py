@@ -7,7 +7,7 @@ r"""Run the pipeline as an application of `spark-submit`, which wants a file.
 Master, jars and settings of `spark-submit` override those of coopgroup.
 """
 
-from coopgroup.cli.app import main
+import runpy
 
 if __name__ == "__main__":
-    main()
+    runpy.run_module("coopgroup.cli", run_name="__main__")
