@@ -38,9 +38,7 @@ _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_MIN: Final = 4
 _PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_MASTER: Final = re.compile(
-    r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+"
-)
+_MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
 # Seven days of history of a large group fit. The user can set more memory (`extra`).
 _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -160,7 +158,6 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     # A running session has its settings already, from the thread that created it.
     with contextlib.suppress(PySparkException):
         return SparkSession.active()
-    settings = {**settings, **_submitted()}
     # Workers would run the first `python3` of the PATH, which may lack coopgroup.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings["spark.master"].startswith("local"):
@@ -182,15 +179,6 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         cores = session.sparkContext.defaultParallelism
         session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
     return session
-
-
-def _submitted() -> dict[str, str]:
-    """Return the settings of `spark-submit`, which override ours; none without it."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return {}
-    from pyspark import SparkConf  # noqa: PLC0415 - an extra
-
-    return dict(SparkConf().getAll())
 
 
 @contextlib.contextmanager
