@@ -50,6 +50,7 @@ def test_tables_of_version_1_are_converted_and_continued(
     write_v1(folder, "history", 2, {"commits": make(spark, "commits", commit(99, 9))})
     done = spark.sql("SELECT 0 AS sequence")
     write_v1(folder, "ends", 0, {"ends": make(spark, "ends", MOMENT), "batches": done})
+    write_v1(folder, "history", 0, {"rejected": make(spark, "rejected")})
     (folder / "v2" / "checkpoints").rename(folder / "v1" / "checkpoints")
     known = Source(cluster="c", topic="t", topic_id="i")
     spark.createDataFrame(
@@ -63,7 +64,7 @@ def test_tables_of_version_1_are_converted_and_continued(
             convert(tables)
     with pytest.raises(PipelineError, match="run coopgroup pipeline convert"):
         tables.check_release()
-    assert convert(tables) == {"commits": 10, "ends": 1}
+    assert convert(tables) == {"commits": 10, "rejected": 0, "ends": 1}
     tables.check_release()
     assert rows(tables.read("commits")) == expected
     claim_source(tables, HISTORY_JOB, known)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 from pyspark.sql import functions as sql
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
@@ -39,6 +40,7 @@ __all__ = ["Compaction", "convert", "optimize", "vacuum"]
 
 _OLD: Final = "v1"
 _CONVERTED: Final = "converted-v1"
+_PLACE: Final = (StructField("job", StringType()), StructField("batch", IntegerType()))
 _CONVERSION: Final = "convert"
 _OPTIMIZE: Final = "optimize"
 # Vacuum has as many tasks as the last setting says, by default 10,000, also for ten files. Its
@@ -90,7 +92,9 @@ def convert(tables: Tables) -> dict[str, int]:
 
 
 def _copy_table(tables: Tables, name: str, path: str, batches: DataFrame) -> None:
-    stored = tables.spark.read.parquet(path)
+    # Spark cannot infer the columns of a table without rows.
+    schema = StructType([*TABLES[name].schema.fields, *_PLACE])
+    stored = tables.spark.read.schema(schema).parquet(path)
     complete = stored.join(sql.broadcast(batches.select("job", "batch")), ["job", "batch"], "semi")
     tables.append(_CONVERSION, _number_of(name), {name: complete})
 
