@@ -200,6 +200,41 @@ def test_group_works_with_a_certificate_from_a_keystore(tmp_path: Path) -> None:
         consumer.commit(asynchronous=False)
 
 
+def limit_to(secured: KafkaCluster, topic: str, right: AclOperation | None) -> None:
+    """Allow one operation to the members' user; with None, only another user has rights."""
+    config = secured.client_config()
+    user = "somebody else" if right is None else config["sasl.username"]
+    acl = AclBinding(
+        *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*"),
+        *(right or AclOperation.ALL, AclPermissionType.ALLOW),
+    )
+    admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
+    admin.create_acls([acl])[acl].result(20)
+
+
+@pytest.mark.parametrize("right", [None, AclOperation.READ], ids=["no right", "read only"])
+def test_member_that_may_not_write_telemetry_warns_once_and_goes_on(
+    secured: KafkaCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    right: AclOperation | None,
+) -> None:
+    topic, telemetry = unique("rights"), unique("telemetry")
+    secured.create_topic(topic, 2)
+    secured.create_topic(telemetry, 1)
+    limit_to(secured, telemetry, right)
+    produce(secured, topic, [1] * 2)
+    errors: list[object] = []
+    with Crew(secured, tmp_path) as crew:
+        more = {"coopgroup.telemetry.topic": telemetry, "error_cb": errors.append}
+        crew.add("a", configuration=more).subscribe([topic])
+        crew.until(lambda: len(crew.messages["a"]) == 2, "both records")
+        crew.until(lambda: "telemetry_topic_unavailable" in caplog.text, "the warning")
+        crew.during(1.0)
+    assert caplog.text.count("telemetry_topic_unavailable") == 1
+    assert errors == []
+
+
 @pytest.mark.parametrize(
     ("right", "refused"),
     [(None, "listen"), (AclOperation.READ, "ring"), (AclOperation.WRITE, "listen")],
@@ -216,14 +251,7 @@ def test_members_without_rights_on_the_bell_warn_once_and_go_on(
     topic, bell = unique("rights"), unique("bell")
     secured.create_topic(topic, 4)
     secured.create_topic(bell, 1)
-    config = secured.client_config()
-    user = "somebody else" if right is None else config["sasl.username"]
-    acl = AclBinding(
-        *(ResourceType.TOPIC, bell, ResourcePatternType.LITERAL, f"User:{user}", "*"),
-        *(right or AclOperation.ALL, AclPermissionType.ALLOW),
-    )
-    admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
-    admin.create_acls([acl])[acl].result(20)
+    limit_to(secured, bell, right)
     errors: list[object] = []
 
     def rings(crew: Crew) -> int:
