@@ -104,6 +104,7 @@ class FakeConsumer:
             listener=self,
             committing=self,
             decoder=None,
+            subscription=SimpleNamespace(is_empty=False),
             work=SimpleNamespace(oldest=None),
             driver=SimpleNamespace(
                 meter=WorkMeter(),

@@ -26,6 +26,7 @@ DEFAULT_LIMITS: Final = Limits()
 STOP: Final = Stop()
 _WORKERS: Final = 8
 _CONCURRENCY: Final = 32
+_SUBSCRIBED: Final = "one that is subscribed: call its subscribe before"
 
 
 @overload
@@ -96,7 +97,8 @@ def process(  # noqa: PLR0913  (the options of a whole pipeline)
             interrupted: its record may be handled again elsewhere while it still runs here.
 
     Raises:
-        ConfigurationError: an argument is wrong, or the consumer does not commit by itself.
+        ConfigurationError: an argument is wrong, or the consumer is not subscribed, or does not
+            commit by itself.
         ProcessingError: a record was not handled; its cause is the exception of the handler.
         KafkaException: the group refused this member permanently, or a partition failed.
     """
@@ -190,11 +192,15 @@ def _process(
         raise ConfigurationError("handle", handle, "a callable that takes a record")
     check_on_error(on_error)
     if isinstance(consumer, AsyncCooperativeConsumer):
+        if not consumer.subscription():
+            raise ConfigurationError("consumer", consumer, _SUBSCRIBED)
         return TaskProcessing(consumer, handle, on_error, scheduler, timing, count).run()
     if inspect.iscoroutinefunction(handle):
         raise ConfigurationError(
             "handle", handle, "a plain function: coroutines need an AsyncCooperativeConsumer"
         )
+    if consumer._parts.subscription.is_empty:  # noqa: SLF001  (both are coopgroup's)
+        raise ConfigurationError("consumer", consumer, _SUBSCRIBED)
     ThreadProcessing(consumer, handle, on_error, scheduler, timing, count).run()
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from coopgroup import ProcessingError
+from coopgroup import CooperativeConsumer, ProcessingError
+from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.errors import ConfigurationError
 from coopgroup.processing import Failure, Limits, Retry, Skip, Stop, process
 from coopgroup.processing.running import Timing
@@ -351,6 +353,18 @@ def test_consumer_without_commits_is_refused() -> None:
         ConfigurationError, match=r"enable\.auto\.commit: got 'false', expected true"
     ):
         process(consumer, print)
+
+
+def test_consumer_without_a_subscription_is_refused() -> None:
+    """It would wait for ever."""
+    config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    with (
+        CooperativeConsumer(config) as consumer,
+        pytest.raises(ConfigurationError, match="expected one that is subscribed"),
+    ):
+        process(consumer, print)
+    with pytest.raises(ConfigurationError, match="expected one that is subscribed"):
+        asyncio.run(process(AsyncCooperativeConsumer(config), asyncio.sleep))  # type: ignore[arg-type]
 
 
 def test_consumer_is_processed_once_at_a_time() -> None:

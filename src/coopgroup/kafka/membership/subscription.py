@@ -43,6 +43,11 @@ class Subscription:
     _handed_over: bool = field(default=False, init=False)
     _warms_up: bool = field(default=False, init=False)
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the member has no topics and is not handing over its partitions."""
+        return self._wish is None and not self._handed_over
+
     def enter(
         self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
     ) -> None:
