@@ -3,7 +3,7 @@
 `releases/` has the packages of two earlier states, so that this test needs no history and no
 network. Each name tells the newest user data of the state:
 
-- `user_data_2` (commit 7c50c4b) reads nothing that is appended to what it knows;
+- `user_data_2` (commit 7c50c4b) refuses bytes behind the fields of a version that it knows;
 - `user_data_4` (commit 740631f) is the last state before warm-ups.
 
 An archive is made with `git archive COMMIT src/coopgroup`, without the packages that a consumer
