@@ -63,7 +63,7 @@ def test_one_call_runs_all_jobs_and_prints_a_summary(
     first = summary()
     assert first["rows"]["commits"] >= 1
     assert first["rows"]["rebalances"] >= 1
-    ours, nobody = first["advice"]
+    nobody, ours = first["advice"]  # by name
     assert ours["group"] == GROUP
     assert "headline" in ours or "nothing to advise on" in ours["error"]
     assert "no history of group 'nobody'" in nobody["error"]
