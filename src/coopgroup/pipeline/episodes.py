@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.light import lightly
 from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
 from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.rebalances import (
@@ -155,7 +154,7 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         return scope.since(read(name), before_ms=_CONTEXT_MS)
 
     commits, lag = recent("commits"), recent("lag")
-    with tables.staging(EPISODES_JOB) as keep, lightly(tables.spark, commits, lag, read("events")):
+    with tables.staging(EPISODES_JOB) as keep:
         states = keep(states_of(read("generations")))
         present = keep(members_of(read("members"), states))
         frames = _of_states(commits, states, present, read("assignments"), lag, settle_ms, keep)

@@ -16,7 +16,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last
-from coopgroup.pipeline.light import lightly
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 
@@ -194,7 +193,6 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         "loads": loads_of(ends, scope.since(commits), interests),
     }
     try:
-        with lightly(tables.spark, commits, ends):
-            tables.replace(LAG_JOB, frames, groups=scope.groups)
+        tables.replace(LAG_JOB, frames, groups=scope.groups)
     finally:
         interests.unpersist()
