@@ -75,8 +75,11 @@ class OlderMembers:
             process.wait()
 
     def end(self) -> None:
-        for name in tuple(self._processes):
-            self.stop(name)
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
 
     def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -158,8 +158,14 @@ class Cast:
         return next(one.owned for one in self.group.watch.logs if one.records_path == path)
 
     def _is_balanced(self) -> bool:
+        """Return whether all own a fair share, and have worked on it: marks count work."""
         counts = [len(self.owned(name)) for name in self.group.living]
-        return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+        watch = self.group.watch
+        works = (
+            partition in watch.logs[owner].owned
+            for partition, owner in enumerate(watch.owners.tolist())
+        )
+        return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1 and all(works)
 
     def _state(self) -> str:
         """Return the state of a group that fails to come to rest."""

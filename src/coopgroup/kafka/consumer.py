@@ -401,10 +401,9 @@ class CooperativeConsumer:
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
-        stopping = self._listener.stopping
-        self._fetching.resume(
-            [one for one in partitions if (one.topic, one.partition) not in stopping]
-        )
+        if stopping := self._listener.stopping:
+            partitions = [one for one in partitions if (one.topic, one.partition) not in stopping]
+        self._fetching.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at another offset of an owned partition."""

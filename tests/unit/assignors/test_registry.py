@@ -59,7 +59,7 @@ def test_create_when_name_is_unknown_lists_what_there_is() -> None:
     with pytest.raises(ConfigurationError) as caught:
         create_assignor("fairest")
     names = ", ".join(assignor_names())
-    assert str(caught.value) == f"assignor: got 'fairest', expected one of {names}"
+    assert str(caught.value) == f"assignor: got 'fairest', expected one of {names}, or module:Class"
 
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:

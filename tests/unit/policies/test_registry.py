@@ -14,7 +14,8 @@ def test_create_when_named_makes_that_policy() -> None:
 def test_create_when_name_is_unknown_lists_what_there_is() -> None:
     with pytest.raises(ConfigurationError) as caught:
         create_policy("lazy")
-    assert str(caught.value) == f"policy: got 'lazy', expected one of {', '.join(policy_names())}"
+    names = ", ".join(policy_names())
+    assert str(caught.value) == f"policy: got 'lazy', expected one of {names}, or module:Class"
 
 
 def test_create_when_option_is_unknown_names_it() -> None:
