@@ -51,13 +51,20 @@ def _started_ns(player: Player, name: str) -> int:
     return next(one.at_ns for one in events if one.name == "started")
 
 
+START_MS_MAX = 2_500
+"""From the start of a process to its first record: 0.5 s, and five times that on a busy machine.
+
+A member that was not recognised would wait for the session timeout of the test, 10 s.
+"""
+
+
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_nobody_rebalances_when_a_killed_process_returns(
     kafka_cluster: KafkaCluster,
     tmp_path: Path,
     role: str,
 ) -> None:
-    """The member owns its partitions 0.5 s after its start; the other members never pause."""
+    """The member works as soon as it runs; the other members never pause."""
     with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
@@ -73,7 +80,7 @@ def test_nobody_rebalances_when_a_killed_process_returns(
         assert player.telemetry(MembershipLost) == []
     assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
     assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
-    assert down_ms <= facts.pause_ms_max <= down_ms + 500
+    assert down_ms <= facts.pause_ms_max <= down_ms + START_MS_MAX
 
 
 def test_nobody_rebalances_when_all_processes_are_killed_and_return(
