@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +22,8 @@ __all__ = ["TelemetryReader"]
 
 _BATCH: Final = 1_000
 _WAIT_S: Final = 0.5
+# A member repeats a batch within a minute. A reader may run for months.
+_SEEN_MAX: Final = 100_000
 _BEGINNING, _END = -2, -1
 
 
@@ -45,7 +48,9 @@ class TelemetryReader:
     _consumer: Any = field(default=None, init=False)
     # Next offset of each partition.
     _next: dict[int, int] = field(factory=dict, init=False)
+    # The latest records, as digests, and their order.
     _seen: set[bytes] = field(factory=set, init=False)
+    _order: deque[bytes] = field(factory=deque, init=False)
 
     def __enter__(self) -> Self:
         """Find the partitions.
@@ -139,9 +144,13 @@ class TelemetryReader:
         if value is None or (self.group is not None and message.key() != self.group.encode()):
             return
         digest = hashlib.blake2b(value, digest_size=16).digest()
-        if digest not in self._seen:
-            self._seen.add(digest)
-            yield value
+        if digest in self._seen:
+            return
+        self._seen.add(digest)
+        self._order.append(digest)
+        if len(self._order) > _SEEN_MAX:
+            self._seen.remove(self._order.popleft())
+        yield value
 
     def _refusal(self, error: Any) -> ConfigurationError:  # noqa: ANN401  (KafkaError)
         return ConfigurationError("topic", self.topic, f"a topic that can be read ({error.str()})")

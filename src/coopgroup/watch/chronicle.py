@@ -31,7 +31,7 @@ from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.wording import seconds
 from coopgroup.telemetry import Envelope, Ownership, read_warm_spans
 from coopgroup.watch.tables import printable
-from coopgroup.watch.values import GroupView, MemberView, Move
+from coopgroup.watch.values import GroupView, MemberView
 
 __all__ = ["Chapter", "Chronicle"]
 
@@ -96,6 +96,7 @@ class Chronicle:
     _lags: deque[tuple[int, _Int64Array]] = field(factory=deque, init=False)
     _events: deque[TimelineEvent] = field(factory=deque, init=False)
     _records: list[Envelope] = field(factory=list, init=False)
+    _view: GroupView | None = field(default=None, init=False)
     # Processes in the window: their names, see `told_apart`, and the numbers of their colours.
     _names: dict[str, tuple[str, str]] = field(factory=dict, init=False)
     _colours: dict[str, int] = field(factory=dict, init=False)
@@ -117,7 +118,8 @@ class Chronicle:
             row = [lags.get(key) or 0 for key in self._first_ms]
             self._lags.append((at_ms, np.array(row, dtype=np.int64)))
         self._note_moves(view)
-        self._records += view.records
+        # A record of a clock that is ahead would outlast the window.
+        self._records += [evolve(one, at_ms=min(one.at_ms, at_ms)) for one in view.records]
         self.changes += len(view.records)
         self._forget(max(self._begin_ms, at_ms - self.window_ms))
 
@@ -202,11 +204,7 @@ class Chronicle:
             self.changes += 1
 
     def _note_moves(self, view: GroupView) -> None:
-        fresh: list[Move] = []
-        for one in view.moves:  # newest first
-            if one.at_ms != view.at_ms:
-                break
-            fresh.append(one)
+        fresh, self._view = view.moves_since(self._view), view
         events = [
             _event(one.at_ms, _EVENTS[one.kind], printable(one.text))
             for one in reversed(fresh)
@@ -224,7 +222,7 @@ class Chronicle:
             self._events.popleft()
         while len(self._lags) > 1 and self._lags[0][0] < begin_ms:
             self._lags.popleft()
-        if self._records and self._records[0].at_ms < begin_ms:
+        if any(one.at_ms < begin_ms for one in self._records):
             self._records = [one for one in self._records if one.at_ms >= begin_ms]
         gone = [key for key, last_ms in self._last_ms.items() if last_ms < begin_ms]
         if gone:

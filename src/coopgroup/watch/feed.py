@@ -58,12 +58,11 @@ class Feed:
         """Add the event of a snapshot; `drawing` is the version of the picture."""
         before, self._view = self._view, view
         members, partitions = member_rows(view), partition_rows(view)
-        news = [one for one in view.moves if before is None or one.at_ms > before.at_ms]
         event = {
             **self._of_group(view, drawing),
             "members": _changed(self._members, members),
             "partitions": _changed(self._partitions, partitions),
-            "moves": move_rows(news),
+            "moves": move_rows(view.moves_since(before)),
         }
         self._members, self._partitions = members, partitions
         self._silence = None

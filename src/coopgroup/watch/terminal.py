@@ -113,7 +113,7 @@ class WatchApp(App[None]):
     def __init__(self, reader: Reader, interval_s: float) -> None:
         super().__init__()
         self._polling = ViewPolling(reader, interval_s, self._show_later)
-        self._shown_until_ms = 0
+        self._shown: GroupView | None = None
 
     def compose(self) -> ComposeResult:
         """Return the parts of the screen, top first."""
@@ -145,10 +145,9 @@ class WatchApp(App[None]):
         self.query_one("#members", Rows).show(member_rows(found))
         self.query_one("#partitions", Rows).show(partition_rows(found))
         log = self.query_one("#moves", RichLog)
-        fresh = [one for one in found.moves if one.at_ms > self._shown_until_ms]
-        for at, text, why in reversed(move_rows(fresh)):
+        for at, text, why in reversed(move_rows(found.moves_since(self._shown))):
             log.write(f"{at}  {text}" + (f" ({why})" if why else ""))
-        self._shown_until_ms = found.at_ms
+        self._shown = found
 
 
 def watch_in_terminal(reader: Reader, interval_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal
 
 import attrs
@@ -137,6 +138,14 @@ class GroupView:
     def flapping(self) -> tuple[str, ...]:
         """Return the names of members that came back at least three times while watched."""
         return tuple(self.names[one.member_id] for one in self.members if one.returns >= FLAPS)
+
+    def moves_since(self, before: GroupView | None) -> tuple[Move, ...]:
+        """Return the moves that an earlier snapshot of the same tracker does not have.
+
+        Their times do not tell: the record of a round comes after the look that it precedes.
+        """
+        last = before.moves[0] if before is not None and before.moves else None
+        return tuple(takewhile(lambda one: one != last, self.moves))
 
 
 FLAPS = 3

@@ -129,3 +129,14 @@ def test_missing_topic_is_an_error_and_the_consumer_is_closed(consumer: FakeCons
     ):
         pass
     assert consumer.is_closed
+
+
+def test_memory_of_repeated_records_is_bounded(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_topics, "_SEEN_MAX", 3)
+    values = (b"1", b"2", b"1", b"3", b"4", b"2", b"1")
+    consumer.records = [Record(at, b"g", value) for at, value in enumerate(values)]
+    with TelemetryReader({}, "telemetry") as reader:
+        assert list(reader.read_to_end()) == [b"1", b"2", b"3", b"4", b"1"]
+        assert len(reader._seen) == 3  # noqa: SLF001 - its memory

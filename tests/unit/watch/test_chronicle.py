@@ -163,3 +163,17 @@ def test_only_changes_count_as_changes() -> None:
     assert chronicle.changes == at_first
     chronicle.note(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))))
     assert chronicle.changes > at_first
+
+
+def test_members_that_join_are_shown_also_beside_a_round() -> None:
+    decided = RoundDecided(policy="simple", assignor="sticky", members=("m-a", "m-b"))
+    later = evolve(view(2.0), records=(_record(decided, 1.5),))
+    found = _told(view(members=MEMBERS[:1], owners=("m-a",) * 3), later)
+    assert "pod-b joined" in {one.label for one in found.history.timeline_events}
+
+
+def test_record_of_a_clock_that_is_ahead_is_forgotten_after_the_window() -> None:
+    decided = RoundDecided(policy="simple", assignor="sticky", members=("m-a", "m-b"))
+    records = (_record(decided, 9_000.0), _record(decided, 2.0))
+    found = _told(view(), evolve(view(2.0), records=records), view(80.0), window_ms=50_000)
+    assert found.history.envelopes == ()

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from coopgroup.telemetry import Envelope, RoundDecided
 from coopgroup.watch.feed import Feed
 from coopgroup.watch.tracking import GroupTracker
 from tests.unit.watch.views import MEMBERS, view
@@ -103,3 +104,15 @@ def test_changes_are_sent_once() -> None:
     feed.show(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))), 1)
     assert _events(feed.after(last))[0]["moves"] == []
     assert [one[1] for one in _events(feed.after(""))[0]["moves"]] == ["orders-0: a → pod-b"]
+
+
+def test_round_whose_record_comes_after_its_look_is_a_change() -> None:
+    feed, tracker = Feed("x"), GroupTracker()
+    feed.show(tracker.note(view(10.0)), 1)
+    last = feed.last_id
+    decided = RoundDecided(policy="simple", assignor="sticky", members=("m-a", "m-b"))
+    at_ms = view(9.95).at_ms
+    record = Envelope(at_ms=at_ms, group="billing", member="m-a", generation=5, record=decided)
+    feed.show(tracker.note(evolve(view(11.0), records=(record,))), 1)
+    (event,) = _events(feed.after(last))
+    assert [text for _, text, _ in event["moves"]] == ["round 5: 0 granted, 0 to be revoked"]

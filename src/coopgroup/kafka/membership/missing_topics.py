@@ -78,6 +78,9 @@ class MissingTopics:
     _names: frozenset[str] = field(default=frozenset(), init=False)
     _suspected_since_s: dict[str, float] = field(factory=dict, init=False)
     _told: frozenset[str] = field(default=frozenset(), init=False)
+    # Number of the latest delay: an earlier one must not ask, too, or each look of an outage would
+    # begin another series of questions.
+    _delay: int = field(default=0, init=False)
 
     def look(self, names: frozenset[str]) -> None:
         """Look for the topics of the subscription, and report those that are newly missing."""
@@ -99,7 +102,7 @@ class MissingTopics:
 
     def _hear(self, answer: Mapping[str, int] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
-            self._later(_RETRY_S, self._ask)
+            self._ask_after(_RETRY_S)
             return
         missing, now = self._names & answer.keys(), now_s()
         since_s = {name: self._suspected_since_s.get(name, now) for name in missing - self._told}
@@ -109,9 +112,14 @@ class MissingTopics:
             name: since for name, since in since_s.items() if name not in confirmed
         }
         if self._suspected_since_s:
-            self._later(_CONFIRM_S, self._ask)
+            self._ask_after(_CONFIRM_S)
         for code in sorted({answer[name] for name in confirmed}):
             self._tell(code, sorted(name for name in confirmed if answer[name] == code))
+
+    def _ask_after(self, delay_s: float) -> None:
+        """Ask again after a delay, which replaces an earlier delay."""
+        self._delay = delay = self._delay + 1
+        self._later(delay_s, lambda: self._ask() if delay == self._delay else None)
 
     def _tell(self, code: int, topics: list[str]) -> None:
         error = KafkaError(code)

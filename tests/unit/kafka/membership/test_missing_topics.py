@@ -149,3 +149,13 @@ def test_loop_gets_no_event(story: _Story) -> None:
     story.missing.fetching.published = cast("Any", object())
     story.look("orders", until_s=3.0)
     assert (len(story.warned), story.handed) == (1, [])
+
+
+def test_long_outage_does_not_multiply_the_questions(story: _Story) -> None:
+    story.cluster.is_up = False
+    for at_s in range(60):  # a leader looks this often while its look-ups fail
+        story.look("orders", until_s=float(at_s))
+    looks = len(story.cluster.asked)
+    assert looks <= 2 * 60
+    story.cluster.run(120.0)
+    assert len(story.cluster.asked) - looks <= 60 / 5 + 1
