@@ -93,6 +93,7 @@ CALLS: dict[str, Callable[[Any, str], object]] = {
     "pause what is not held": lambda c, t: c.pause(some(t)),
     "pause a number": lambda c, t: c.pause(1),
     "resume what is not held": lambda c, t: c.resume(some(t)),
+    "resume a number": lambda c, t: c.resume(1),
     "resume numbers": lambda c, t: c.resume([1]),
     "seek what is not held": lambda c, t: c.seek(TopicPartition("never-heard-of", 0, 1)),
     "seek a number": lambda c, t: c.seek(1),

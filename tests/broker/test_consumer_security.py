@@ -4,6 +4,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 from kafka.net.transport import KafkaSSLTransport
 
+from coopgroup import CooperativeGroup, Leadership
+from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
+from tests.support.inner import inner
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
+from tests.support.waiting import wait_for
 
 FAILURE_S_MAX = 15.0
 
@@ -110,25 +115,57 @@ def test_tokens_by_oidc_are_renewed_before_they_end(
         crew.until(lambda: crew.committed(topic, 4) == [2] * 4, "commits")
 
 
+def _scram(cluster: KafkaCluster, user: str, password: str) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion(user, info, password.encode())
+    admin = AdminClient(dict(cluster.client_config()))
+    admin.alter_user_scram_credentials([change])[user].result(20)
+
+
+def test_group_and_leadership_use_a_new_password(secured: KafkaCluster) -> None:
+    user = unique("user")
+    _scram(secured, user, "old")
+    settings = {**secured.client_config(), "sasl.username": user, "sasl.password": "old"}
+    workers = {**settings, "group.id": unique("workers")}
+    with (
+        CooperativeGroup(
+            workers, catalogue=[("x", 0)], start=lambda _: None, stop=lambda _: None
+        ) as group,
+        Leadership({**settings, "group.id": unique("leaders")}) as leadership,
+    ):
+        assert leadership.wait(FAILURE_S_MAX) is not None
+        wait_for(lambda: group.holds(("x", 0)), "the work")
+        _scram(secured, user, "new")
+        for one, driver in (
+            (group, inner(group, "_driver")),
+            (leadership, inner(leadership, "_group", "_driver")),
+        ):
+            one.set_sasl_credentials(user, "new")
+            before = driver.lease_until_s
+            for lane in Lane:
+                driver.transport.close_lane(lane)  # nothing public does it
+            wait_for(partial(_is_renewed, driver, before), "a heartbeat on a new connection")
+            assert one.failure is None
+        assert group.holds(("x", 0))
+        assert leadership.leads
+
+
+def _is_renewed(driver: GroupDriver, before_s: float) -> bool:
+    return driver.lease_until_s > before_s
+
+
 def test_new_password_is_used_without_a_rebalance(secured: KafkaCluster, tmp_path: Path) -> None:
     """New connections need the new password: those of the group, and a client's first ones."""
     topic, user = unique("password"), unique("user")
     secured.create_topic(topic, 2)
-    admin = AdminClient(dict(secured.client_config()))
-
-    def change(password: str) -> None:
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        change = UserScramCredentialUpsertion(user, info, password.encode())
-        admin.alter_user_scram_credentials([change])[user].result(20)
-
-    change("old")
+    _scram(secured, user, "old")
     login = {"sasl.username": user, "sasl.password": "old"}
     with Crew(secured, tmp_path) as crew:
         consumer = crew.add("a", configuration=login)
         consumer.subscribe([topic])
         crew.until(lambda: crew.share((topic, 2)), "both partitions")
         generation = crew.generation("a")
-        change("new")
+        _scram(secured, user, "new")
         consumer.set_sasl_credentials(user, "new")
         for lane in Lane:
             consumer._driver.transport.close_lane(lane)  # noqa: SLF001  (nothing public does it)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from attrs import define, field, frozen
 from confluent_kafka import Consumer, Producer, TopicPartition
 from faststream import AckPolicy
 
-from coopgroup.integrations.faststream import KafkaBroker
+from coopgroup import CooperativeConsumer, SimplePolicy, Warmup
+from coopgroup.integrations.faststream import GroupOptions, KafkaBroker
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import NOISE_MS
+from tests.support.live_group import NOISE_MS, Crew, unique
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -172,6 +173,57 @@ def test_services_lose_nothing_and_what_stays_never_pauses(stage: Stage) -> None
     first = [(row.partition, row.offset) for row in stage.handled()[:before_death]]
     assert len({*first}) == len(first)  # also at the join and the leave no record came twice
     assert "Traceback" not in stage.log("s1") + stage.log("s2")
+
+
+def test_partition_moves_to_a_service_when_it_is_warm(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = unique("warm")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = SimplePolicy(warmup=Warmup())
+    warming: list[TopicPartition] = []
+    report: list[Callable[[list[TopicPartition]], None]] = []
+    assigned: list[int] = []
+
+    def warm_up(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        warming.extend(partitions)
+        report.append(consumer.warmed_up)
+
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a", policy=policy).subscribe([topic], on_warmup=lambda *_: None)
+        crew.until(lambda: len(crew.held("a")) == PARTITIONS, "a owns everything")
+        options = GroupOptions(policy=policy, on_warmup=warm_up)
+        broker = KafkaBroker(
+            kafka_cluster.bootstrap_servers,
+            groups={crew.group_id: options},
+            hand_over_timeout_ms=0,
+            logger=None,
+        )
+
+        @broker.subscriber(
+            topic,
+            group_id=crew.group_id,
+            on_assign=lambda _, some: assigned.extend(one.partition for one in some),
+        )
+        async def handle(_: str) -> None: ...
+
+        async def until(condition: Callable[[], bool]) -> None:
+            async with asyncio.timeout(30):
+                while not condition():
+                    crew.poll()
+                    await asyncio.sleep(0.02)
+
+        async def play() -> None:
+            async with broker:
+                await broker.start()
+                await until(lambda: len(warming) == PARTITIONS // 2)
+                assert (assigned, crew.counts()) == ([], [PARTITIONS])
+                report[0](warming)
+                moving = sorted(one.partition for one in warming)
+                await until(lambda: sorted(assigned) == moving)
+                assert crew.counts() == [PARTITIONS - len(moving)]
+
+        asyncio.run(play())
 
 
 def test_acknowledgement_policies_commit_what_was_handled(kafka_cluster: KafkaCluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.record_buffer import RecordBuffer
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["FakeAsyncConsumer", "FakeConsumer", "FakeRecord"]
@@ -72,7 +73,7 @@ class FakeConsumer:
         stored: the last stored offset of each partition.
         given_up: partitions that were given up, each with its stored offset at that moment.
         seeks: calls of `seek`.
-        paused: partitions that are paused now.
+        buffer: knows which partitions are paused, and by whom.
         warned: names of the logged warnings.
         committed: offsets of `commit_due`.
     """
@@ -81,7 +82,7 @@ class FakeConsumer:
     stored: dict[tuple[str, int], int] = field(factory=dict, init=False)
     given_up: dict[tuple[str, int], int | None] = field(factory=dict, init=False)
     seeks: list[tuple[str, int, int]] = field(factory=list, init=False)
-    paused: set[tuple[str, int]] = field(factory=set, init=False)
+    buffer: RecordBuffer = field(factory=RecordBuffer, init=False)
     warned: list[str] = field(factory=list, init=False)
     is_closed: bool = field(default=False, init=False)
     is_closing: bool = field(default=False, init=False)
@@ -103,6 +104,11 @@ class FakeConsumer:
         self._parts = SimpleNamespace(
             listener=self,
             committing=self,
+            fetching=SimpleNamespace(
+                record_buffer=self.buffer,
+                pause=lambda partitions, _, by: self.buffer.pause(map(_key, partitions), by),
+                resume=lambda partitions, by: self.buffer.resume(map(_key, partitions), by),
+            ),
             decoder=None,
             subscription=SimpleNamespace(is_empty=False),
             work=SimpleNamespace(oldest=None),
@@ -149,6 +155,9 @@ class FakeConsumer:
     def _is_wanted(self, record: FakeRecord) -> bool:
         return (record.topic(), record.partition()) in self.owned
 
+    def owned_of(self, keys: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        return (one for one in keys if one in self.owned)
+
     def check_open(self) -> None:
         if self.is_closed:
             raise RuntimeError("Consumer closed")
@@ -162,10 +171,14 @@ class FakeConsumer:
         self.script.append(lambda: self.revoke(*self.owned.to_dict()["t"]))
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        self.paused.update((one.topic, one.partition) for one in partitions)
+        self.buffer.pause(map(_key, partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        self.paused.difference_update((one.topic, one.partition) for one in partitions)
+        self.buffer.resume(map(_key, partitions))
+
+    @property
+    def paused(self) -> frozenset[tuple[str, int]]:
+        return self.buffer.paused
 
     def seek(self, partition: TopicPartition) -> None:
         self.seeks.append((partition.topic, partition.partition, partition.offset))
@@ -190,11 +203,13 @@ class FakeConsumer:
     def lose(self, *numbers: int) -> None:
         gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
         self.interceptor.on_lost(self, [TopicPartition(*one) for one in gone])
+        self.buffer.drop(gone)
         self.owned -= gone
         self.stopping -= gone
 
     def _drop(self, gone: ResourceSet) -> None:
         self.given_up.update((one, self.stored.get(one)) for one in gone)
+        self.buffer.drop(gone)
         self.owned -= gone
         self.stopping -= gone
 
@@ -206,7 +221,10 @@ class FakeAsyncConsumer(FakeConsumer):
         super().__attrs_post_init__()
         hand_out = SimpleNamespace(as_polling=nullcontext)
         self._started = SimpleNamespace(
-            parts=self._parts, call=lambda call: call(), hand_out=hand_out
+            parts=self._parts,
+            call=lambda call: call(),
+            hand_out=hand_out,
+            resume=self.buffer.resume,
         )
         self._given = self
         self._waiting: asyncio.Event = asyncio.Event()
@@ -250,6 +268,10 @@ class FakeAsyncConsumer(FakeConsumer):
         gone = ResourceSet.from_pairs(("t", number) for number in numbers) & self.owned
         await self.interceptor.on_lost(self, [TopicPartition(*one) for one in gone])
         self.owned -= gone
+
+
+def _key(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
 
 
 @frozen

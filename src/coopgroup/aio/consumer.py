@@ -429,18 +429,18 @@ class AsyncCooperativeConsumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out no records of these owned partitions until `resume`."""
         parts = self._open.polling.parts
-        owned = [one for one in keys_of(partitions) if one in parts.listener.owned]
-        parts.fetching.record_buffer.pause(owned)
+        # The buffer reads what is owned under its lock, so that a loss comes after the pause.
+        parts.fetching.record_buffer.pause(parts.listener.owned_of(map(key_of, partitions)))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
-        self._started.resume(partitions)
+        self._started.resume(map(key_of, partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that `pause` has paused, and those that are being revoked."""
-        paused = self._open.polling.parts.fetching.record_buffer.paused
-        return frozenset(TopicPartition(*one) for one in paused)
+        buffer = self._open.polling.parts.fetching.record_buffer
+        return frozenset(TopicPartition(*one) for one in buffer.paused_by("application"))
 
     # --- look-ups --------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.pace import AWAY_S, QUIET_S, Pace
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.published import PublishedPositions
-from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.kafka.records.record_buffer import Partition, Pauser
 
 __all__ = ["Polling"]
 
@@ -137,11 +137,10 @@ class Polling:
 
         self.parts.driver.inbox.call_soon(run)
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Iterable[Partition], by: Pauser = "application") -> None:
         """Let records of paused partitions leave again; on the loop."""
-        found = [one for one in partitions if (one.topic, one.partition) not in self._stopping]
-        keys = [(one.topic, one.partition) for one in found]
-        self.parts.fetching.record_buffer.resume(keys)
+        keys = [one for one in partitions if one not in self._stopping]
+        self.parts.fetching.record_buffer.resume(keys, by)
         if not self._paused.isdisjoint(keys):
             self.call(lambda: self._wake_librdkafka(keys))
         self.hand_out.wake_soon()

@@ -338,6 +338,21 @@ class CooperativeGroup:
         """Read the catalogue now; call this when the application knows of a change."""
         self._watcher.look_soon()
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use this name and password (PLAIN, SCRAM) from the next authentication on.
+
+        Open connections stay open. Call this while the broker still accepts the old password: after
+        a refusal the membership has ended, as `failure` says. With another mechanism the call has
+        no effect.
+
+        Raises:
+            TypeError: an argument is not a string.
+            ValueError: a string contains NUL.
+        """
+        credentials = self._settings.shared.connection.credentials
+        if credentials is not None:
+            credentials.replace(username, password)
+
     def health(self) -> Health:
         """Return the state of this member; see `coopgroup.health`."""
         return self._probe.read()

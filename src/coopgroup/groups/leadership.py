@@ -150,6 +150,15 @@ class Leadership:
         """Return why the group permanently refused this process; None if it did not."""
         return self._group.failure
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use this name and password from now on; see `CooperativeGroup.set_sasl_credentials`.
+
+        Raises:
+            TypeError: an argument is not a string.
+            ValueError: a string contains NUL.
+        """
+        self._group.set_sasl_credentials(username, password)
+
     def health(self) -> Health:
         """Return the state of this member; see `coopgroup.health`."""
         return self._group.health()

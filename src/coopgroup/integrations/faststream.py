@@ -13,6 +13,7 @@ consumer by a seek, before the offsets are committed.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import re
@@ -27,6 +28,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
@@ -47,6 +49,7 @@ _OLDEST: Final = (0, 7, 8)
 _BELOW: Final = (0, 8)
 _STRATEGY: Final = "partition.assignment.strategy"
 _FRAMEWORK_STRATEGY: Final = "roundrobin"
+_FRAMEWORK_GROUP: Final = "faststream-consumer-group"  # of subscribers without a group_id
 _STEP_S: Final = 0.05
 _COMMIT_INTERVAL_S: Final = 0.05
 _Partition: TypeAlias = tuple[str, int]
@@ -74,11 +77,31 @@ class GroupOptions:
         policy: decides when partitions move, as in `CooperativeConsumer`.
         assignor: decides where partitions go, as in `CooperativeConsumer`.
         config: keys of `confluent_kafka.Consumer` and of coopgroup (`coopgroup.…`).
+        on_warmup: called with (consumer, partitions) to restore state of other members' partitions,
+            as in `CooperativeConsumer.subscribe`. It runs on the thread that fetches records, so it
+            begins the restore and returns. Call `consumer.warmed_up(partitions)` at the end of the
+            restore, on any thread.
+        on_warmup_cancelled: called with (consumer, partitions) that need no warm-up any longer.
+        warm: partitions whose state the process has already.
+
+    Raises:
+        ConfigurationError: a callback of warm-ups is a coroutine function.
+        TypeError: a callback cannot be called, or `on_warmup` is missing beside the others.
     """
 
     policy: PolicyChoice | None = None
     assignor: AssignorChoice | None = None
     config: Mapping[str, Any] = field(default=_NOTHING)
+    on_warmup: _Callback | None = None
+    on_warmup_cancelled: _Callback | None = None
+    warm: list[TopicPartition] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        callbacks = (self.on_warmup, self.on_warmup_cancelled)
+        Callbacks(None, None, None, *callbacks).warm_set(self.warm)
+        for name, one in zip(("on_warmup", "on_warmup_cancelled"), callbacks, strict=True):
+            if inspect.iscoroutinefunction(one):
+                raise ConfigurationError(name, one, "a plain function: it runs beside the loop")
 
     def over(self, usual: GroupOptions) -> GroupOptions:
         """Return these options, with those of the broker where this group has none."""
@@ -86,6 +109,9 @@ class GroupOptions:
             policy=usual.policy if self.policy is None else self.policy,
             assignor=usual.assignor if self.assignor is None else self.assignor,
             config={**usual.config, **self.config},
+            on_warmup=self.on_warmup,
+            on_warmup_cancelled=self.on_warmup_cancelled,
+            warm=self.warm,
         )
 
 
@@ -100,7 +126,8 @@ class KafkaBroker(confluent.KafkaBroker):
         policy: decides when partitions move. The default is `SimplePolicy()`.
         assignor: decides where partitions go. The default is `StickyAssignor()`, or the assignor
             that `partition_assignment_strategy` of a subscriber names.
-        groups: options for single groups by `group_id`; they take precedence.
+        groups: options for single groups by `group_id`; they take precedence. `start` refuses an id
+            that no subscriber has.
         hand_over_timeout_ms: before the subscribers stop, how long the group may take to take over
             their partitions, in milliseconds. Handlers go on meanwhile. 0 stops without a
             hand-over, for processes that return soon.
@@ -127,6 +154,7 @@ class KafkaBroker(confluent.KafkaBroker):
         ours = {key: given.pop(key) for key in tuple(given) if key.startswith("coopgroup.")}
         super().__init__(bootstrap_servers, config=cast("Any", given), **options)
         self._hand_over_s = hand_over_timeout_ms / 1000
+        self._groups = frozenset(groups)
         settings = self.config.broker_config
         settings.builder = _Builder(
             usual=GroupOptions(policy=policy, assignor=assignor, config=ours),
@@ -138,6 +166,18 @@ class KafkaBroker(confluent.KafkaBroker):
                 "logger": settings.logger,
             },
         )
+
+    async def start(self) -> None:
+        """Start as FastStream does.
+
+        Raises:
+            ConfigurationError: an id in `groups` belongs to no subscriber.
+        """
+        ids = {getattr(one, "group_id", None) or _FRAMEWORK_GROUP for one in self.subscribers}
+        for group_id in sorted(self._groups - ids):
+            known = ", ".join(map(repr, sorted(ids))) or "none: there is no subscriber"
+            raise ConfigurationError("groups", group_id, f"the group_id of a subscriber ({known})")
+        await super().start()
 
     async def stop(
         self,
@@ -192,8 +232,30 @@ class _Builder:
         if options["partitions"]:  # assigned without a group
             theirs: AsyncConfluentConsumer = self.build_theirs(*topics, **options)
             return theirs
-        of_group = self.groups.get(options["group_id"], GroupOptions())
+        of_group = self.groups.get(options["group_id"] or _FRAMEWORK_GROUP, GroupOptions())
         return _GroupConsumer(*topics, **self.needs, of_group=of_group.over(self.usual), **options)
+
+
+class _Member(CooperativeConsumer):
+    """A consumer that subscribes with the warm-ups of its group: FastStream passes none.
+
+    Attributes:
+        warmth: further arguments of `subscribe`.
+    """
+
+    warmth: Mapping[str, Any] = _NOTHING
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: _Callback | None = None,
+        on_revoke: _Callback | None = None,
+        on_lost: _Callback | None = None,
+        **more: Any,  # noqa: ANN401  (those of a consumer)
+    ) -> None:
+        """Join the group, with warm-ups."""
+        more = {**self.warmth, **more}
+        super().subscribe(topics, on_assign, on_revoke, on_lost, **more)
 
 
 class _GroupConsumer(AsyncConfluentConsumer):
@@ -206,12 +268,17 @@ class _GroupConsumer(AsyncConfluentConsumer):
         self._acknowledged = _Acknowledged(self._commit_later)
         super().__init__(*topics, on_revoke=self._revoked, on_lost=self._lost, **options)
         self.consumer.close()  # it has not subscribed
-        self.member = CooperativeConsumer(
+        self.member = _Member(
             {**_readable(self.config), **of_group.config},
             policy=of_group.policy,
             assignor=of_group.assignor,
             logger=_Log(self.logger_state),
         )
+        self.member.warmth = {
+            "on_warmup": of_group.on_warmup,
+            "on_warmup_cancelled": of_group.on_warmup_cancelled,
+            "warm": of_group.warm,
+        }
         self.consumer = cast("Consumer", self.member)
         self._on_the_way: list[Message] = []
 

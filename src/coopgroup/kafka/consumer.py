@@ -33,7 +33,7 @@ from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
-from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.member.events import WarmedUp
 
 if TYPE_CHECKING:
@@ -396,14 +396,12 @@ class CooperativeConsumer:
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out no records of these partitions until `resume`."""
         self._check_open()
-        self._fetching.pause(partitions, self._listener.owned)
+        self._fetching.pause(partitions, self._listener.owned, "application")
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
-        if stopping := self._listener.stopping:
-            partitions = [one for one in partitions if (one.topic, one.partition) not in stopping]
-        self._fetching.resume(partitions)
+        self._fetching.resume(all_but(partitions, self._listener.stopping), "application")
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at another offset of an owned partition."""

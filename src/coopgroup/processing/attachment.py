@@ -6,7 +6,7 @@ still be in flight, so a commit takes only offsets that processing stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
@@ -36,6 +36,11 @@ def partitions_of(partitions: Iterable[TopicPartition]) -> list[Partition]:
     return [(one.topic, one.partition) for one in partitions]
 
 
+def as_partitions(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    """Return partitions as confluent_kafka has them."""
+    return [TopicPartition(*one) for one in partitions]
+
+
 @define(eq=False)
 class Attachment:
     """Processing's place in a consumer, from `attach` to `detach`.
@@ -46,6 +51,8 @@ class Attachment:
         callbacks: has the application's `on_revoke` and `on_lost`.
         hook: has the interceptor, which is called in place of these.
         seek: continues at another offset: topic, number, offset.
+        pause: pauses partitions for processing, apart from the application's own pauses.
+        resume: ends such pauses.
         call_later: makes a call on the thread that may use the client, after all earlier calls of
             `seek`, and before a further record is handed out.
     """
@@ -55,6 +62,8 @@ class Attachment:
     callbacks: Callable[[], Any]
     hook: Any
     seek: Callable[[str, int, int], None]
+    pause: Callable[[Collection[Partition]], None]
+    resume: Callable[[Collection[Partition]], None]
     call_later: Callable[[Callable[[], None]], None]
     _was_automatic: bool = field(default=True, init=False)
 
@@ -62,12 +71,17 @@ class Attachment:
     def of_threads(cls, consumer: CooperativeConsumer) -> Attachment:
         """Return the place in a consumer whose polling thread calls everything here."""
         parts = consumer._parts  # noqa: SLF001  (both are coopgroup's)
+        fetching = parts.fetching
         return cls(
             consumer,
             parts,
             callbacks=lambda: parts.listener.callbacks,
             hook=parts.listener,
             seek=lambda *place: consumer.seek(TopicPartition(*place)),
+            pause=lambda full: fetching.pause(
+                as_partitions(full), parts.listener.owned, "processing"
+            ),
+            resume=lambda some: fetching.resume(as_partitions(some), "processing"),
             call_later=lambda call: call(),
         )
 
@@ -75,12 +89,16 @@ class Attachment:
     def of_tasks(cls, consumer: AsyncCooperativeConsumer) -> Attachment:
         """Return the place in a consumer of an event loop."""
         polling, given = consumer._started, consumer._given  # noqa: SLF001  (both are coopgroup's)
+        parts = polling.parts
+        buffer, owned_of = parts.fetching.record_buffer, parts.listener.owned_of
         return cls(
             consumer,
-            polling.parts,
+            parts,
             callbacks=lambda: given.callbacks,
             hook=given,
             seek=lambda topic, number, at: consumer.seek(TopicPartition(topic, number), at),
+            pause=lambda full: buffer.pause(owned_of(full), "processing"),
+            resume=lambda some: polling.resume(some, "processing"),
             call_later=polling.call,
         )
 
@@ -95,7 +113,7 @@ class Attachment:
 
     def finish_revoke(self, partitions: Iterable[Partition]) -> None:
         """Report that partitions of a revocation have stopped, for a consumer of an event loop."""
-        self.parts.listener.finish_revoke([TopicPartition(*one) for one in partitions])
+        self.parts.listener.finish_revoke(as_partitions(partitions))
 
     @property
     def decoder(self) -> Decoder | None:
@@ -187,6 +205,10 @@ class Attachment:
         # would leave these offsets out.
         self.parts.committing.commit_due(self.parts.listener.owned)
         self.parts.committing.store.automatic = self._was_automatic
+
+    def resume_all(self) -> None:
+        """End all pauses of processing; those of the application stay."""
+        self.resume(self.parts.fetching.record_buffer.paused_by("processing"))
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:
         """Store offsets for the next commit."""

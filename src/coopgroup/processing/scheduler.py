@@ -334,9 +334,7 @@ class Scheduler:
 
         Records that still come in are noted as not handled.
         """
-        paused = frozenset(self._paused)
         self.end(list(self._tenures))
-        self._paused.update(paused)  # they stay assigned, and are resumed later
         self._is_closed = True
 
     def is_drained(self, partition: Partition) -> bool:

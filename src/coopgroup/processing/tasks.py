@@ -145,9 +145,9 @@ class TaskProcessing:
         self._attachment.store(self.scheduler.take_offsets())
         pause, resume = self.scheduler.take_pauses()
         if pause:
-            self.consumer.pause(*[TopicPartition(*one) for one in pause])
+            self._attachment.pause(pause)
         if resume:
-            self.consumer.resume(*[TopicPartition(*one) for one in resume])
+            self._attachment.resume(resume)
 
     def _wake_workers(self) -> None:
         for _ in range(min(len(self._idle), self.scheduler.ready)):
@@ -257,10 +257,9 @@ class TaskProcessing:
             self._idle.clear()
             await self._ended(workers)
             self._attachment.store(self.scheduler.take_offsets())
-            paused = [TopicPartition(*one) for one in self.scheduler.paused]
             self._attachment.detach(self.scheduler.unhandled(), is_complete=True)
             if not self._attachment.is_closed():
-                self.consumer.resume(*paused)
+                self._attachment.resume_all()
 
     async def _ended(self, workers: Iterable[asyncio.Task[None]]) -> None:
         """Wait until all workers have ended, even if this task is cancelled meanwhile."""

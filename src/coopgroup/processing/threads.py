@@ -174,9 +174,9 @@ class ThreadProcessing:
             pause, resume = self.scheduler.take_pauses()
         self._attachment.store(offsets)
         if pause:
-            self.consumer.pause([TopicPartition(*one) for one in pause])
+            self._attachment.pause(pause)
         if resume:
-            self.consumer.resume([TopicPartition(*one) for one in resume])
+            self._attachment.resume(resume)
         if self._ending:
             self._give_up_ended()
 
@@ -270,9 +270,7 @@ class ThreadProcessing:
                 self._warn("handler_takes_too_long", work.message)
             self._attachment.detach(unhandled, is_complete=is_complete)
             if not self._is_consumer_closed():
-                owned = partitions_of(self.consumer.assignment())
-                paused = self.scheduler.paused.intersection(owned)
-                self.consumer.resume([TopicPartition(*one) for one in paused])
+                self._attachment.resume_all()
 
     def _serve_until_ended(self, until_s: float) -> None:
         """Wait for the workers; the group's rounds go on meanwhile."""

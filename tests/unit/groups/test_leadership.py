@@ -41,6 +41,22 @@ def test_policy_and_assignor_may_be_names() -> None:
         assert (leader.policy, leader.assignor) == (SimplePolicy(), WeightedAssignor())
 
 
+def test_credentials_reach_the_connections_of_the_group() -> None:
+    login = {
+        **SETTINGS,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "old",
+    }
+    with closing(Leadership(login)) as leadership:
+        leadership.set_sasl_credentials("me", "new")
+        driver = inner(leadership, "_group", "_driver")
+        assert driver.settings.connection.credentials.newest == ("me", "new")
+    with closing(Leadership(SETTINGS)) as leadership:
+        leadership.set_sasl_credentials("me", "new")  # no effect
+
+
 def test_election_that_arrives_after_its_lease_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from attrs import define, field
 from confluent_kafka import TopicPartition
 from faststream import AckPolicy, BaseMiddleware
 from faststream.confluent import KafkaBroker as TheirBroker
-from faststream.confluent import TestKafkaBroker
+from faststream.confluent import KafkaRouter, TestKafkaBroker
 from faststream.confluent import TopicPartition as TheirPartition
 from faststream.confluent.configs import KafkaBrokerConfig
 from faststream.confluent.helpers import AsyncConfluentConsumer
@@ -61,6 +62,7 @@ class FakeMember:
     config: dict[str, Any]
     options: dict[str, Any]
     calls: list[tuple[Any, ...]] = field(factory=list)
+    warmth: dict[str, Any] = field(factory=dict)
     may_return: threading.Event = field(factory=threading.Event)
 
     def poll(self, timeout: float) -> FakeRecord:
@@ -89,7 +91,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> list[FakeMember]:
         made.append(FakeMember(config, options))
         return made[-1]
 
-    monkeypatch.setattr(adapter, "CooperativeConsumer", make)
+    monkeypatch.setattr(adapter, "_Member", make)
     return made
 
 
@@ -175,7 +177,7 @@ def test_consumer_of_faststream_is_a_member_of_ours() -> None:
     consumer = _build(KafkaBroker(NOWHERE, assignor=RangeAssignor()))
     try:
         assert isinstance(consumer, AsyncConfluentConsumer)
-        assert type(cast("Any", consumer.consumer)) is CooperativeConsumer
+        assert isinstance(cast("Any", consumer.consumer), CooperativeConsumer)
     finally:
         asyncio.run(consumer.stop())
 
@@ -196,6 +198,73 @@ def test_wrong_option_is_one_line(options: dict[str, Any], message: str) -> None
 def test_wrong_key_of_coopgroup_is_one_line() -> None:
     with pytest.raises(ConfigurationError, match=r"coopgroup\.bel: got .*, but there is no such"):
         _build(KafkaBroker(NOWHERE, config={"coopgroup.bel": "x"}))
+
+
+def test_id_of_no_subscriber_is_one_line() -> None:
+    """A misspelt id would leave the group without its options."""
+
+    def broker(**groups: GroupOptions) -> KafkaBroker:
+        made = KafkaBroker(NOWHERE, groups=groups)
+        made.subscriber("orders", group_id="audit")
+        made.include_router(router)
+        return made
+
+    router = KafkaRouter()
+    router.subscriber("bills", group_id="billing")
+    expected = (
+        "^groups: got 'audti', expected the group_id of a subscriber \\('audit', 'billing'\\)$"
+    )
+    with pytest.raises(ConfigurationError, match=expected):
+        asyncio.run(broker(billing=GroupOptions(), audti=GroupOptions()).start())
+    nothing = KafkaBroker(NOWHERE, groups={"audit": GroupOptions()})
+    with pytest.raises(ConfigurationError, match="there is no subscriber"):
+        asyncio.run(nothing.start())
+
+
+def test_groups_names_the_group_of_subscribers_without_an_id(members: list[FakeMember]) -> None:
+    """FastStream chooses the id."""
+    options = {"faststream-consumer-group": GroupOptions(policy="deferred")}
+    consumer = _build(KafkaBroker(NOWHERE, groups=options), group_id=None)
+    assert (consumer.config["group.id"], members[0].options["policy"]) == (*options, "deferred")
+
+
+def _cool(_: CooperativeConsumer, __: list[TopicPartition]) -> None: ...
+
+
+def test_subscription_has_the_warm_ups_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(CooperativeConsumer, "subscribe", lambda _, *a, **k: seen.append(k))
+    warm = [TopicPartition("orders", 1)]
+    options = GroupOptions(on_warmup=print, on_warmup_cancelled=_cool, warm=warm)
+    consumer = _build(
+        KafkaBroker(NOWHERE, groups={"billing": options}), allow_auto_create_topics=False
+    )
+    consumer.topics = [SimpleNamespace(name="orders", declare=False)]
+
+    async def play() -> None:
+        await consumer.start()
+        await consumer.stop()
+
+    asyncio.run(play())
+    given = {name: seen[0][name] for name in ("on_warmup", "on_warmup_cancelled", "warm")}
+    assert given == {"on_warmup": print, "on_warmup_cancelled": _cool, "warm": warm}
+
+
+async def _restore(_: object, __: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_warmup": _restore}, "on_warmup: got .*, expected a plain function"),
+        ({"on_warmup": 5}, "on_warmup expects a callable"),
+        ({"on_warmup_cancelled": print}, "on_warmup_cancelled expects on_warmup"),
+        ({"warm": []}, "warm expects on_warmup"),
+    ],
+)
+def test_wrong_warm_up_is_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigurationError, TypeError), match=message):
+        GroupOptions(**options)
 
 
 @pytest.mark.parametrize("version", ["0.6.7", "0.7.7", "0.8.0rc1", "1.0"])

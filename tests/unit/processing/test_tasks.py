@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from coopgroup import ProcessingError
 from coopgroup.processing import Retry, Skip
@@ -273,6 +274,43 @@ def test_hand_over_goes_on_until_the_partitions_are_gone() -> None:
         group.stop.set()
         await task
         assert group.consumer.given_up == {("t", 0): 1, ("t", 1): None, ("t", 2): None}
+
+    play(story)
+
+
+def test_pause_of_the_application_outlives_those_of_processing() -> None:
+    async def story() -> None:
+        limits = Limits(records=100, partition_records=10)
+        group = Group(*records(0, 10), *records(1, 10), limits=limits)
+        held = [group.hold(number, 0) for number in (0, 1)]
+        zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+        task = group.start()
+        await until(lambda: group.consumer.paused == {("t", 0), ("t", 1)})
+        group.consumer.pause(zero, one)
+        group.consumer.resume(one)
+        assert group.consumer.paused == {("t", 0), ("t", 1)}
+        for event in held:
+            event.set()
+        await until(lambda: group.consumer.paused == {("t", 0)})
+        group.stop.set()
+        await task
+        assert group.consumer.paused == {("t", 0)}
+
+    play(story)
+
+
+def test_end_resumes_what_processing_has_paused_and_nothing_else() -> None:
+    async def story() -> None:
+        limits = Limits(records=100, partition_records=10)
+        group = Group(*records(0, 10), *records(1, 10), limits=limits, stop_timeout_ms=50)
+        for number in (0, 1):
+            group.hold(number, 0)
+        task = group.start()
+        await until(lambda: group.consumer.paused == {("t", 0), ("t", 1)})
+        group.consumer.pause(TopicPartition("t", 0))
+        group.stop.set()
+        await task
+        assert group.consumer.paused == {("t", 0)}
 
     play(story)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer, ProcessingError
 from coopgroup.aio import AsyncCooperativeConsumer
@@ -280,8 +281,39 @@ def test_partition_at_its_limit_is_paused_and_resumed() -> None:
     group.start()
     wait_until(lambda: group.consumer.paused == {("t", 0)})
     held.set()
-    wait_until(lambda: group.consumer.paused == set())
+    wait_until(lambda: not group.consumer.paused)
     group.end()
+
+
+def test_pause_of_the_application_outlives_those_of_processing() -> None:
+    limits = Limits(records=100, partition_records=10)
+    group = Group(*records(0, 10), *records(1, 10), limits=limits)
+    held = [group.hold(number, 0) for number in (0, 1)]
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    group.start()
+    wait_until(lambda: group.consumer.paused == {("t", 0), ("t", 1)})
+    group.call(lambda: group.consumer.pause([zero]))
+    group.call(lambda: group.consumer.pause([one]))
+    group.call(lambda: group.consumer.resume([one]))
+    assert group.consumer.paused == {("t", 0), ("t", 1)}
+    for event in held:
+        event.set()
+    wait_until(lambda: group.consumer.paused == {("t", 0)})
+    group.end()
+    assert group.consumer.paused == {("t", 0)}
+
+
+def test_end_resumes_what_processing_has_paused_and_nothing_else() -> None:
+    limits = Limits(records=100, partition_records=10)
+    group = Group(*records(0, 10), *records(1, 10), limits=limits, stop_timeout_ms=50)
+    held = [group.hold(number, 0) for number in (0, 1)]
+    group.start()
+    wait_until(lambda: group.consumer.paused == {("t", 0), ("t", 1)})
+    group.call(lambda: group.consumer.pause([TopicPartition("t", 0)]))
+    group.end()
+    assert group.consumer.paused == {("t", 0)}
+    for event in held:
+        event.set()
 
 
 def test_no_more_records_are_taken_than_the_limits_allow() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.record_buffer import Partition
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -89,6 +90,10 @@ class GroupListener:
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
     _commit_by_s: float = field(default=0.0, init=False)  # deadline of the last commits; 0 before
+
+    def owned_of(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
+        """Yield the owned ones of some partitions, each at the moment when it is read."""
+        return (one for one in partitions if one in self.owned)
 
     @property
     def stopping(self) -> ResourceSet:
@@ -301,7 +306,7 @@ class GroupListener:
         self._pending.begin(later, began_s)
         if later:
             self.fetching.wait_no_longer(later)
-            self.fetching.pause(to_partitions(later & self.fetching.fetched), later)
+            self.fetching.pause(to_partitions(later & self.fetching.fetched), later, "application")
             self.driver.remind(self._pending.due_at_s(self._limit_s))
         return later
 

@@ -54,7 +54,17 @@ class SaslCredentials:
         return {"sasl_plain_username": username, "sasl_plain_password": password}
 
     def replace(self, username: str, password: str) -> None:
-        """Use these from the next authentication on."""
+        """Use these from the next authentication on.
+
+        Raises:
+            TypeError: an argument is not a string.
+            ValueError: a string contains NUL.
+        """
+        for name, value in (("username", username), ("password", password)):
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: got a {type(value).__name__}, expected a string")
+            if "\0" in value:
+                raise ValueError(f"{name}: got a string with NUL, expected one without")
         self.newest, self._is_changed = (username, password), True
 
     def give(self, client: Any) -> None:  # noqa: ANN401  (any of librdkafka's clients)

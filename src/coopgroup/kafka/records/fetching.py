@@ -22,9 +22,9 @@ from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartiti
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
-from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.kafka.records.published import PublishedPositions, last_of_runs
-from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
+from coopgroup.kafka.records.record_buffer import Partition, Pauser, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
 from coopgroup.model import EMPTY, ResourceSet
@@ -215,15 +215,15 @@ class Fetching:
         if gone:
             self.consumer.incremental_unassign(to_partitions(gone))
 
-    def pause(self, partitions: list[TopicPartition], owned: ResourceSet) -> None:
+    def pause(self, partitions: list[TopicPartition], owned: ResourceSet, by: Pauser) -> None:
         """Hand out no records of owned partitions until `resume`; ignore other partitions."""
         self.consumer.pause(partitions)
-        self.record_buffer.pause(one for one in map(_key, partitions) if one in owned)
+        self.record_buffer.pause((one for one in map(_key, partitions) if one in owned), by)
 
-    def resume(self, partitions: list[TopicPartition]) -> None:
-        """Continue with paused partitions from the position of the pause."""
-        self.consumer.resume(partitions)
-        self.record_buffer.resume(map(_key, partitions))
+    def resume(self, partitions: list[TopicPartition], by: Pauser) -> None:
+        """Continue from the position of the pause with partitions that nobody else pauses."""
+        self.consumer.resume(all_but(partitions, self.record_buffer.paused_besides(by)))
+        self.record_buffer.resume(map(_key, partitions), by)
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at another offset of a partition; a waiting partition begins there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
@@ -11,7 +11,14 @@ from confluent_kafka import TopicPartition
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.model import ResourceSet
 
-__all__ = ["TOPIC_NAME_RULE", "is_topic_name", "to_partition", "to_partitions", "to_resources"]
+__all__ = [
+    "TOPIC_NAME_RULE",
+    "all_but",
+    "is_topic_name",
+    "to_partition",
+    "to_partitions",
+    "to_resources",
+]
 
 TOPIC_NAME_RULE: Final = (
     "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
@@ -28,6 +35,23 @@ def is_topic_name(name: str) -> bool:
 def to_partitions(resources: ResourceSet) -> list[TopicPartition]:
     """Return the partitions without offsets, ascending by topic and number."""
     return [TopicPartition(topic, partition) for topic, partition in resources]
+
+
+def all_but(
+    partitions: list[TopicPartition], kept: Container[tuple[str, int]]
+) -> list[TopicPartition]:
+    """Return a list without some partitions; librdkafka refuses all else that is in it.
+
+    Raises:
+        TypeError: the argument is not a list.
+    """
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    return [
+        one
+        for one in partitions
+        if not (isinstance(one, TopicPartition) and (one.topic, one.partition) in kept)
+    ]
 
 
 def to_partition(topic: str, partition: int, found: CommittedOffset) -> TopicPartition:

@@ -7,6 +7,9 @@ and the position of a partition is the offset of its first waiting record.
 Rules of this file: records of a partition keep their order. Records of a paused partition wait
 aside. Records of a revoked or lost partition are dropped, because the next owner reads them again.
 
+The application pauses partitions, and so does `coopgroup.processing` at its limits. Each of them
+resumes only its own pauses: a partition continues when neither pauses it.
+
 A buffer may be shared with one other thread, which takes records (`coopgroup.aio`). It takes single
 records from the start of `ready` without a lock, because a lock for each record is too slow. So a
 shared buffer empties `ready` from its end before it rearranges the records. All other work of
@@ -20,14 +23,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import define, field
 from confluent_kafka import Message
 
-__all__ = ["Partition", "RecordBuffer", "partition_of"]
+__all__ = ["Partition", "Pauser", "RecordBuffer", "partition_of"]
 
 Partition: TypeAlias = tuple[str, int]
+Pauser: TypeAlias = Literal["application", "processing"]
 
 
 def partition_of(message: Message) -> Partition:
@@ -56,11 +60,24 @@ class RecordBuffer:
     rearranged: int = field(default=0, init=False)
     leaving: Sequence[Message] = field(default=(), init=False)
     _aside: dict[Partition, list[Message]] = field(factory=dict, init=False)
+    _paused_by: dict[Pauser, set[Partition]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._paused_by = {"application": set(), "processing": set()}
 
     @property
     def paused(self) -> frozenset[Partition]:
         """Return the partitions whose records wait aside."""
         return frozenset(self._aside)
+
+    def paused_by(self, pauser: Pauser) -> frozenset[Partition]:
+        """Return the partitions that the application, or processing, has paused; for any thread."""
+        with self.lock:
+            return frozenset(self._paused_by[pauser])
+
+    def paused_besides(self, pauser: Pauser) -> frozenset[Partition]:
+        """Return the partitions that stay paused when this one resumes them; for any thread."""
+        return self.paused_by("processing" if pauser == "application" else "application")
 
     def add(self, messages: Iterable[Message]) -> None:
         """Add fetched records at the end."""
@@ -135,6 +152,8 @@ class RecordBuffer:
         with self.lock:
             for partition in gone:
                 self._aside.pop(partition, None)
+            for paused in self._paused_by.values():
+                paused.difference_update(gone)
             self._keep(lambda message: partition_of(message) not in gone)
 
     def skip(self, partition: Partition) -> None:
@@ -147,10 +166,11 @@ class RecordBuffer:
                 self._aside[partition] = []
             self._keep(lambda message: partition_of(message) != partition)
 
-    def pause(self, partitions: Iterable[Partition]) -> None:
+    def pause(self, partitions: Iterable[Partition], by: Pauser = "application") -> None:
         """Put the present and future records of partitions aside."""
         with self.lock:
             for partition in partitions:
+                self._paused_by[by].add(partition)
                 self._aside.setdefault(partition, [])
             ready = self._at_rest()
             for message in ready:
@@ -159,12 +179,18 @@ class RecordBuffer:
                     waiting.append(message)
             self._replace([one for one in ready if partition_of(one) not in self._aside])
 
-    def resume(self, partitions: Iterable[Partition]) -> None:
-        """Hand out the records that were put aside, before any later record."""
+    def resume(self, partitions: Iterable[Partition], by: Pauser = "application") -> None:
+        """Hand out the records that were put aside, before any later record.
+
+        A partition that the other one pauses too stays paused.
+        """
         with self.lock:
             self.rearranged += 1
+            kept = self.paused_besides(by)
             for partition in partitions:
-                self.ready.extendleft(reversed(self._aside.pop(partition, [])))
+                self._paused_by[by].discard(partition)
+                if partition not in kept:
+                    self.ready.extendleft(reversed(self._aside.pop(partition, [])))
 
     def first_waiting(self) -> Mapping[Partition, Message]:
         """Return the first waiting record of each partition, from any thread."""

@@ -70,6 +70,25 @@ def test_clients_get_credentials_that_were_replaced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("username", "password", "message"),
+    [
+        ("me", None, "password: got a NoneType, expected a string"),
+        (b"me", "new", "username: got a bytes, expected a string"),
+        ("me", "a\0b", "password: got a string with NUL"),
+    ],
+)
+def test_wrong_credentials_are_refused_and_the_old_ones_stay(
+    username: Any,  # noqa: ANN401
+    password: Any,  # noqa: ANN401
+    message: str,
+) -> None:
+    credentials = SaslCredentials("PLAIN", ("me", "old"))
+    with pytest.raises((TypeError, ValueError), match=message):
+        credentials.replace(username, password)
+    assert credentials.newest == ("me", "old")
+
+
+@pytest.mark.parametrize(
     ("changes", "key"),
     [
         ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism"),

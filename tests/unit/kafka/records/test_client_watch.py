@@ -128,7 +128,7 @@ def test_each_partition_continues_where_its_next_record_is(
     stage.fetching.fetch(1, 0)  # this record waits in the hand-out
     stage.clients[0].ends["t", 2] = 50
     stage.fetching.seek(TopicPartition("t", 4, 30))
-    stage.fetching.pause([TopicPartition("t", 4)], stage.fetching.fetched)
+    stage.fetching.pause([TopicPartition("t", 4)], stage.fetching.fetched, "application")
     stage.lose_brokers()
     stage.play(16)
     assert stage.clients[1].calls == [

@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.record_buffer import Pauser
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
 
@@ -101,17 +102,34 @@ def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
     """Otherwise it would stay paused when the partition returns."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     fetching.fetch(2, 0)
-    fetching.pause([TopicPartition("t", 0), TopicPartition("t", 5)], HELD)
+    fetching.pause([TopicPartition("t", 0), TopicPartition("t", 5)], HELD, "application")
     fetching.end(ResourceSet({"t": [0, 9]}))
     assert librdkafka.calls[1:] == [("resume", [(0, -1001)]), ("unassign", [(0, -1001)])]
     assert (fetching.record_buffer.paused, ready(fetching)) == (frozenset(), [(1, 50)])
     assert fetching.fetched == ResourceSet({"t": [1]})
 
 
+@pytest.mark.parametrize("first", ["application", "processing"])
+def test_partition_goes_on_when_neither_the_application_nor_processing_pauses_it(
+    first: Pauser,
+) -> None:
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    fetching.fetch(2, 0)
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    second: Pauser = "processing" if first == "application" else "application"
+    fetching.pause([zero, one], HELD, first)
+    fetching.pause([zero], HELD, second)
+    fetching.resume([zero, one], first)
+    assert (librdkafka.calls[-1], ready(fetching)) == (("resume", [(1, -1001)]), [(1, 50)])
+    fetching.resume([zero], second)
+    assert librdkafka.calls[-1] == ("resume", [(0, -1001)])
+    assert ready(fetching) == [(0, 7), (1, 50)]
+
+
 def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
     librdkafka = FakeLibrdkafka()
     fetching = Fetching(librdkafka, starts())
-    fetching.pause([TopicPartition("t", 0)], HELD)
+    fetching.pause([TopicPartition("t", 0)], HELD, "application")
     fetching.begin(BOTH)
     assert librdkafka.calls == [
         ("pause", [(0, -1001)]),
@@ -227,7 +245,7 @@ def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
 ) -> None:
     fetching, _ = begun(record(0, 7), record(1, 50))
     if is_paused:
-        fetching.pause([TopicPartition("t", 1)], HELD)
+        fetching.pause([TopicPartition("t", 1)], HELD, "application")
     assert fetching.fetch_past(count, 0, lambda: may_leave) == []
     assert ready(fetching) == ([(0, 7)] if is_paused else [(0, 7), (1, 50)])
     assert positions(fetching) == [7, 50]

@@ -138,7 +138,7 @@ def test_seek_begins_a_partition_that_waits() -> None:
 def test_pause_holds_for_a_partition_that_waits() -> None:
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
-    fetching.pause([ZERO], HELD)
+    fetching.pause([ZERO], HELD, "application")
     answer(coordinator)
     fetching.begin_known()
     assert [name for name, _ in librdkafka.calls] == ["pause", "assign", "pause"]
@@ -151,7 +151,7 @@ def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: 
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
     if is_paused:
-        fetching.pause([ZERO], HELD)
+        fetching.pause([ZERO], HELD, "application")
     fetching.end(ResourceSet({"t": [0]}))
     answer(coordinator)
     fetching.begin_known()
@@ -202,7 +202,7 @@ def test_a_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
         fetching.begin([ZERO, TopicPartition("t", 1)])
         answer(coordinator)
         if is_paused:
-            fetching.pause([ZERO], HELD)
+            fetching.pause([ZERO], HELD, "application")
         is_struck = struck(fetching.begin_known, place)
         fetching.begin_known()
         places = [(one.partition, one.offset) for one in librdkafka.assigned]
