@@ -36,6 +36,24 @@ def spark() -> Iterator[SparkSession]:
         gc.collect()
 
 
+@pytest.fixture(scope="session")
+def ordinary(spark: SparkSession) -> SparkSession:
+    """Return a session in the same Spark, with the settings of a user: none of `LIGHT`."""
+    session = spark.newSession()
+    settings = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "10MB",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+    }
+    assert {*LIGHT} - {*settings} == {"spark.driver.extraJavaOptions"}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return session
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow for a slow start of Spark, and for sockets that it leaves to the garbage collector."""
     leave = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 
 from coopgroup.pipeline.lag import (
     aliveness_of,
@@ -15,6 +16,7 @@ from coopgroup.pipeline.lag import (
     loads_of,
     write_lag,
 )
+from coopgroup.pipeline.light import FEW_ROWS
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
@@ -159,13 +161,16 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
     assert third[4:] == (0.0, None, 3_600.0, None)
 
 
-def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """The job reads history and ends, and replaces lag and loads on each run."""
+def test_lag_is_written_from_the_tables(
+    spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job replaces lag and loads on each run, in any session, with few rows and with many."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
     tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
-    for _ in range(2):
-        write_lag(tables, "latest")
+    for session, few in ((spark, FEW_ROWS), (ordinary, FEW_ROWS), (ordinary, 0)):
+        monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", few)
+        write_lag(evolve(tables, spark=session), "latest")
         assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]
     assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
     write_lag(tables, "latest", Scope(since_ms=20))

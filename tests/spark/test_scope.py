@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from attrs import evolve
+
 from coopgroup.pipeline.episodes import write_episodes
 from coopgroup.pipeline.history import commit_records, commits_of
 from coopgroup.pipeline.internal_topic import (
@@ -46,8 +49,10 @@ def test_records_of_other_groups_are_skipped_before_they_are_decoded(spark: Spar
     assert ALL.of_records(raw).count() == len(named) + 2
 
 
-def test_episodes_of_a_part_are_those_of_the_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of other groups stay, and rows before the time are left out."""
+def test_episodes_of_a_part_are_those_of_the_whole(
+    spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of other groups stay, and rows before the time are left out, in any session."""
     kill_ms = (DAY_MS, 5 * DAY_MS)
     alive = [(0, kill_ms[0]), (kill_ms[0] + 60_000, kill_ms[1]), (kill_ms[1] + 60_000, 6 * DAY_MS)]
     story = Story(
@@ -81,7 +86,8 @@ def test_episodes_of_a_part_are_those_of_the_whole(spark: SparkSession, tmp_path
         name: found(name, f"`group` = 'g' OR {TABLES[name].time} >= {since.since_ms}")
         for name in EPISODES
     }
-    write_episodes(tables, scope=since)
+    monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", 0)
+    write_episodes(evolve(tables, spark=ordinary), scope=since)
     assert {name: found(name) for name in EPISODES} == recent
     assert all(len(recent[name]) < len(whole[name]) for name in EPISODES)
 

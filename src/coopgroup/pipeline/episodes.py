@@ -145,10 +145,10 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         scope: groups, and begin of the episodes.
     """
     # Batches that end meanwhile would otherwise be in some of the tables only.
-    current = tables.current()
+    tables = tables.current().for_rows_of("commits", "lag", "events")
 
     def read(name: str) -> DataFrame:
-        return scope.of_groups(current.read(name))
+        return scope.of_groups(tables.read(name))
 
     def recent(name: str) -> DataFrame:
         return scope.since(read(name), before_ms=_CONTEXT_MS)

@@ -181,11 +181,11 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         reset: one of `RESETS`.
         scope: groups, and begin of lag and load; older commits still count for later times.
     """
-    read = tables.current().read
+    tables = tables.current().for_rows_of("commits", "ends")
     commits, members, generations = (
-        scope.of_groups(read(name)) for name in ("commits", "members", "generations")
+        scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
     )
-    ends = scope.since(read("ends"))
+    ends = scope.since(tables.read("ends"))
     interests = interests_of(commits, members).persist()
     aliveness = aliveness_of(generations)
     frames = {

@@ -42,6 +42,7 @@ from pyspark.sql.types import LongType, MapType, StringType, StructField, Struct
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
+from coopgroup.pipeline.light import FEW_ROWS, light_session
 from coopgroup.pipeline.schemas import TABLES, VERSION, Table
 
 if TYPE_CHECKING:
@@ -330,6 +331,12 @@ class Tables:
     def current(self) -> Tables:
         """Return the tables as of now: later batches do not change the result of `read`."""
         return evolve(self, batches=self._recorded())
+
+    def for_rows_of(self, *names: str) -> Tables:
+        """Return the tables with a session for few rows, if the named tables have few together."""
+        if sum(self.read(name).count() for name in names) > FEW_ROWS:
+            return self
+        return evolve(self, spark=light_session(self.spark))
 
     def read(self, name: str) -> DataFrame:
         """Return the rows of a table, of all complete batches; an empty frame without any batch.
