@@ -178,6 +178,36 @@ def test_of_two_that_replace_at_once_one_is_told_in_a_line(
     assert rows(tables.read("lag"), "at_ms") == [(2,)]
 
 
+def test_a_commit_has_its_own_version_while_a_stream_records_a_batch(tables: Tables) -> None:
+    """`lag --follow` writes snapshots beside the stream of the history, in one session."""
+    for batch in range(3):
+        tables.record("history", {}, batch)
+    lag = lags(tables, 1, "g")["lag"].selectExpr("*", "date'1970-01-01' AS day")
+
+    def write() -> None:
+        lag.write.format("delta").save(tables.path("lag"))
+        tables.record("history", {}, 3)
+
+    assert tables._commit("lag", tables.spark, write) == 0  # noqa: SLF001 - between two steps
+
+
+def test_a_batch_that_was_overtaken_hides_no_rows(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processes with one job, the first to write is the last to record."""
+    tables.merge("telemetry", commits(tables, 0))
+    record = Tables.record
+
+    def overtaken(self: Tables, *arguments: Any) -> None:  # noqa: ANN401 - those of `record`
+        monkeypatch.setattr(Tables, "record", record)
+        tables.merge("telemetry", commits(tables, 2))
+        self.record(*arguments)
+
+    monkeypatch.setattr(Tables, "record", overtaken)
+    tables.merge("telemetry", commits(tables, 1))
+    assert rows(tables.read("commits"), "at_ms") == [(0,), (1,), (2,)]
+
+
 def _after(folder: str) -> Any:  # noqa: ANN401 - a function of PySpark
     def wait(batches: Any) -> Any:  # noqa: ANN401 - likewise
         Path(folder, "begun").touch()

@@ -58,6 +58,10 @@ def test_tables_of_version_1_are_converted_and_continued(
     ).write.parquet(f"{folder}/v1/sources/history")
     (folder / "v2").rename(tmp_path / "away")
 
+    (folder / "converted-v1").mkdir()
+    with pytest.raises(PipelineError, match="converted-v1, because that exists"):
+        convert(tables)
+    (folder / "converted-v1").rmdir()
     with monkeypatch.context() as patch:
         patch.setattr("coopgroup.pipeline.upkeep.Folders.copy", _killed)
         with pytest.raises(RuntimeError, match="killed"):
@@ -85,6 +89,7 @@ def test_small_files_are_joined_and_readers_keep_theirs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also beside an unfinished batch, which stays invisible."""
+    tmp_path /= "it's `mine`"
     tables = Tables(spark=spark, folder=str(tmp_path))
     for batch in range(3):
         tables.append("history", batch, {"commits": make(spark, "commits", commit(batch, 1))})

@@ -36,11 +36,6 @@ class LoopPort:
             self.loop = running
         return running
 
-    @property
-    def is_usable(self) -> bool:
-        """Return whether a loop is bound and open."""
-        return self.loop is not None and not self.loop.is_closed()
-
     def call(self, function: Callable[..., object], *arguments: Any) -> bool:  # noqa: ANN401
         """Call a function on the loop soon; return False if there is no open loop."""
         loop = self.loop

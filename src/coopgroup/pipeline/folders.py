@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
+from coopgroup.pipeline.errors import PipelineError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -62,9 +64,13 @@ class Folders:
             stream.close()
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a folder; an existing target is replaced."""
+        """Copy a folder; an existing target is replaced.
+
+        Raises:
+            PipelineError: the file system refuses.
+        """
         self.delete(target)
-        self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+        is_copied = self._jvm.org.apache.hadoop.fs.FileUtil.copy(
             self._system(source),
             self._path(source),
             self._system(target),
@@ -72,10 +78,20 @@ class Folders:
             False,  # noqa: FBT003 - keeps the source
             self._configuration,
         )
+        if not is_copied:
+            raise PipelineError(f"{source} cannot be copied to {target}")
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a folder."""
-        self._system(source).rename(self._path(source), self._path(target))
+        """Rename a folder.
+
+        Raises:
+            PipelineError: the target exists, or the file system refuses.
+        """
+        # Hadoop would move the folder into a folder that exists.
+        is_taken = self.exists(target)
+        if is_taken or not self._system(source).rename(self._path(source), self._path(target)):
+            reason = ", because that exists" if is_taken else ""
+            raise PipelineError(f"{source} cannot be renamed to {target}{reason}")
 
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""

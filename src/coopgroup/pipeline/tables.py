@@ -30,6 +30,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -113,6 +114,10 @@ class Tables:
         """Return the folder of a table."""
         return f"{self.root}/{name}"
 
+    def in_sql(self, name: str) -> str:
+        """Return a table as SQL names it."""
+        return "delta.`{}`".format(self.path(name).replace("`", "``"))
+
     def checkpoint(self, job: str) -> str:
         """Return the folder of a job's checkpoint, where Spark stores the progress."""
         return f"{self.root}/checkpoints/{job}"
@@ -183,7 +188,7 @@ class Tables:
             if set(rows.columns) - columns:
                 self._writer(table, empty)[1].mode("append").save()  # adds the columns
             session.sql(
-                f"MERGE INTO delta.`{self.path(table.name)}` AS old"
+                f"MERGE INTO {self.in_sql(table.name)} AS old"
                 f" USING {view} AS new ON {is_same} WHEN NOT MATCHED THEN INSERT *"
             ).collect()
 
@@ -232,20 +237,35 @@ class Tables:
             versions: versions of the tables that the batch changed.
             batch: number of the batch of a stream.
         """
+        session = _recorder(self.spark)
+
+        def write() -> None:
+            merged = self._with_later(job, versions)
+            pairs = [sql.lit(one) for pair in merged.items() for one in pair]
+            row = (sql.lit(job), sql.lit(batch), sql.lit(time.time_ns() // 1_000_000))
+            # Without Python workers, as a frame of rows would need them.
+            frame = session.range(0, 1, 1, 1).select(
+                *(
+                    cell.cast(one.dataType).alias(one.name)
+                    for cell, one in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
+                )
+            )
+            writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
+            writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
+            writer.save(self.path("batches"))
+
+        self._commit("batches", session, write)
+
+    def _with_later(self, job: str, versions: Mapping[str, int]) -> dict[str, int]:
+        """Return versions with those that another process of the job has recorded meanwhile."""
         last = self._recorded().get(job)
         merged = {**(last.versions if last else {}), **versions}
-        pairs = [sql.lit(one) for pair in merged.items() for one in pair]
-        row = (sql.lit(job), sql.lit(batch), sql.lit(time.time_ns() // 1_000_000))
-        # Without Python workers, as a frame of rows would need them.
-        frame = self.spark.range(0, 1, 1, 1).select(
-            *(
-                cell.cast(one.dataType).alias(one.name)
-                for cell, one in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
-            )
-        )
-        writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
-        writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
-        self._commit("batches", self.spark, lambda: writer.save(self.path("batches")))
+        for name, own in versions.items():
+            later = last.versions.get(name, own) if last else own
+            # A table that was deleted begins again with a lower version.
+            if own < later <= self.version(name):
+                merged[name] = later
+        return merged
 
     def _writer(self, table: Table, frame: DataFrame) -> tuple[DataFrame, DataFrameWriter]:
         """Return the rows with their day, and their writer, which adds missing columns."""
@@ -298,7 +318,7 @@ class Tables:
 
     def version(self, name: str) -> int:
         """Return the newest version of a table, whether or not its batch is complete."""
-        history = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path(name)}` LIMIT 1")
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.in_sql(name)} LIMIT 1")
         return int(history.collect()[0]["version"])
 
     def _stream_id(self, job: str) -> str:
@@ -426,6 +446,16 @@ class Tables:
         return {
             row.job: Batch(number=row.batch, at_ms=row.at_ms, versions=row.versions) for row in rows
         }
+
+
+@lru_cache(maxsize=1)
+def _recorder(spark: SparkSession) -> SparkSession:
+    """Return the session that writes `batches`.
+
+    A stream records its batches on a thread of its own. In the session of the jobs, it would
+    replace the version that another thread is about to read (`_OWN_VERSION`).
+    """
+    return spark.newSession()
 
 
 def _quoted(text: str) -> str:

@@ -147,7 +147,7 @@ def _optimized(tables: Tables, name: str, retention_hours: float) -> Compaction:
     before, recorded = _detail(tables, name), tables.versions()[name]
     is_current = recorded == tables.version(name)
     if is_current and not TABLES[name].is_snapshot:
-        version = tables.execute(name, f"OPTIMIZE delta.`{tables.path(name)}`")
+        version = tables.execute(name, f"OPTIMIZE {tables.in_sql(name)}")
         # Another job may have written part of a batch meanwhile.
         if version == recorded + 1:
             tables.record(_OPTIMIZE, {name: version}, NO_BATCH)
@@ -180,7 +180,7 @@ def vacuum(tables: Tables, name: str, retention_hours: float) -> None:
     try:
         for key, value in _OF_VACUUM.items():
             settings.set(key, value)
-        tables.spark.sql(f"VACUUM delta.`{tables.path(name)}` RETAIN {retention_hours} HOURS")
+        tables.spark.sql(f"VACUUM {tables.in_sql(name)} RETAIN {retention_hours} HOURS")
     finally:
         for key, earlier in before.items():
             if earlier is None:
@@ -190,7 +190,7 @@ def vacuum(tables: Tables, name: str, retention_hours: float) -> None:
 
 
 def _detail(tables: Tables, name: str) -> tuple[int, int]:
-    row = tables.spark.sql(f"DESCRIBE DETAIL delta.`{tables.path(name)}`").collect()[0]
+    row = tables.spark.sql(f"DESCRIBE DETAIL {tables.in_sql(name)}").collect()[0]
     return row["numFiles"], row["sizeInBytes"]
 
 

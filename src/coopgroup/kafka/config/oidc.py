@@ -179,7 +179,7 @@ def _read_token(answer: bytes, subject_claim: str) -> tuple[str, float, str]:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         expires_at, principal = float(claims["exp"]), claims[subject_claim]
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         token, expires_at, principal = "", 0.0, ""
     if not isinstance(principal, str) or not principal:
         expected = f"a JWT with exp and {subject_claim}"
