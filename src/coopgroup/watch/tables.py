@@ -138,5 +138,11 @@ def move_rows(moves: Iterable[Move]) -> list[tuple[str, str, str]]:
 
 
 def time_of_day(at_ms: float) -> str:
-    """Format a time, in ms since 1970, for the clock of this machine: "14:03:07"."""
-    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+    """Format a time, in ms since 1970, for the clock of this machine: "14:03:07".
+
+    Telemetry of a member may have any time; the result is "?" if no clock shows it.
+    """
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+    except (OverflowError, ValueError, OSError):
+        return "?"

@@ -75,3 +75,8 @@ def test_characters_that_do_not_print_are_replaced() -> None:
     assert partition_rows(group)[0][2] == f"a{mark}[2J{mark}b"
     (move,) = move_rows([Move(at_ms=0, text="a\x07", why="\x9bb joined")])
     assert move[1:] == (f"a{mark}", f"{mark}b joined")
+
+
+def test_change_at_an_absurd_time_is_shown() -> None:
+    (row,) = move_rows([Move(at_ms=10**30, text="round 5", kind="round")])
+    assert row == ("?", "round 5", "")
