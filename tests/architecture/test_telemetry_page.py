@@ -21,6 +21,7 @@ WORDS: dict[object, str] = {
     StopReason: "string",
     bool: "boolean",
     int: "integer",
+    float: "number",
     str: "string",
     tuple[int, ...]: "integers",
     tuple[str, ...]: "strings",

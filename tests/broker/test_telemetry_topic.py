@@ -48,12 +48,13 @@ def in_files(crew: Crew, *names: str) -> list[list[bytes]]:
 def test_topic_has_the_lines_of_the_files(
     kafka_cluster: KafkaCluster, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the first join to the last stop, in the order of each member."""
+    """From the first join to the last stop, in the order of each member; and reports."""
     shared = unique("T")
     kafka_cluster.create_topic(shared, PARTITIONS)
     with Crew(kafka_cluster, tmp_path) as crew:
         for name in ("a", "b"):
-            crew.add(name, configuration={KEY: topic}).subscribe([shared])
+            more = {KEY: topic, "coopgroup.telemetry.report.interval.ms": 1_000}
+            crew.add(name, configuration=more).subscribe([shared])
             crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
         server = ["--bootstrap-server", kafka_cluster.bootstrap_servers]
         watch = ["watch", crew.group_id, "--json", "--telemetry-topic", topic, *server]
@@ -64,16 +65,29 @@ def test_topic_has_the_lines_of_the_files(
             return any(one["kind"] == "round" and "New: b" in one["why"] for one in moves)
 
         crew.until(shows_why, "the round of the second member")
+        describe = ["group", "describe", *watch[1:]]
+
+        def shows_leases() -> bool:
+            assert app.run(describe) == 0
+            members = json.loads(capsys.readouterr().out)["members"]
+            return len(members) == 2 and all(
+                one["since_poll_s"] is not None and 0 < (one["lease_s"] or 0) <= 6
+                for one in members
+            )
+
+        crew.until(shows_leases, "the reports of both")
         crew.remove("b")
         crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
         crew.remove("a")
     files = in_files(crew, "a", "b")
-    found = read(kafka_cluster, topic, capsys)
+    everything = read(kafka_cluster, topic, capsys)
+    found = [one for one in everything if b'"kind":"member_reported"' not in one]
+    assert len(everything) > len(found)
     assert [[one for one in found if one in lines] for lines in files] == files
     assert len(found) == sum(map(len, files)) > 20
-    assert read(kafka_cluster, topic, capsys, "--group", crew.group_id) == found
+    assert read(kafka_cluster, topic, capsys, "--group", crew.group_id) == everything
     assert read(kafka_cluster, topic, capsys, "--group", "another") == []
-    assert read(kafka_cluster, topic, capsys, "--minutes", "5") == found
+    assert read(kafka_cluster, topic, capsys, "--minutes", "5") == everything
 
 
 def test_groups_and_asyncio_write_there_too(

@@ -15,6 +15,7 @@ from coopgroup.pipeline.tables import Tables
 from coopgroup.pipeline.telemetry import file_lines, write_telemetry
 from coopgroup.telemetry import (
     Envelope,
+    MemberReported,
     MembershipLost,
     Record,
     ResourcesStarted,
@@ -73,8 +74,9 @@ BAD = (
 
 
 def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """Every record is an event; rounds and work have columns of their own."""
-    (tmp_path / "a.jsonl").write_text("\n".join([*LINES, "", *(bad for bad, _ in BAD)]))
+    """Every record but a report is an event; rounds and work have columns of their own."""
+    report = line(35, MemberReported(state="stable", interval_ms=10_000))
+    (tmp_path / "a.jsonl").write_text("\n".join([*LINES, report, "", *(bad for bad, _ in BAD)]))
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))
     write_telemetry(file_lines(spark, [str(tmp_path / "a.jsonl")]), tables)
     assert rows(tables.read("events"), "at_ms", "group", "member", "client", "kind") == [

@@ -16,9 +16,15 @@ import click
 from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
 from coopgroup.cli.group_migration import judge
-from coopgroup.cli.watch_options import connection_of, group_configuration, reader_of
+from coopgroup.cli.watch_options import (
+    connection_of,
+    group_configuration,
+    opened_reader,
+    telemetry_option,
+)
 from coopgroup.cli.watch_text import print_view
 from coopgroup.kafka.rpc.describing import describe_group
+from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
 __all__ = ["command"]
@@ -64,14 +70,22 @@ def migrate(
 @command.command("describe")
 @click.argument("group")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@telemetry_option
 @bootstrap_option
 @config_option
 @timeout_option
 def describe(
-    *, group: str, as_json: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
+    *,
+    group: str,
+    as_json: bool,
+    topic: str | None,
+    bootstrap_server: str,
+    settings: Sequence[str],
+    timeout_ms: int,
 ) -> None:
     """Print members, partitions, owners and lags of GROUP, of any client."""
-    view = reader_of(group, bootstrap_server, settings, timeout_ms).read()
+    with opened_reader(group, bootstrap_server, settings, timeout_ms, topic) as reader:
+        view = GroupTracker().note(reader.read())
     if as_json:
         click.echo(json.dumps(to_json(view)))
     else:

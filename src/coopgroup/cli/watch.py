@@ -7,28 +7,21 @@ with charts. With `--json` it prints one snapshot and ends.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Final
 
 import click
 
 from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
 from coopgroup.cli.interruption import interruption
-from coopgroup.cli.own_topics import settings_of
-from coopgroup.cli.watch_options import reader_of
+from coopgroup.cli.watch_options import opened_reader, telemetry_option
 from coopgroup.errors import MissingExtraError
-from coopgroup.report.telemetry_topics import TelemetryReader
 from coopgroup.watch.polling import Reader
-from coopgroup.watch.telemetry import TelemetryView
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
 __all__ = ["command"]
 
-# The page draws the last half hour.
-_TOLD_MS: Final = 1_800_000
 _EXTRA: Final = "{} is not installed: python3 -m pip install '.[watch]', or use --json"
 _EXTRAS: Final = "{} is not installed: python3 -m pip install '.[watch,report]'"
 
@@ -52,12 +45,7 @@ _EXTRAS: Final = "{} is not installed: python3 -m pip install '.[watch,report]'"
     help="Address of the page. With another one than a loopback address, the page is readable for "
     "all who can reach it.",
 )
-@click.option(
-    "--telemetry-topic",
-    "topic",
-    metavar="TOPIC",
-    help="Topic with the telemetry of the members, for rounds and why they came.",
-)
+@telemetry_option
 @click.option(
     "--interval-ms",
     type=click.IntRange(min=200),
@@ -83,13 +71,7 @@ def command(  # noqa: PLR0913 -- one for each option
     """Show members, owners, lags and moves of GROUP, of any client, all the time."""
     if as_json and port is not None:
         raise click.UsageError("--json and --http exclude each other: --json prints once and ends")
-    reader: Reader = reader_of(group, bootstrap_server, settings, timeout_ms)
-    with ExitStack() as opened:
-        if topic is not None:
-            since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
-            configuration = settings_of("coopgroup-watch", bootstrap_server, settings).librdkafka
-            telemetry = TelemetryReader(configuration, topic, group, since_ms, timeout_ms / 1000)
-            reader = TelemetryView(reader, opened.enter_context(telemetry))
+    with opened_reader(group, bootstrap_server, settings, timeout_ms, topic) as reader:
         _show(reader, group, interval_ms, host, port, as_json=as_json)
 
 

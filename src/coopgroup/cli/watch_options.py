@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
+import click
 from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.cli.broker_options import parse_settings
+from coopgroup.cli.own_topics import settings_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
+from coopgroup.report.telemetry_topics import TelemetryReader
+from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
+from coopgroup.watch.telemetry import TelemetryView
 
-__all__ = ["connection_of", "group_configuration", "reader_of"]
+__all__ = ["connection_of", "group_configuration", "opened_reader", "telemetry_option"]
+
+# The page of the live view draws the last half hour.
+_TOLD_MS: Final = 1_800_000
+
+telemetry_option = click.option(
+    "--telemetry-topic",
+    "topic",
+    metavar="TOPIC",
+    help="Topic with the telemetry of the members, for their leases and last polls, for rounds and "
+    "why they came.",
+)
 
 
 def group_configuration(
@@ -46,15 +64,23 @@ def connection_of(configuration: dict[str, Any]) -> ConnectionSettings:
     return settings.connection
 
 
-def reader_of(
-    group: str, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
-) -> GroupReader:
-    """Return a reader of a group.
+@contextmanager
+def opened_reader(
+    group: str, bootstrap_server: str, settings: Sequence[str], timeout_ms: int, topic: str | None
+) -> Iterator[Reader]:
+    """Yield a reader of a group, which also reads the telemetry in `topic` unless it is None.
 
     Raises:
-        ConfigurationError: a key is unknown or has an invalid value.
+        ConfigurationError: a key is unknown or has an invalid value, or the topic cannot be read.
     """
     configuration = group_configuration(group, bootstrap_server, settings)
     connection = connection_of(configuration)
     admin = dict(read_settings(configuration).admin)
-    return GroupReader(group, admin, connection, timeout_ms / 1000)
+    reader = GroupReader(group, admin, connection, timeout_ms / 1000)
+    if topic is None:
+        yield reader
+        return
+    since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
+    consumer = settings_of("coopgroup-watch", bootstrap_server, settings).librdkafka
+    with TelemetryReader(consumer, topic, group, since_ms, timeout_ms / 1000) as telemetry:
+        yield TelemetryView(reader, telemetry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import click
 from rich.console import Console
@@ -21,11 +22,13 @@ from coopgroup.watch.values import GroupView
 
 __all__ = ["print_view"]
 
+_WIDTH_MAX: Final = 10_000
+
 
 def print_view(view: GroupView) -> None:
-    """Print a snapshot; the tables are as wide as their content if the output is no terminal."""
+    """Print a snapshot; the tables are as wide as their content, so no cell is cut."""
     click.echo(headline(view))
-    console = Console(soft_wrap=True)
+    console = Console(width=_WIDTH_MAX)
     console.print(_table(MEMBER_COLUMNS, member_rows(view)))
     console.print(_table(PARTITION_COLUMNS, partition_rows(view)))
 

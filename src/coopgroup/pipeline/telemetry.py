@@ -3,7 +3,8 @@
 Theory of operation. Spark's own JSON functions read a line, without Python. The first step reads
 the envelope, which gives an event or a reason for rejection. The second step reads the fields of
 its kind. The digest of its text identifies a line. Tables get only the rows with new keys. So
-repeated lines (a file that has grown, a copy of it, a producer retry) add nothing.
+repeated lines (a file that has grown, a copy of it, a producer retry) add nothing. Reports of
+members (`member_reported`) are left out. They are frequent, and no analysis reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.streams import start_job
 from coopgroup.pipeline.tables import NO_BATCH
 from coopgroup.telemetry import SCHEMA_VERSION
-from coopgroup.telemetry.codec import CLASS_OF_KIND
+from coopgroup.telemetry.codec import CLASS_OF_KIND, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -224,7 +225,7 @@ def write_telemetry(lines: DataFrame, tables: Tables) -> None:
 
 
 def _merge(lines: DataFrame, tables: Tables, job: str, batch: int = NO_BATCH) -> None:
-    read = read_lines(lines)
+    read = read_lines(lines).where(~sql.col("kind").eqNullSafe(REPORT))
     events = events_of(read).persist()
     frames = {"events": events, "rounds": rounds_of(events), "work": work_of(events)}
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.telemetry import Envelope, from_json
+from coopgroup.telemetry import Envelope, MemberReported, from_json
 
 __all__ = ["Damage", "Reading", "read_files"]
 
@@ -35,7 +35,7 @@ class Reading:
 
     Attributes:
         envelopes: records of all files in order of time; records of one time and file keep their
-            order.
+            order. Reports of members are left out: they say how a member is, not what happened.
     """
 
     envelopes: tuple[Envelope, ...] = field(repr=False)
@@ -122,7 +122,11 @@ def _of_group(envelopes: Iterable[Envelope], group: str | None) -> list[Envelope
     counts = Counter(envelope.group for envelope in records)
     if group is None and len(counts) > 1:
         raise ConfigurationError("--group", None, f"one of {', '.join(sorted(counts))}")
-    chosen = [envelope for envelope in records if group in (None, envelope.group)]
+    chosen = [
+        envelope
+        for envelope in records
+        if group in (None, envelope.group) and not isinstance(envelope.record, MemberReported)
+    ]
     if not chosen:
         raise ConfigurationError("--group", group, f"one of {', '.join(sorted(counts))}")
     return chosen

@@ -25,7 +25,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import records
 from coopgroup.telemetry.records import EndCause, Record, StopReason
 
-__all__ = ["SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
+__all__ = ["CLASS_OF_KIND", "REPORT", "SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
 
 SCHEMA_VERSION: Final = 1
 
@@ -60,6 +60,8 @@ _ITEM_OF_TUPLE: Final[Mapping[object, type]] = types.MappingProxyType(
 CLASS_OF_KIND: Final[Mapping[str, type]] = types.MappingProxyType(
     {_kind(record_class): record_class for record_class in get_args(Record)}
 )
+REPORT: Final = _kind(records.MemberReported)
+"""The kind of record that says how a member is, and not what happened."""
 
 
 def to_json(envelope: Envelope) -> dict[str, Any]:
@@ -127,4 +129,6 @@ def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field
         return tuple(_typed(name, item, _ITEM_OF_TUPLE[hint]) for item in value)
     if hint in (bool, int, str) and type(value) is hint:
         return value
+    if hint is float and type(value) in (int, float):
+        return float(value)
     raise ConfigurationError(name, value, f"a value of {hint}")

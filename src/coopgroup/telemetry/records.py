@@ -20,6 +20,7 @@ __all__ = [
     "CommitFailed",
     "EndCause",
     "FaultInjected",
+    "MemberReported",
     "MembershipLost",
     "OffsetsCommitted",
     "ProcessEnded",
@@ -243,6 +244,33 @@ class WorkFailed:
     attempts: int
 
 
+@frozen(kw_only=True)
+class MemberReported:
+    """A member told how it is, as it does from time to time. Written by the host, to topics only.
+
+    Attributes:
+        state: its state, as in `StateChanged`.
+        interval_ms: time to the next report, in ms.
+        since_poll_ms: time since the application was last in `poll`, in ms; 0 inside `poll`, -1 for
+            an application that does not poll.
+        lease_ms: how long the member may own its resources without another heartbeat, in ms; 0 if
+            its lease has ended, -1 without owned resources.
+        rate_per_s: records that the application processes in a second of work; -1.0 if unknown.
+        revoking: owned, and being stopped.
+        warming: state that is being restored.
+        warm: warm for a later owner, or as a standby.
+    """
+
+    state: str
+    interval_ms: int
+    since_poll_ms: int = -1
+    lease_ms: int = -1
+    rate_per_s: float = -1.0
+    revoking: ResourceSet = EMPTY
+    warming: ResourceSet = EMPTY
+    warm: ResourceSet = EMPTY
+
+
 # Only a host that controls processes, such as the simulator, writes the following records.
 
 
@@ -317,6 +345,7 @@ Record: TypeAlias = (
     | SubscriptionUnreadable
     | WarmupsChanged
     | WorkFailed
+    | MemberReported
     | ProcessStarted
     | ProcessEnded
     | ProcessPaused

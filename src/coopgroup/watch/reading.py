@@ -14,11 +14,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
 
+import attrs
 from attrs import define, field
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -42,6 +44,10 @@ _TOLD_S: Final = 5.0
 _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 _DEAD: Final = "DEAD"
 _EXISTS: Final = "a group that exists"
+_OF_CONSUMERS: Final = "a group of consumers; this is one of named resources, or of another kind"
+_NO_CONSUMERS: Final = "is not a consumer group"
+# Before Kafka 4, coordinators name no assignments while members of a classic group join or sync.
+_WITHOUT_ASSIGNMENTS: Final = ("PREPARING_REBALANCING", "COMPLETING_REBALANCING")
 
 
 @define(eq=False)
@@ -62,6 +68,11 @@ class GroupReader:
     _admin: AdminClient | None = field(default=None, init=False)
     _told_members: Mapping[str, DescribedMember] = field(factory=dict, init=False)
     _told_at_s: float = field(default=-math.inf, init=False)
+    # The owners of the last look at which the coordinator named them.
+    _owned: dict[_Key, str] = field(factory=dict, init=False)
+    # All partitions of the group's topics, and when they were last asked for.
+    _existing: frozenset[_Key] = field(default=frozenset(), init=False)
+    _existing_at_s: float = field(default=-math.inf, init=False)
 
     def read(self) -> GroupView:
         """Return the group of this moment.
@@ -77,6 +88,8 @@ class GroupReader:
             cause = error.args[0]
             if cause.name() == _NO_GROUP:
                 raise ConfigurationError("GROUP", self.group, _EXISTS) from None
+            if _NO_CONSUMERS in cause.str():
+                raise ConfigurationError("GROUP", self.group, _OF_CONSUMERS) from None
             servers = self.configuration.get("bootstrap.servers")
             raise ConfigurationError(
                 "bootstrap.servers", servers, f"brokers that answer ({cause.str()})"
@@ -93,14 +106,23 @@ class GroupReader:
             raise ConfigurationError("GROUP", self.group, _EXISTS)
         kind = getattr(getattr(described, "type", None), "name", _CLASSIC).lower()
         owners = _owners(described.members, "assignment")
+        is_hidden = not owners and described.state.name in _WITHOUT_ASSIGNMENTS
+        if is_hidden:
+            members = {one.member_id for one in described.members}
+            owners = {key: owner for key, owner in self._owned.items() if owner in members}
+        else:
+            self._owned = owners
         targets = _owners(described.members, "target_assignment")
-        ends = self._ends(admin, sorted({*owners, *targets, *committed}))
+        keys = self._with_existing(admin, {*self._owned, *targets, *committed})
+        ends = self._ends(admin, keys)
         partitions = tuple(
             _partition(key, owners.get(key, ""), targets, committed.get(key), ends.get(key))
-            for key in sorted({*owners, *targets, *committed})
+            for key in keys
         )
+        if is_hidden:
+            partitions = tuple(attrs.evolve(one, state="rebalancing") for one in partitions)
         told = self._told(described) if kind == _CLASSIC else {}
-        members = (_member(one, told.get(one.member_id), partitions) for one in described.members)
+        shown = (_member(one, told.get(one.member_id), partitions) for one in described.members)
         coordinator = described.coordinator
         return GroupView(
             group=self.group,
@@ -109,9 +131,26 @@ class GroupReader:
             kind=kind,
             assignor=described.partition_assignor or "",
             coordinator=f"{coordinator.host}:{coordinator.port}" if coordinator else "",
-            members=tuple(sorted(members, key=lambda one: (one.name, one.member_id))),
+            members=tuple(sorted(shown, key=lambda one: (one.name, one.member_id))),
             partitions=partitions,
         )
+
+    def _with_existing(self, admin: AdminClient, known: set[_Key]) -> list[_Key]:
+        """Add the partitions of the same topics that have neither an owner nor a commit."""
+        topics = {topic for topic, _ in known}
+        is_new = not topics <= {topic for topic, _ in self._existing}
+        if topics and (is_new or now_s() - self._existing_at_s >= _TOLD_S):
+            found: dict[str, Future[Any]] = {}
+            with suppress(KafkaException, ValueError):  # named resources are no topics
+                found = admin.describe_topics(
+                    TopicCollection(sorted(topics)), request_timeout=self.timeout_s
+                )
+            existing = set()
+            for topic, future in found.items():
+                with suppress(KafkaException):  # the topic was deleted, or may not be read
+                    existing |= {(topic, one.id) for one in future.result().partitions}
+            self._existing, self._existing_at_s = frozenset(existing), now_s()
+        return sorted(known | {key for key in self._existing if key[0] in topics})
 
     def _ends(self, admin: AdminClient, keys: list[_Key]) -> dict[_Key, int]:
         if not keys:

@@ -26,7 +26,17 @@ __all__ = [
     "time_of_day",
 ]
 
-MEMBER_COLUMNS: Final = ("member", "host", "partitions", "lag", "rate/s", "generation", "client")
+MEMBER_COLUMNS: Final = (
+    "member",
+    "host",
+    "partitions",
+    "lag",
+    "rate/s",
+    "last poll",
+    "lease",
+    "generation",
+    "client",
+)
 PARTITION_COLUMNS: Final = (
     "partition",
     "state",
@@ -42,6 +52,7 @@ NUMBER_COLUMNS: Final = frozenset(
 )
 _NONE: Final = "-"
 _MINUTE_S: Final = 60
+_MISSED_REPORTS: Final = 3
 
 
 def printable(text: str) -> str:
@@ -74,8 +85,9 @@ def headline(view: GroupView) -> str:
     parts = [
         f"{view.group}: {view.state}",
         view.assignor or view.kind,
-        f"{len(view.members)} members",
-        f"{len(view.partitions)} partitions" + (f" ({unowned} without owner)" if unowned else ""),
+        counted(len(view.members), "member"),
+        counted(len(view.partitions), "partition")
+        + (f" ({unowned} without owner)" if unowned else ""),
         f"lag {view.lag:,}",
         f"coordinator {view.coordinator}",
     ]
@@ -97,9 +109,32 @@ def _member(one: MemberView, name: str) -> tuple[str, ...]:
         str(one.partitions),
         f"{one.lag:,}",
         _NONE if one.rate_per_s is None else f"{one.rate_per_s:,.0f}",
+        _last_poll(one),
+        _lease(one),
         _NONE if one.generation is None else str(one.generation),
         kind + (f", came back {counted(one.returns, 'time')}" if one.returns else ""),
     )
+
+
+def _is_silent(one: MemberView) -> bool:
+    """Return whether reports are overdue, so that the last one tells nothing any more."""
+    if one.report_age_s is None or one.report_interval_s is None:
+        return False
+    return one.report_age_s > _MISSED_REPORTS * one.report_interval_s
+
+
+def _last_poll(one: MemberView) -> str:
+    if _is_silent(one):
+        return f"no report for {_age(one.report_age_s or 0.0)}"
+    if one.since_poll_s is None:
+        return _NONE
+    return f"{_age(one.since_poll_s)} ago" if one.since_poll_s >= 1 else "now"
+
+
+def _lease(one: MemberView) -> str:
+    if one.lease_s is None or _is_silent(one):
+        return _NONE
+    return _age(one.lease_s) if one.lease_s else "ended"
 
 
 def partition_rows(view: GroupView) -> list[tuple[str, ...]]:
@@ -109,19 +144,30 @@ def partition_rows(view: GroupView) -> list[tuple[str, ...]]:
 
 
 def _partition(one: PartitionView, names: dict[str, str]) -> tuple[str, ...]:
-    state = one.state
-    if one.target:
-        state = f"waits for {names.get(one.owner, 'its owner')}" if one.owner else "being granted"
     return (
         f"{one.topic}-{one.partition}",
-        state,
-        names.get(one.target or one.owner, _NONE),
+        "; ".join((_state(one, names), *_warmups(one, names))),
+        names.get(one.target or one.owner or one.holder, _NONE),
         _number(one.lag),
         _NONE if one.trend_per_s is None else f"{one.trend_per_s:+,.1f}",
         _number(one.committed),
         _number(one.end),
         _NONE if one.commit_age_s is None else f"{_age(one.commit_age_s)} ago",
     )
+
+
+def _state(one: PartitionView, names: dict[str, str]) -> str:
+    if one.target:
+        return f"waits for {names.get(one.owner, 'its owner')}" if one.owner else "being granted"
+    if one.state != "waiting":
+        return one.state
+    until = "" if one.until_ms is None else f" until {time_of_day(one.until_ms)}"
+    return f"waits for {printable(one.waits_for) or 'its owner'}{until}"
+
+
+def _warmups(one: PartitionView, names: dict[str, str]) -> Iterable[str]:
+    for each in one.warmups:
+        yield f"{names.get(each.member, _NONE)} {'is warm' if each.is_warm else 'warms up'}"
 
 
 def _number(value: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 from attrs import define, field
@@ -65,7 +65,7 @@ class GroupTracker:
             members=tuple(
                 attrs.evolve(one, returns=self._returns[_identity(one)]) for one in view.members
             ),
-            partitions=tuple(self._with_trend(one, view.at_ms) for one in view.partitions),
+            partitions=tuple(self._with_past(one, view.at_ms) for one in view.partitions),
             moves=tuple(self._moves),
         )
 
@@ -133,17 +133,18 @@ class GroupTracker:
             if key in before and one.committed != before[key]:
                 self._committed_at_ms[key] = view.at_ms
 
-    def _with_trend(self, one: PartitionView, at_ms: int) -> PartitionView:
+    def _with_past(self, one: PartitionView, at_ms: int) -> PartitionView:
+        """Return a partition with what its past tells."""
         key = _key(one)
         since_ms, lags = self._lags[0]
-        trend = None
+        found: dict[str, Any] = {}
         if one.lag is not None and key in lags and at_ms > since_ms:
-            trend = 1000 * (one.lag - lags[key]) / (at_ms - since_ms)
-        committed_ms = self._committed_at_ms.get(key)
-        age_s = None if committed_ms is None else (at_ms - committed_ms) / 1000
-        if trend is None and age_s is None:
-            return one
-        return attrs.evolve(one, trend_per_s=trend, commit_age_s=age_s)
+            found["trend_per_s"] = 1000 * (one.lag - lags[key]) / (at_ms - since_ms)
+        if key in self._committed_at_ms:
+            found["commit_age_s"] = (at_ms - self._committed_at_ms[key]) / 1000
+        if one.state == "waiting" and key in self._owners:
+            found["waits_for"] = self._names[self._owners[key]]
+        return attrs.evolve(one, **found) if found else one
 
 
 def _key(one: PartitionView) -> _Key:

@@ -12,7 +12,7 @@ from attrs import frozen
 from coopgroup.report.history.names import told_apart
 from coopgroup.telemetry import Envelope
 
-__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "to_json"]
+__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "WarmupView", "to_json"]
 
 
 @frozen(kw_only=True)
@@ -28,6 +28,12 @@ class MemberView:
         partitions: number of partitions that it has.
         lag: their lag, in records.
         returns: how often a member of this name came back on its host while it was watched.
+        since_poll_s: time since its application was last in `poll`, as of its last report; None if
+            it does not poll, or does not tell.
+        lease_s: how long it might own its partitions without another heartbeat, as of its last
+            report; 0 if its lease had ended, None without partitions, or if it does not tell.
+        report_age_s: time since its last report; None without one.
+        report_interval_s: time between two of its reports; None without one.
     """
 
     member_id: str
@@ -40,6 +46,10 @@ class MemberView:
     partitions: int = 0
     lag: int = 0
     returns: int = 0
+    since_poll_s: float | None = None
+    lease_s: float | None = None
+    report_age_s: float | None = None
+    report_interval_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -48,13 +58,32 @@ class MemberView:
 
 
 @frozen(kw_only=True)
+class WarmupView:
+    """The state of a partition at a member that does not own it.
+
+    Attributes:
+        member: member id.
+        is_warm: whether the state is restored, as of a standby; else it is being restored.
+    """
+
+    member: str
+    is_warm: bool
+
+
+@frozen(kw_only=True)
 class PartitionView:
     """A partition.
 
     Attributes:
         owner: member id, "" without an owner.
-        state: "owned", "moving" (the group wants another owner), or "unowned".
+        state: "owned", "moving" (the group wants another owner), "unowned", "rebalancing" (the
+            brokers name no owner during a round), or, from telemetry, "revoking" (without an owner
+            until `holder` has stopped it) or "waiting" (for a lost owner, or its release).
         target: member id of the owner that the group wants; "" if it is the same, or unknown.
+        holder: member id of the former owner, which still stops the partition; "" if there is none.
+        waits_for: name of the last owner, if the partition waits for it; "" if it is unknown.
+        until_ms: when the wait for a lost owner ends, in ms since 1970; None if it is unknown.
+        warmups: members that restore its state, or keep it warm.
         end: log end offset; None if it is unknown.
         committed: committed offset; None without a commit.
         lag: end minus committed; None if either is unknown.
@@ -68,6 +97,10 @@ class PartitionView:
     owner: str = ""
     state: str = "unowned"
     target: str = ""
+    holder: str = ""
+    waits_for: str = ""
+    until_ms: int | None = None
+    warmups: tuple[WarmupView, ...] = ()
     end: int | None = None
     committed: int | None = None
     lag: int | None = None
@@ -105,7 +138,7 @@ class GroupView:
         members: by name.
         partitions: by topic and number.
         moves: changes while the group was watched, newest first.
-        records: telemetry of members since the last look; () from brokers alone.
+        records: telemetry of members since the last look, without reports; () from brokers alone.
     """
 
     group: str

@@ -8,7 +8,7 @@ import pytest
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.report.telemetry_files import Damage, read_files
-from coopgroup.telemetry import to_json
+from coopgroup.telemetry import MemberReported, to_json
 from tests.unit.report.histories import Story
 
 HALF_RIGHT = (
@@ -49,6 +49,13 @@ def test_files_are_merged_by_time(tmp_path: Path) -> None:
         (5, "b"),
     ]
     assert reading.damages == ()
+
+
+def test_reports_of_members_are_left_out(tmp_path: Path) -> None:
+    story = member("a", 5)
+    story.write(9, "a", MemberReported(state="stable", interval_ms=10_000))
+    reading = read_files([written(tmp_path / "a", *lines(story))])
+    assert ([one.at_ms for one in reading.envelopes], reading.damages) == ([5], ())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """The rows of a snapshot."""
 
 import json
+from typing import Any
 
+import pytest
 from attrs import evolve
 
 from coopgroup.watch.tables import (
@@ -11,8 +13,9 @@ from coopgroup.watch.tables import (
     member_rows,
     move_rows,
     partition_rows,
+    time_of_day,
 )
-from coopgroup.watch.values import Move, to_json
+from coopgroup.watch.values import Move, WarmupView, to_json
 from tests.unit.watch.views import MEMBERS, view
 
 
@@ -25,8 +28,8 @@ def test_headline_says_what_the_group_does() -> None:
 
 def test_members_of_this_package_tell_more() -> None:
     ours, other = member_rows(view())
-    assert ours == ("a", "10.0.0.1", "2", "30", "250", "4", "coopgroup")
-    assert other == ("pod-b (static)", "10.0.0.2", "0", "0", "-", "-", "other")
+    assert ours == ("a", "10.0.0.1", "2", "30", "250", "-", "-", "4", "coopgroup")
+    assert other == ("pod-b (static)", "10.0.0.2", "0", "0", "-", "-", "-", "-", "other")
     assert len(ours) == len(MEMBER_COLUMNS)
 
 
@@ -43,6 +46,56 @@ def test_partition_that_moves_names_who_is_waited_for() -> None:
     assert row[1:3] == ("waits for a", "pod-b")
     free = evolve(moving, owner="")
     assert partition_rows(evolve(group, partitions=(free,)))[0][1] == "being granted"
+
+
+@pytest.mark.parametrize(
+    ("told", "cells"),
+    [
+        ({"since_poll_s": 0.0, "lease_s": 44.2}, ("now", "44 s")),
+        ({"since_poll_s": 130.0, "lease_s": 0.0}, ("2 min ago", "ended")),
+        ({"since_poll_s": 12.4}, ("12 s ago", "-")),
+        ({"lease_s": 44.2}, ("-", "44 s")),
+        ({"since_poll_s": 0.0, "lease_s": 44.2, "report_age_s": 29.0}, ("now", "44 s")),
+        ({"lease_s": 44.2, "report_age_s": 31.0}, ("no report for 31 s", "-")),
+    ],
+)
+def test_report_of_a_member_is_shown_while_it_is_fresh(
+    told: dict[str, Any], cells: tuple[str, str]
+) -> None:
+    member = evolve(MEMBERS[0], **{"report_age_s": 1.0, "report_interval_s": 10.0, **told})
+    (row,) = member_rows(view(owners=(), committed=(), members=(member,)))
+    assert row[5:7] == cells
+
+
+def test_partition_tells_who_stops_it_and_who_warms_it_up() -> None:
+    group = view(owners=("m-a", ""), committed=(0, 0))
+    owned, free = group.partitions
+    warmups = (WarmupView(member="m-a", is_warm=False), WarmupView(member="m-b", is_warm=True))
+    rows = partition_rows(
+        evolve(
+            group,
+            partitions=(
+                evolve(owned, warmups=warmups),
+                evolve(free, state="revoking", holder="m-b"),
+            ),
+        )
+    )
+    assert [row[1:3] for row in rows] == [
+        ("owned; a warms up; pod-b is warm", "a"),
+        ("revoking", "pod-b"),
+    ]
+
+
+def test_partition_that_waits_tells_for_whom_and_until_when() -> None:
+    group = view(owners=("",), committed=(0,))
+    waiting = evolve(group.partitions[0], state="waiting")
+    lost = evolve(waiting, waits_for="old\n", until_ms=group.at_ms)
+    states = [row[1] for row in partition_rows(evolve(group, partitions=(waiting, lost)))]
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert states == [
+        "waits for its owner",
+        f"waits for old{mark} until {time_of_day(group.at_ms)}",
+    ]
 
 
 def test_trend_and_age_are_shown_once_they_are_known() -> None:

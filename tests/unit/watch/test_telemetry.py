@@ -7,7 +7,7 @@ from typing import Any
 from attrs import define, field
 
 from coopgroup.model import ResourceSet
-from coopgroup.telemetry import Envelope, RoundDecided, to_json
+from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
 from coopgroup.watch.telemetry import TelemetryView
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
@@ -52,6 +52,25 @@ def test_first_look_has_the_records_so_far_and_each_later_one_the_new_ones() -> 
     topic.now.append(line(second))
     assert reader.read().records == (second,)
     assert reader.read().records == ()
+
+
+def report(at_ms: int, lease_ms: int) -> Envelope:
+    record = MemberReported(state="stable", interval_ms=10_000, lease_ms=lease_ms)
+    return Envelope(at_ms=at_ms, group="g", member="m-a", generation=4, record=record)
+
+
+def test_reports_are_facts_about_members_and_no_records() -> None:
+    """Of many reports, the last one counts; its age begins with its arrival, except at first."""
+    now_ms = view().at_ms
+    lines = [line(report(now_ms - age_ms, age_ms)) for age_ms in (9_000, 5_000)]
+    topic: Any = Topic([*lines, b'{"kind": "member_reported"}'])
+    reader = TelemetryView(Brokers(), topic)
+    first = reader.read()
+    assert (first.members[0].lease_s, first.members[0].report_age_s) == (5.0, 5.0)
+    topic.now.append(line(report(now_ms - 60_000, 3_000)))
+    second = reader.read()
+    assert (second.members[0].lease_s, second.members[0].report_age_s) == (3.0, 0.0)
+    assert first.records == second.records == ()
 
 
 def test_rounds_are_changes_with_the_words_of_the_leader() -> None:

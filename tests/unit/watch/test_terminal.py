@@ -147,14 +147,19 @@ def test_table_scrolls_below_the_names_of_its_columns() -> None:
     group = view(owners=("m-a",) * 100, committed=(0,) * 100)
 
     async def live() -> list[str]:
+        lines: list[str] = []
         app = WatchApp(Reader(group), 0.02)
         async with app.run_test(size=(100, 32)) as pilot:
             table = app.query_one("#partitions", Rows)
             while not table.rows:
                 await pilot.pause(0.02)
             table.scroll_end(animate=False)
-            await pilot.pause(0.1)
-            return _screen(app).splitlines()
+            for _ in range(200):
+                await pilot.pause(0.02)
+                lines = _screen(app).splitlines()
+                if any(line.startswith("orders-99") for line in lines):
+                    break
+            return lines
 
     lines = [line for line in asyncio.run(live()) if "orders-" in line or "partition " in line]
     assert lines[0].startswith("partition")

@@ -36,6 +36,15 @@ def test_age_of_a_commit_counts_from_its_change() -> None:
     assert [one.commit_age_s for one in found.partitions] == [3.0, None, None]
 
 
+def test_partition_that_waits_names_its_last_owner() -> None:
+    tracker = GroupTracker()
+    tracker.note(view())
+    later = view(1.0, owners=("m-a", "m-a", ""), members=MEMBERS[:1])
+    lost = evolve(later.partitions[2], state="waiting")
+    found = tracker.note(evolve(later, partitions=(*later.partitions[:2], lost)))
+    assert [one.waits_for for one in found.partitions] == ["", "", "pod-b"]
+
+
 def test_moves_name_partitions_and_both_owners() -> None:
     tracker = GroupTracker()
     tracker.note(view())

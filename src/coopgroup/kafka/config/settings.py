@@ -76,6 +76,8 @@ _GROUP_KEYS: Final = (
     STRATEGY,
 )
 _RECONNECT_MS: Final = 200
+_REPORT_MS: Final = 10_000
+_REPORT_MS_MIN: Final = 1_000
 SHARED_KEYS: Final = (
     "coopgroup.assignor",
     "coopgroup.bell.topic",
@@ -89,6 +91,7 @@ SHARED_KEYS: Final = (
     "coopgroup.telemetry.file.max.bytes",
     "coopgroup.telemetry.listener",
     "coopgroup.telemetry.queue.records",
+    "coopgroup.telemetry.report.interval.ms",
     "coopgroup.telemetry.topic",
     "coopgroup.window.heartbeat.interval.ms",
 )
@@ -140,6 +143,7 @@ class ConsumerSettings:
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
         telemetry_topic: topic that the member adds its telemetry to, None for none.
+        telemetry_report_ms: time between two reports to this topic, in ms; 0 for no reports.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
 
@@ -162,6 +166,7 @@ class ConsumerSettings:
     telemetry_file: str | None
     telemetry_limits: FileLimits
     telemetry_topic: str | None
+    telemetry_report_ms: int
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
     deserializers: Deserializers | None
@@ -370,6 +375,7 @@ def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         "telemetry_file": _text(given, "coopgroup.telemetry.file"),
         "telemetry_limits": _telemetry_limits(given),
         "telemetry_topic": _topic(given, "coopgroup.telemetry.topic"),
+        "telemetry_report_ms": _report_ms(given),
         "telemetry_listener": _callback(given, "coopgroup.telemetry.listener"),
     }
 
@@ -391,6 +397,14 @@ def _telemetry_limits(given: Mapping[str, Any]) -> FileLimits:
             given, f"{prefix}.queue.records", usual.queue_records, 1, _QUEUE_RECORDS_MAX
         ),
     )
+
+
+def _report_ms(given: Mapping[str, Any]) -> int:
+    key = "coopgroup.telemetry.report.interval.ms"
+    interval_ms = whole(given, key, _REPORT_MS, 0, _DAY_MS)
+    if 0 < interval_ms < _REPORT_MS_MIN:
+        raise refused(key, given[key], f"0 for no reports, or {_REPORT_MS_MIN} to {_DAY_MS}")
+    return interval_ms
 
 
 def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,8 @@ _OURS: Final = """
     coopgroup.retry.backoff.ms coopgroup.retry.backoff.max.ms coopgroup.state.dir
     coopgroup.stop.timeout.ms coopgroup.telemetry.file coopgroup.telemetry.file.backups
     coopgroup.telemetry.file.max.bytes coopgroup.telemetry.listener
-    coopgroup.telemetry.queue.records coopgroup.telemetry.topic
+    coopgroup.telemetry.queue.records coopgroup.telemetry.report.interval.ms
+    coopgroup.telemetry.topic
     coopgroup.window.heartbeat.interval.ms
 """
 _HARMLESS: Final = frozenset(

@@ -235,6 +235,7 @@ class GroupDriver:
         """Start the threads."""
         _running.add(self)
         self.transport.start()
+        self.sink.start_reports(self, self.settings.telemetry_report_ms)
         if self._bell is not None:
             self._bell.start()
         self.thread.start()

@@ -29,6 +29,7 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     CommitFailed,
     Envelope,
+    MemberReported,
     MembershipLost,
     Record,
     RequestRefused,
@@ -40,6 +41,7 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
+    from coopgroup.kafka.membership.member_reports import Reporter
     from coopgroup.kafka.membership.ports import Transport
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
     from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
@@ -116,6 +118,23 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
+    def start_reports(self, reporter: Reporter, interval_ms: int) -> None:
+        """Add a report of the member to the topic after each interval; 0 for never."""
+        topic = self._topic
+        if topic is None or not interval_ms:
+            return
+        from coopgroup.kafka.membership.member_reports import MemberReports  # noqa: PLC0415 - slow
+
+        def put(report: MemberReported) -> None:
+            # A report that waits is out of date when it arrives.
+            if not topic.is_behind:
+                member = reporter.member
+                topic.put(self._envelope(report, member.member_id, member.claim_generation))
+
+        MemberReports(
+            transport=topic.transport, reporter=reporter, put=put, interval_ms=interval_ms
+        ).start()
+
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""
         if self._topic is not None:
@@ -123,13 +142,7 @@ class TelemetrySink:
 
     def write(self, record: Record, *, member_id: str, generation: int) -> None:
         """Write one record, with the time of day and its member."""
-        envelope = Envelope(
-            at_ms=time.time_ns() // 1_000_000,
-            group=self.group_id,
-            member=member_id,
-            generation=generation,
-            record=record,
-        )
+        envelope = self._envelope(record, member_id, generation)
         if self.hear is not None:
             self.hear(record)
         self._write_log(envelope)
@@ -139,6 +152,15 @@ class TelemetrySink:
             self._file.put(envelope)
         if self._topic is not None:
             self._topic.put(envelope)
+
+    def _envelope(self, record: Record, member_id: str, generation: int) -> Envelope:
+        return Envelope(
+            at_ms=time.time_ns() // 1_000_000,
+            group=self.group_id,
+            member=member_id,
+            generation=generation,
+            record=record,
+        )
 
     def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:
         try:

@@ -122,6 +122,11 @@ class TelemetryTopic:
         if self._dropped:
             self.warn("telemetry_topic_dropped", topic=self.topic, records=self._dropped)
 
+    @property
+    def is_behind(self) -> bool:
+        """Return whether records wait for the broker."""
+        return bool(self._waiting or self._encoded)
+
     def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
         with suppress(RuntimeError):  # the transport is closed
             self.transport.later(delay_s, action)

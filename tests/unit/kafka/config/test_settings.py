@@ -74,6 +74,7 @@ def test_settings_when_all_is_given_are_that() -> None:
             "coopgroup.lookup.timeout.ms": 2_000,
             "coopgroup.state.dir": "state",
             "coopgroup.telemetry.file": "telemetry.jsonl",
+            "coopgroup.telemetry.report.interval.ms": 1_000,
             "coopgroup.window.heartbeat.interval.ms": 100,
             "on_commit": print,
             "fetch.min.bytes": 10,
@@ -106,6 +107,7 @@ def test_settings_when_all_is_given_are_that() -> None:
     assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
     assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 2_000)
     assert (settings.state_dir, settings.telemetry_file) == ("state", "telemetry.jsonl")
+    assert settings.telemetry_report_ms == 1_000
     assert settings.on_commit is print
 
 
@@ -144,6 +146,11 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("coopgroup.telemetry.file.backups", -1, "a whole number from 0 to 1000"),
         ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
         ("coopgroup.telemetry.queue.records", 0, "a whole number from 1 to 10000000"),
+        (
+            "coopgroup.telemetry.report.interval.ms",
+            10,
+            "0 for no reports, or 1000 to 86400000",
+        ),
         ("coopgroup.window.heartbeat.interval.ms", 0, "a whole number from 1 to 3600000"),
         (
             "coopgroup.telemetry.path",
@@ -154,7 +161,8 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
                 "coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
                 "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
                 "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
-                "coopgroup.telemetry.queue.records, coopgroup.telemetry.topic, "
+                "coopgroup.telemetry.queue.records, "
+                "coopgroup.telemetry.report.interval.ms, coopgroup.telemetry.topic, "
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),

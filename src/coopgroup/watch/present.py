@@ -1,0 +1,150 @@
+"""`Present`: what members tell of this moment in their telemetry, added to a snapshot: pure.
+
+Brokers know owners and offsets. Leases, last polls, partitions that a member still stops, warm-ups,
+and waits for lost members are known to members only.
+
+The clocks of members differ from the clock of this machine. So a report is as old as its arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+from attrs import define, field
+
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    MemberReported,
+    MembershipLost,
+    ResourcesStopped,
+    RoundDecided,
+    WarmupsChanged,
+)
+from coopgroup.watch.values import GroupView, MemberView, PartitionView, WarmupView
+
+__all__ = ["Present"]
+
+_Key: TypeAlias = tuple[str, int]
+
+# A member that the brokers do not list yet may have written before.
+_FORGET_MS: Final = 60_000
+
+
+@define(eq=False)
+class _Told:
+    """The facts that one member told.
+
+    Attributes:
+        heard_ms: arrival of its last record, in ms since 1970.
+        reported_ms: arrival of its last report.
+        stopping: partitions that it still stops.
+        warmups: partitions of other owners, and whether it has restored their state.
+    """
+
+    heard_ms: int = 0
+    report: MemberReported | None = None
+    reported_ms: int = 0
+    stopping: set[_Key] = field(factory=set)
+    warmups: dict[_Key, bool] = field(factory=dict)
+
+    def note(self, record: object, at_ms: int) -> None:
+        self.heard_ms = at_ms
+        match record:
+            case MemberReported():
+                self.report, self.reported_ms = record, at_ms
+                self.stopping = set(record.revoking)
+                self.warmups = dict.fromkeys(record.warming, False)
+                self.warmups |= dict.fromkeys(record.warm, True)
+            case AssignmentReceived():
+                self.stopping.update(record.revoked)
+            case ResourcesStopped():
+                self.stopping.difference_update(record.resources)
+            case MembershipLost():
+                self.stopping.clear()
+            case WarmupsChanged():
+                self.warmups |= dict.fromkeys(record.begun, False)
+                self.warmups |= dict.fromkeys(record.warm, True)
+                for key in record.moved | record.cancelled | record.failed:
+                    self.warmups.pop(key, None)
+            case _:
+                pass
+
+
+@define(eq=False)
+class Present:
+    """Collects the telemetry of one group."""
+
+    _told: dict[str, _Told] = field(factory=lambda: defaultdict(_Told), init=False)
+    # Of the last round: partitions that wait for a lost owner, and for their release.
+    _lost: frozenset[_Key] = field(default=frozenset(), init=False)
+    _waiting: frozenset[_Key] = field(default=frozenset(), init=False)
+    # When the wait for lost owners ends, in ms since 1970 on the clock of the leader.
+    _until_ms: int | None = field(default=None, init=False)
+
+    def note(self, envelope: Envelope, arrived_ms: int) -> None:
+        """Take the next record; `arrived_ms` is a time of this machine, in ms since 1970."""
+        record = envelope.record
+        self._told[envelope.member].note(record, arrived_ms)
+        if isinstance(record, RoundDecided):
+            timeout_ms = record.scheduled_rebalance_timeout_ms
+            self._lost, self._waiting = frozenset(record.lost), frozenset(record.waiting)
+            self._until_ms = envelope.at_ms + timeout_ms if timeout_ms else None
+
+    def added_to(self, view: GroupView) -> GroupView:
+        """Return a snapshot with what its members told."""
+        present = {one.member_id for one in view.members}
+        for member, one in list(self._told.items()):
+            if member not in present and view.at_ms - one.heard_ms > _FORGET_MS:
+                del self._told[member]
+        told = {member: self._told[member] for member in present & self._told.keys()}
+        stopping = {key: member for member, one in told.items() for key in one.stopping}
+        warmups: dict[_Key, list[WarmupView]] = defaultdict(list)
+        for member in sorted(told):
+            for key, is_warm in told[member].warmups.items():
+                warmups[key].append(WarmupView(member=member, is_warm=is_warm))
+        return attrs.evolve(
+            view,
+            members=tuple(_reported(one, told, view.at_ms) for one in view.members),
+            partitions=tuple(self._partitions(view.partitions, stopping, warmups)),
+        )
+
+    def _partitions(
+        self,
+        partitions: Iterable[PartitionView],
+        stopping: Mapping[_Key, str],
+        warmups: Mapping[_Key, list[WarmupView]],
+    ) -> Iterable[PartitionView]:
+        for one in partitions:
+            key = one.topic, one.partition
+            changes: dict[str, Any] = {}
+            if key in warmups:
+                changes["warmups"] = tuple(warmups[key])
+            if not one.owner:
+                changes |= self._why_unowned(key, stopping)
+            yield attrs.evolve(one, **changes) if changes else one
+
+    def _why_unowned(self, key: _Key, stopping: Mapping[_Key, str]) -> dict[str, Any]:
+        if key in stopping:
+            return {"state": "revoking", "holder": stopping[key]}
+        if key in self._lost:
+            return {"state": "waiting", "until_ms": self._until_ms}
+        return {"state": "waiting"} if key in self._waiting else {}
+
+
+def _reported(one: MemberView, told: Mapping[str, _Told], at_ms: int) -> MemberView:
+    found = told.get(one.member_id)
+    report = None if found is None else found.report
+    if found is None or report is None:
+        return one
+    return attrs.evolve(
+        one,
+        rate_per_s=one.rate_per_s if report.rate_per_s < 0 else report.rate_per_s,
+        since_poll_s=None if report.since_poll_ms < 0 else report.since_poll_ms / 1000,
+        lease_s=None if report.lease_ms < 0 else report.lease_ms / 1000,
+        report_age_s=max(0, at_ms - found.reported_ms) / 1000,
+        report_interval_s=report.interval_ms / 1000,
+    )

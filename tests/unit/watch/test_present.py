@@ -1,0 +1,129 @@
+"""What members tell of this moment."""
+
+import pytest
+from attrs import evolve
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    MemberReported,
+    MembershipLost,
+    Record,
+    ResourcesStopped,
+    RoundDecided,
+    StopReason,
+    WarmupsChanged,
+)
+from coopgroup.watch.present import Present
+from coopgroup.watch.values import GroupView, WarmupView
+from tests.unit.watch.views import MEMBERS, view
+
+AT_MS = view().at_ms
+REPORT = MemberReported(
+    state="stable", interval_ms=10_000, since_poll_ms=500, lease_ms=44_000, rate_per_s=9.5
+)
+
+
+def some(*numbers: int) -> ResourceSet:
+    return ResourceSet({"orders": numbers})
+
+
+def round_(**sets: ResourceSet | int) -> RoundDecided:
+    return RoundDecided(policy="deferred", assignor="sticky", members=("m-a",), **sets)  # type: ignore[arg-type]
+
+
+def present(*told: Record | tuple[str, Record]) -> Present:
+    """Return what members told at time 0; records without a member are of the first."""
+    found = Present()
+    for one in told:
+        member, record = one if isinstance(one, tuple) else ("m-a", one)
+        found.note(
+            Envelope(at_ms=AT_MS, group="billing", member=member, generation=4, record=record),
+            AT_MS,
+        )
+    return found
+
+
+def states(found: GroupView) -> list[tuple[str, str]]:
+    return [(one.state, one.holder) for one in found.partitions]
+
+
+def test_report_is_added_to_its_member() -> None:
+    ours, other = present(REPORT).added_to(view(2.0)).members
+    assert (ours.since_poll_s, ours.lease_s, ours.rate_per_s) == (0.5, 44.0, 9.5)
+    assert (ours.report_age_s, ours.report_interval_s) == (2.0, 10.0)
+    assert other == MEMBERS[1]
+
+
+def test_unknown_values_of_a_report_stay_unknown() -> None:
+    unknown = MemberReported(state="stable", interval_ms=10_000)
+    ours, _ = present(unknown).added_to(view()).members
+    assert (ours.since_poll_s, ours.lease_s, ours.rate_per_s) == (None, None, 250.0)
+
+
+def test_report_with_a_clock_ahead_is_not_in_the_future() -> None:
+    ours, _ = present(REPORT).added_to(view(-5.0)).members
+    assert ours.report_age_s == 0.0
+
+
+def test_revoked_partition_is_held_until_it_is_stopped() -> None:
+    group = view(owners=("m-a", "", ""))
+    revoked = AssignmentReceived(leader=False, revoked=some(1, 2))
+    found = present(revoked, ResourcesStopped(resources=some(2), reason=StopReason.REVOKED))
+    assert states(found.added_to(group)) == [("owned", ""), ("revoking", "m-a"), ("unowned", "")]
+
+
+@pytest.mark.parametrize(
+    "end", [MembershipLost(resources=EMPTY, cause="lease expired"), REPORT], ids=["lost", "report"]
+)
+def test_member_that_stops_nothing_any_more_holds_nothing(end: Record) -> None:
+    found = present(AssignmentReceived(leader=False, revoked=some(0)), end)
+    assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
+
+
+def test_member_that_is_gone_holds_nothing() -> None:
+    found = present(("m-x", AssignmentReceived(leader=False, revoked=some(0))))
+    assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
+
+
+def test_member_is_forgotten_a_minute_after_it_left() -> None:
+    found = present(REPORT)
+    found.added_to(view(59.0, members=MEMBERS[1:]))
+    assert found.added_to(view(59.5)).members[0].lease_s == 44.0
+    found.added_to(view(61.0, members=MEMBERS[1:]))
+    assert found.added_to(view(61.5)).members[0].lease_s is None
+
+
+def test_lost_partition_waits_until_the_delay_ends() -> None:
+    group = view(owners=("m-a", "", ""))
+    led = round_(lost=some(1), waiting=some(2), scheduled_rebalance_timeout_ms=30_000)
+    found = present(led)
+    partitions = found.added_to(group).partitions
+    assert [(one.state, one.until_ms) for one in partitions] == [
+        ("owned", None),
+        ("waiting", AT_MS + 30_000),
+        ("waiting", None),
+    ]
+    later = Envelope(at_ms=AT_MS, group="billing", member="m-a", generation=5, record=round_())
+    found.note(later, AT_MS)
+    assert states(found.added_to(group))[1:] == [("unowned", ""), ("unowned", "")]
+
+
+def test_warmups_are_those_that_have_not_ended() -> None:
+    began = WarmupsChanged(begun=some(0, 1, 2), warm=some(1))
+    found = present(("m-b", began), ("m-b", WarmupsChanged(cancelled=some(2))))
+    partitions = found.added_to(view()).partitions
+    assert [one.warmups for one in partitions] == [
+        (WarmupView(member="m-b", is_warm=False),),
+        (WarmupView(member="m-b", is_warm=True),),
+        (),
+    ]
+
+
+def test_report_replaces_warmups_that_began_before_the_first_look() -> None:
+    report = evolve(REPORT, warm=some(2), revoking=some(0))
+    found = present(WarmupsChanged(begun=some(1)), report)
+    group = found.added_to(view(owners=("", "m-b", "m-b")))
+    assert states(group)[0] == ("revoking", "m-a")
+    assert [len(one.warmups) for one in group.partitions] == [0, 0, 1]

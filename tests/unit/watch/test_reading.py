@@ -1,0 +1,130 @@
+"""Reading a group, with an admin client that a test answers; real ones are in tests/broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.kafka.config.settings import read_settings
+from coopgroup.watch import reading
+from coopgroup.watch.reading import GroupReader
+from coopgroup.watch.values import GroupView
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+
+
+def done(result: object) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+    return future
+
+
+@define
+class Cluster:
+    """A classic group of another client, and one topic.
+
+    Attributes:
+        members: partitions of each member; None if the coordinator does not tell them.
+        count: number of partitions of the topic.
+        committed: offset of each partition.
+    """
+
+    members: dict[str, Sequence[int] | None]
+    count: int = 3
+    state: str = "STABLE"
+    committed: dict[int, int] = field(factory=dict)
+
+    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
+        def member(name: str, owned: Sequence[int] | None) -> SimpleNamespace:
+            partitions = [TopicPartition("t", number) for number in owned or ()]
+            return SimpleNamespace(
+                member_id=name,
+                client_id=name,
+                host="/10.0.0.1",
+                group_instance_id=None,
+                assignment=SimpleNamespace(topic_partitions=partitions),
+                target_assignment=None,
+            )
+
+        described = SimpleNamespace(
+            state=SimpleNamespace(name=self.state),
+            type=SimpleNamespace(name="CLASSIC"),
+            members=[member(*one) for one in self.members.items()],
+            partition_assignor="cooperative-sticky",
+            coordinator=None,
+        )
+        return {groups[0]: done(described)}
+
+    def list_consumer_group_offsets(self, groups: list[Any], **_: object) -> dict[str, Future[Any]]:
+        partitions = [TopicPartition("t", *one) for one in self.committed.items()]
+        found = SimpleNamespace(topic_partitions=partitions)
+        return {groups[0].group_id: done(found)}
+
+    def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:  # noqa: ANN401
+        gone = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        known = SimpleNamespace(partitions=[SimpleNamespace(id=one) for one in range(self.count)])
+        return {one: done(known if self.count else gone) for one in topics.topic_names}
+
+    def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
+        return {one: done(SimpleNamespace(offset=10)) for one in asked}
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> GroupReader:
+    monkeypatch.setattr(reading, "AdminClient", lambda _: None)
+    return GroupReader("g", SETTINGS, read_settings(SETTINGS).connection)
+
+
+def read(reader: GroupReader, cluster: Any) -> GroupView:  # noqa: ANN401
+    reader._admin = cluster  # noqa: SLF001
+    return reader.read()
+
+
+def owners(view: GroupView) -> list[tuple[str, str]]:
+    return [(one.owner, one.state) for one in view.partitions]
+
+
+def test_partition_without_owner_and_commit_is_shown(reader: GroupReader) -> None:
+    assert owners(read(reader, Cluster({"a": [0, 2]}))) == [
+        ("a", "owned"),
+        ("", "unowned"),
+        ("a", "owned"),
+    ]
+
+
+def test_topic_that_is_gone_leaves_its_commits(reader: GroupReader) -> None:
+    assert owners(read(reader, Cluster({}, count=0, committed={1: 5}))) == [("", "unowned")]
+
+
+@pytest.mark.parametrize("state", ["PREPARING_REBALANCING", "COMPLETING_REBALANCING"])
+def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
+    reader: GroupReader, state: str
+) -> None:
+    """As brokers before Kafka 4 do during each round; the members of ours work on."""
+    read(reader, Cluster({"a": [0, 1], "b": [2]}))
+    joining = Cluster({"a": None, "c": None}, state=state)
+    for _ in range(2):
+        assert owners(read(reader, joining)) == [
+            ("a", "rebalancing"),
+            ("a", "rebalancing"),
+            ("", "rebalancing"),
+        ]
+    assert owners(read(reader, Cluster({"a": [0], "c": [1]}))) == [
+        ("a", "owned"),
+        ("c", "owned"),
+        ("", "unowned"),
+    ]
+
+
+def test_owners_that_the_coordinator_tells_in_a_round_are_owners(reader: GroupReader) -> None:
+    joining = Cluster({"a": [0, 1], "b": None}, count=2, state="PREPARING_REBALANCING")
+    assert owners(read(reader, joining)) == [("a", "owned")] * 2
