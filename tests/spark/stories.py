@@ -1,9 +1,9 @@
-"""Stories of one group, written by hand: its states and commits, as the pipeline's tables."""
+"""Stories of groups, written by hand: their states and commits, as the pipeline's tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
@@ -13,10 +13,11 @@ from tests.spark.frames import commit, make
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["REMOVED", "State", "Story", "every"]
+__all__ = ["REMOVED", "State", "Story", "episodes_of", "every", "tables_of"]
 
 REMOVED: None = None
 """In place of the members of a state: the group was removed."""
+_HISTORY: Final = ("commits", "generations", "members", "assignments")
 
 
 @frozen(kw_only=True)
@@ -42,47 +43,46 @@ class Story:
     commits: Sequence[Mapping[str, Any]] = ()
     lag: Sequence[Mapping[str, Any]] = ()
 
-    def tables(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Return the tables of the history."""
-        rows: dict[str, list[dict[str, Any]]] = {
-            "generations": [],
-            "members": [],
-            "assignments": [],
-        }
-        for offset, state in enumerate(self.states):
-            place: dict[str, Any] = {"group": "g", "at_ms": state.at_ms}
-            place |= {"source_partition": 0, "source_offset": offset}
-            if state.held is None:
-                rows["generations"].append(
-                    {**place, "is_tombstone": True, "written_ms": state.at_ms}
-                )
-                continue
-            place["generation"] = state.generation
-            counts = {"member_count": len(state.held), "is_tombstone": False}
-            rows["generations"].append({**place, **counts, "written_ms": state.at_ms})
-            for name, partitions in state.held.items():
-                member, _, static = name.partition("/")
-                member, _, client = member.partition("@")
-                client_id, _, host = client.partition("@")
-                who = {"member_id": member, "instance_id": static or None}
-                who |= {"client_id": client_id or member, "client_host": host or "h"}
-                limits = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 30_000}
-                rows["members"].append({**place, **who, **limits, "topics": ["orders"]})
-                rows["assignments"] += [
-                    {**place, "member_id": member, "topic": "orders", "partition": one}
-                    for one in partitions
-                ]
-        found = {name: make(spark, name, *some) for name, some in rows.items()}
-        found["commits"] = make(spark, "commits", *map(dict, self.commits))
-        found["lag"] = make(spark, "lag", *map(dict, self.lag))
-        return found
 
-    def episodes(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Return the tables of the episodes."""
-        tables = self.tables(spark)
-        names = ("commits", "generations", "members", "assignments")
-        found = history_episodes(*(tables[name] for name in names), lag=tables["lag"])
-        return {name: checkpointed(frame) for name, frame in found.items()}
+def tables_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, DataFrame]:
+    """Return the tables of the history; each story is that of the group with its name."""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_HISTORY, "lag")}
+    for number, (group, story) in enumerate(stories.items()):
+        source = {"group": group, "source_partition": number}
+        rows["commits"] += [{**one, **source} for one in story.commits]
+        rows["lag"] += [{**one, "group": group} for one in story.lag]
+        for offset, state in enumerate(story.states):
+            place = {**source, "at_ms": state.at_ms, "source_offset": offset}
+            for name, some in _rows_of(state).items():
+                rows[name] += [{**place, **one} for one in some]
+    return {name: make(spark, name, *some) for name, some in rows.items()}
+
+
+def _rows_of(state: State) -> dict[str, list[dict[str, Any]]]:
+    written = {"written_ms": state.at_ms, "is_tombstone": state.held is None}
+    if state.held is None:
+        return {"generations": [written]}
+    place = {"generation": state.generation}
+    members, assignments = [], []
+    for name, partitions in state.held.items():
+        member, _, static = name.partition("/")
+        member, _, client = member.partition("@")
+        client_id, _, host = client.partition("@")
+        who = {"member_id": member, "instance_id": static or None}
+        who |= {"client_id": client_id or member, "client_host": host or "h"}
+        limits = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 30_000}
+        members.append({**place, **who, **limits, "topics": ["orders"]})
+        held = {**place, "member_id": member, "topic": "orders"}
+        assignments += [{**held, "partition": one} for one in partitions]
+    counted = {**place, **written, "member_count": len(state.held)}
+    return {"generations": [counted], "members": members, "assignments": assignments}
+
+
+def episodes_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, DataFrame]:
+    """Return the tables of the episodes of all stories, from one run."""
+    tables = tables_of(spark, stories)
+    found = history_episodes(*(tables[name] for name in _HISTORY), lag=tables["lag"])
+    return {name: checkpointed(frame) for name, frame in found.items()}
 
 
 def every(

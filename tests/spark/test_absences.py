@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.episodes import checkpointed
 from coopgroup.pipeline.processes import holders_of, members_of, states_of
@@ -57,7 +59,17 @@ def history(
         "members": make(spark, "members", *members, *(members if again else [])),
         "assignments": make(spark, "assignments", *assignments),
         "commits": make(
-            spark, "commits", commit(15, 1), commit(104, 2), commit(999, 3, written_ms=1_000)
+            spark,
+            "commits",
+            *(
+                one
+                for group in WITH_COMMITS
+                for one in (
+                    commit(15, 1, group=group),
+                    commit(104, 2, group=group),
+                    commit(999, 3, group=group, written_ms=1_000),
+                )
+            ),
         ),
     }
 
@@ -128,42 +140,53 @@ STORIES: dict[str, tuple[States, list[tuple[Any, ...]]]] = {
 }
 
 
-def test_a_return_is_told_by_what_came_back(spark: SparkSession) -> None:
+WITH_COMMITS = ("worked", "quiet", "compacted")
+GROUPS: dict[str, States] = {
+    **{story: states for story, (states, _) in STORIES.items()},
+    "worked": [(100, 1, "a1 k"), (110, 2, "k"), (150, 3, "a2 k"), (300, 4, "a2 k")],
+    "idle": [(100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")],
+    # Signs that the member lived between its last commit and the round without it.
+    "quiet": [(100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k")],
+    "compacted": [(100, 1, "a1 k"), (2_000, 9, "k")],
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> DataFrame:
+    """Return the absences of all groups."""
+    return checkpointed(absences(history(spark, GROUPS)))
+
+
+def of(found: DataFrame, *groups: str) -> DataFrame:
+    return found.where(found.group.isin(*groups))
+
+
+def test_a_return_is_told_by_what_came_back(found: DataFrame) -> None:
     """Static id first, then client and host, then either; no member is matched twice."""
-    found = absences(history(spark, {story: states for story, (states, _) in STORIES.items()}))
     columns = ("group", "member_id", "returned_as", "returned_member_id", "returned_ms")
     expected = [(story, *one) for story, (_, gone) in STORIES.items() for one in gone]
-    assert rows(found, *columns) == sorted(expected)
+    assert rows(of(found, *STORIES), *columns) == sorted(expected)
 
 
-WORKED = [(100, 1, "a1 k"), (110, 2, "k"), (150, 3, "a2 k"), (300, 4, "a2 k")]
-IDLE = [(100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")]
-
-
-def test_an_absence_begins_with_the_last_sign_of_work(spark: SparkSession) -> None:
+def test_an_absence_begins_with_the_last_sign_of_work(found: DataFrame) -> None:
     """The last commit of its partitions; without commits, the round without the member."""
-    tables = history(spark, {"g": WORKED, "idle": IDLE})
-    columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms", "partitions")
-    assert rows(absences(tables), "group", *columns, "generation", "observed_until_ms") == [
-        ("g", 104, 104, 110, 46, 1, 1, 1_000),  # its last commit
+    times = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
+    others = ("partitions", "generation", "observed_until_ms")
+    assert rows(of(found, "worked", "idle"), "group", *times, *others) == [
         ("idle", 100, 110, 110, 40, 0, 1, 150),
+        ("worked", 104, 104, 110, 46, 1, 1, 1_000),  # its last commit
     ]
 
 
-# Signs that the member lived between its last commit and the round without it.
-QUIET = [(100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k")]
-COMPACTED = [(100, 1, "a1 k"), (2_000, 9, "k")]
-
-
-def test_no_absence_is_longer_than_the_group_would_have_waited(spark: SparkSession) -> None:
+def test_no_absence_is_longer_than_the_group_would_have_waited(found: DataFrame) -> None:
     """A topic without records has old commits; unknown rounds set no limit."""
-    tables = history(spark, {"g": QUIET})
-    columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
-    assert rows(absences(tables), *columns) == [(1_990, 2_000, 2_000, 5)]
-    tables = history(spark, {"g": COMPACTED})
-    assert rows(absences(tables), *columns) == [(999, 999, 2_000, None)]
+    columns = ("group", "gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
+    assert rows(of(found, "quiet", "compacted"), *columns) == [
+        ("compacted", 999, 999, 2_000, None),
+        ("quiet", 1_990, 2_000, 2_000, 5),
+    ]
 
 
-def test_repeated_records_change_nothing(spark: SparkSession) -> None:
-    once = rows(absences(history(spark, {"g": WORKED})))
-    assert rows(absences(history(spark, {"g": WORKED}, again=True))) == once
+def test_repeated_records_change_nothing(spark: SparkSession, found: DataFrame) -> None:
+    again = absences(history(spark, GROUPS, again=True))
+    assert rows(again) == rows(found)

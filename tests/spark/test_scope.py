@@ -21,10 +21,10 @@ from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
-from tests.spark.stories import State, Story, every
+from tests.spark.stories import State, Story, every, tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 DAY_MS = 86_400_000
 EPISODES = ("rebalances", "outages", "absences")
@@ -64,12 +64,10 @@ def test_episodes_of_a_part_are_those_of_the_whole(
             State(at_ms=kill_ms[1] + 60_000, generation=5, held={"a3@a@h": [0], "b@b@h": [1]}),
         ),
         commits=tuple(every(600_000, *alive)),
-    ).tables(spark)
+    )
     tables = Tables(spark=spark, folder=str(tmp_path))
-    wanted = ("generations", "members", "assignments", "commits")
-    for batch, group in enumerate("gh"):
-        frames = {name: _of(story[name], group) for name in wanted}
-        tables.append("history", batch, frames)
+    frames = tables_of(spark, {"g": story, "h": story})
+    tables.append("history", 0, {name: frame for name, frame in frames.items() if name != "lag"})
 
     def found(name: str, where: str = "true") -> list[tuple[object, ...]]:
         return rows(tables.read(name).where(where))
@@ -90,12 +88,3 @@ def test_episodes_of_a_part_are_those_of_the_whole(
     write_episodes(evolve(tables, spark=ordinary), scope=since)
     assert {name: found(name) for name in EPISODES} == recent
     assert all(len(recent[name]) < len(whole[name]) for name in EPISODES)
-
-
-def _of(frame: DataFrame, group: str) -> DataFrame:
-    """Return the rows as those of another group, from another partition of the topic."""
-    return frame.selectExpr(
-        f"'{group}' AS `group`",
-        f"{ord(group)} AS source_partition",
-        *(f"`{name}`" for name in frame.columns if name not in {"group", "source_partition"}),
-    )
