@@ -62,7 +62,7 @@ def migrate(
     configuration = group_configuration(group, bootstrap_server, settings)
     described = describe_group(connection_of(configuration), group, timeout_ms)
     judgement = judge(group, described)
-    for line in (*judgement.facts, judgement.advice):
+    for line in (*judgement.facts, *judgement.advice):
         click.echo(line)
     return _EXIT_BLOCKED if judgement.is_blocked else 0
 

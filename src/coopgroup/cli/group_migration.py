@@ -22,16 +22,24 @@ OWN: Final = "coopgroup"
 _SHOWN_MAX: Final = 10
 # Java consumers with the default list use range, although they support cooperative-sticky.
 _ALL_OF_JAVA: Final = (
-    " (name all that the others have; Java's default list: coopgroup,cooperative-sticky)"
+    "  If the others have the default protocols of Java's client, it never stops with",
+    "    coopgroup.protocols=coopgroup,cooperative-sticky",
 )
 
 
 @frozen
 class Judgement:
-    """The judgement of a group."""
+    """The judgement of a group.
+
+    Attributes:
+        facts: what the broker says about the group, in lines.
+        advice: the next step, or the obstacle, in lines for a terminal of 80 columns. The first
+            begins with "next", "done" or "in the way".
+        is_blocked: whether there is an obstacle.
+    """
 
     facts: tuple[str, ...]
-    advice: str
+    advice: tuple[str, ...]
     is_blocked: bool
 
 
@@ -56,35 +64,35 @@ def judge(group_id: str, group: DescribedGroup) -> Judgement:
     if obstacle is not None:
         return Judgement((head,), obstacle, is_blocked=True)
     if not group.members:
-        return Judgement((head,), "next: start members of coopgroup", is_blocked=False)
+        return Judgement((head,), ("next: start members of coopgroup",), is_blocked=False)
     seen = [_look(member, group.protocol_name) for member in group.members]
     facts = (head, *_facts(seen))
     unreadable = sum(one.version is None for one in seen)
     if unreadable:
         blocked = f"in the way: subscriptions of {_members(unreadable)} that cannot be read"
-        return Judgement(facts, blocked, is_blocked=True)
+        return Judgement(facts, (blocked,), is_blocked=True)
     return Judgement(facts, _next_step(group.protocol_name, seen), is_blocked=False)
 
 
-def _obstacle(group: DescribedGroup) -> str | None:
+def _obstacle(group: DescribedGroup) -> tuple[str, ...] | None:
     if group.state == "Dead":
         return (
-            "in the way: there is no such group of the classic protocol "
-            "(members with group.protocol=consumer must be restarted with classic first)"
+            "in the way: there is no such group of the classic protocol",
+            "  Members with group.protocol=consumer must first restart with classic.",
         )
     if group.protocol_type not in {"", "consumer"}:
         return (
-            f"in the way: the group is of type {group.protocol_type}, "
-            "only groups of consumers can move"
+            f"in the way: this is a group of type {group.protocol_type}",
+            "  Only groups of consumers can move.",
         )
     if group.state not in {"Stable", "Empty"}:
-        return "in the way: a round is under way, ask again when the group is Stable"
+        return ("in the way: a rebalance is in progress; ask again when the group is Stable",)
     known = group.protocol_name == OWN or kafka_protocol(group.protocol_name) is not None
     if group.members and not known:
         names = ", ".join(protocol.value for protocol in KafkaProtocol)
         return (
-            f"in the way: coopgroup does not know {group.protocol_name}, "
-            f"restart the members with one of {names} first"
+            f"in the way: coopgroup does not know the protocol {group.protocol_name}",
+            f"  First restart the members with {names}.",
         )
     return None
 
@@ -117,39 +125,42 @@ def _versions(seen: list[_Seen]) -> list[int | None]:
     return [one.version for one in seen]
 
 
-def _next_step(protocol: str, seen: list[_Seen]) -> str:
+def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
     ours = sum(one.is_ours for one in seen)
     others = len(seen) - ours
     if protocol == OWN:
         return _step_in_ours(seen)
-    wanted = f"{OWN},{protocol}"
+    setting = f"    coopgroup.protocols={OWN},{protocol}"
     if others == 0:
         return (
-            f"next: all are coopgroup, and most want {protocol} more; to speak coopgroup restart "
-            f"them one after the other with coopgroup.protocols={wanted}, or begin with other "
-            "clients if this is the way back"
+            f"next: all members are coopgroup, and most of them prefer {protocol}",
+            "  To speak coopgroup, restart them one after the other with",
+            setting,
+            "  On the way back, restart them as other clients.",
         )
-    left = "the last one" if others == 1 else f"the {others} other clients one after the other"
+    left = "the last one" if others == 1 else f"the {others} other clients, one after the other,"
     found = kafka_protocol(protocol)
-    eager = found is not None and found.is_eager
-    pause = "; until the last is gone each round stops all members" if eager else ""
-    more = _ALL_OF_JAVA if protocol == KafkaProtocol.RANGE.value else ""
+    eager = ("  Until then each rebalance stops all members.",)
     return (
-        f"next: restart {left} as coopgroup with coopgroup.protocols={wanted}; when no other "
-        f"client is left the group speaks coopgroup by itself{pause}{more}"
+        f"next: restart {left} as coopgroup with",
+        setting,
+        "  When no other client is left, the group speaks coopgroup by itself.",
+        *(eager if found is not None and found.is_eager else ()),
+        *(_ALL_OF_JAVA if protocol == KafkaProtocol.RANGE.value else ()),
     )
 
 
-def _step_in_ours(seen: list[_Seen]) -> str:
+def _step_in_ours(seen: list[_Seen]) -> tuple[str, ...]:
     old = sum(one.version is not None and one.version <= 1 for one in seen)
     if old:
         return (
-            f"next: renew {_members(old)} that read assignments of version 1 only; until then "
-            "nothing that is lost waits for its owner"
+            f"next: upgrade {_members(old)} of coopgroup: too old for policies that wait",
+            "  Until then no lost partition waits for its owner.",
         )
     return (
-        "done: all are coopgroup; coopgroup.protocols may go with the next deployment, which ends "
-        "the way back in one step"
+        "done: all members are coopgroup",
+        "  coopgroup.protocols may go with the next deployment.",
+        "  Without it, the way back takes another deployment.",
     )
 
 

@@ -40,6 +40,8 @@ __all__ = [
 
 _COMPLAINTS_MAX: Final = 5
 _WIDTH_MAX: Final = 400
+_BORDER: Final = 3  # a column's line and its two spaces
+_NUMBER_MIN: Final = 6
 
 # --- options ------------------------------------------------------------------------------------
 
@@ -78,11 +80,14 @@ def at_work(doing: str) -> AbstractContextManager[object]:
 
 def print_table(title: str, table: Table) -> None:
     """Print a table, at its natural width if the output is not a terminal."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_MAX)
-    console.print(title, markup=False, highlight=False, soft_wrap=True)
+    console = _console()
+    console.print(title, markup=False, highlight=False)
     console.print(table)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH_MAX)
 
 
 def run_title(run: Run) -> str:
@@ -117,9 +122,14 @@ def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
     """Return the measures with a column per policy: medians, with ranges where seeds differ."""
     seeds = len(next(iter(runs_by_policy.values())))
     table = Table(show_lines=seeds > 1)
-    table.add_column("measure")
+    # In a narrow terminal the words of a measure stay whole, and numbers are folded.
+    longest = max(len(word) for label in LABELS.values() for word in label.split())
+    left = _console().width - longest - _BORDER - 1
+    widest = max(_NUMBER_MIN, left // len(runs_by_policy) - _BORDER)
+    table.add_column("measure", min_width=longest)
     for label in runs_by_policy:
-        table.add_column(label.replace(",", ", "), justify="right", overflow="fold")
+        heading = label.replace(",", ", ")
+        table.add_column(heading, justify="right", overflow="fold", max_width=widest)
     for name in _shown_measures([run for runs in runs_by_policy.values() for run in runs]):
         spreads = [spread_of(name, runs) for runs in runs_by_policy.values()]
         table.add_row(LABELS[name], *(_spread_text(name, spread) for spread in spreads))
@@ -135,7 +145,7 @@ def print_verdict(runs_by_policy: Mapping[str, Sequence[Run]]) -> None:
     verdict = verdict_of(measured, scenario.move_ms, returns_pay=scenario.returns_pay)
     if verdict is not None:
         for sentence in (verdict.summary, *verdict.sentences):
-            click.echo(sentence)
+            _console().print(sentence, markup=False, highlight=False)
 
 
 def _shown_measures(runs: Sequence[Run]) -> list[str]:

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from rich.console import Console
 
 from coopgroup.cli import compare as compare_command
+from coopgroup.cli import simulated
 from coopgroup.cli.app import run
 from coopgroup.simulator import Run, Violation, comparison
 from coopgroup.simulator.comparison import Job, compare
@@ -52,6 +54,22 @@ def test_compare_prints_a_column_for_each_policy(
     assert moved.split()[-2] == "0"
     unavailable = next(number for number, row in enumerate(rows) if "partition-seconds" in row)
     assert " to " in rows[unavailable + 1]
+
+
+def test_tables_and_verdict_fit_a_terminal_of_80_columns(
+    file: str,
+    one_process: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No word is cut, and no line is broken inside a word."""
+    monkeypatch.setattr(simulated, "_console", lambda: Console(width=80))
+    policies = "eager,simple,deferred,incremental,deferred:scheduled_rebalance_timeout_ms=2000"
+    assert run(["compare", file, "--policies", policies, "--seeds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    assert printed.count("partition-seconds") == 3  # in the table and in the verdict
 
 
 def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(

@@ -49,9 +49,9 @@ def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
             "  b-client at /10.0.0.1",
         ),
         advice=(
-            "next: restart the 2 other clients one after the other as coopgroup with "
-            "coopgroup.protocols=coopgroup,cooperative-sticky; when no other client is left the "
-            "group speaks coopgroup by itself"
+            "next: restart the 2 other clients, one after the other, as coopgroup with",
+            "    coopgroup.protocols=coopgroup,cooperative-sticky",
+            "  When no other client is left, the group speaks coopgroup by itself.",
         ),
         is_blocked=False,
     )
@@ -65,32 +65,37 @@ def test_last_other_client_of_an_eager_group_is_named() -> None:
         "other clients: 1 member (subscriptions: v3 1)",
         "  z-client at /10.0.0.1",
     )
-    assert said.advice.startswith("next: restart the last one as coopgroup with ")
-    assert "; until the last is gone each round stops all members (name all" in said.advice
-    assert said.advice.endswith("Java's default list: coopgroup,cooperative-sticky)")
+    assert said.advice[:2] == (
+        "next: restart the last one as coopgroup with",
+        "    coopgroup.protocols=coopgroup,range",
+    )
+    assert "  Until then each rebalance stops all members." in said.advice
+    assert said.advice[-1] == "    coopgroup.protocols=coopgroup,cooperative-sticky"
 
 
 def test_group_that_has_arrived_has_nothing_to_do() -> None:
     said = judged("coopgroup", member("a"), member("b"))
-    assert said.advice.startswith("done: all are coopgroup")
+    assert said.advice[0] == "done: all members are coopgroup"
     assert not said.is_blocked
 
 
 def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None:
     said = judged("range", member("a", OURS), member("b", OURS))
-    assert said.advice.startswith("next: all are coopgroup, and most want range more")
-    assert "coopgroup.protocols=coopgroup,range," in said.advice
+    assert said.advice[0] == "next: all members are coopgroup, and most of them prefer range"
+    assert "    coopgroup.protocols=coopgroup,range" in said.advice
 
 
 def test_members_of_version_1_are_to_be_renewed() -> None:
     said = judged("coopgroup", member("a"), member("b", version=1))
-    assert said.advice.startswith("next: renew 1 member that read")
+    assert said.advice[0].startswith("next: upgrade 1 member of coopgroup")
 
 
 def test_group_without_members_can_begin() -> None:
     said = judged("", state="Empty", protocol_type="")
     assert said == Judgement(
-        ("group billing: Empty, 0 members",), "next: start members of coopgroup", is_blocked=False
+        ("group billing: Empty, 0 members",),
+        ("next: start members of coopgroup",),
+        is_blocked=False,
     )
 
 
@@ -99,15 +104,30 @@ def test_group_without_members_can_begin() -> None:
     [
         (judged("", state="Dead", protocol_type=""), "there is no such group"),
         (judged("default", member("a"), protocol_type="connect"), "of type connect"),
-        (judged("range", member("a"), state="PreparingRebalance"), "a round is under way"),
-        (judged("streams", member("a")), "does not know streams"),
+        (judged("range", member("a"), state="PreparingRebalance"), "a rebalance is in progress"),
+        (judged("streams", member("a")), "does not know the protocol streams"),
         (judged("range", member("a", metadata=b"\0")), "1 member that cannot be read"),
     ],
 )
 def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
     assert said.is_blocked
-    assert said.advice.startswith("in the way: ")
-    assert why in said.advice
+    assert said.advice[0].startswith("in the way: ")
+    assert why in said.advice[0]
+
+
+@pytest.mark.parametrize(
+    "protocol", ["range", "roundrobin", "cooperative-sticky", "coopgroup", "x"]
+)
+@pytest.mark.parametrize("ours", [0, 1, 2])
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("state", ["Stable", "Dead", "PreparingRebalance"])
+def test_advice_fits_a_terminal_of_80_columns(
+    protocol: str, ours: int, version: int, state: str
+) -> None:
+    members = [member(str(one), OURS if one < ours else None, version=version) for one in range(2)]
+    said = judged(protocol, *members, state=state)
+    assert said.advice
+    assert max(map(len, said.advice)) <= 80
 
 
 def test_long_list_of_other_clients_is_cut() -> None:
