@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, requires
 _REQUIREMENT = re.compile(r"""(?P<package>[^;]+?)\s*;.*\bextra == ['"](?P<extra>[^'"]+)['"]""")
 
 
-def install_command(extra: str) -> str:
-    """Return the command that installs the packages of `extra`, for the end of a message."""
-    packages = _packages(extra)
+def install_command(*extras: str) -> str:
+    """Return the command that installs the packages of extras, for the end of a message."""
+    packages = [package for extra in extras for package in _packages(extra)]
     if not packages:
-        return f"install coopgroup with its extra {extra!r}"
+        return f"install coopgroup with its extra {' and '.join(map(repr, extras))}"
     return " ".join(["pip install", *(f"'{package}'" for package in packages)])
 
 

@@ -90,6 +90,8 @@ def test_install_commands_are_true_before_and_after_publication() -> None:
     ]
     assert len(commands) > 4
     assert [one for one in commands if one[1].startswith("coopgroup")] == []
+    # A program does not run in a clone: its messages name the packages (`coopgroup.extras`).
+    assert [one for one in commands if one[0].startswith("src/") and one[1][0] == "."] == []
 
 
 # --- make release --------------------------------------------------------------------------------

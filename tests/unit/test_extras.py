@@ -30,6 +30,7 @@ def test_command_when_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(extras, "requires", refuse)
     assert install_command("report") == "install coopgroup with its extra 'report'"
+    assert install_command("a", "b") == "install coopgroup with its extra 'a' and 'b'"
 
 
 def test_markers_beside_the_extra_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
@@ -16,14 +15,12 @@ from coopgroup.cli.broker_options import bootstrap_option, config_option, timeou
 from coopgroup.cli.interruption import interruption
 from coopgroup.cli.watch_options import opened_reader, telemetry_option
 from coopgroup.errors import MissingExtraError
+from coopgroup.extras import install_command
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
 __all__ = ["command"]
-
-_EXTRA: Final = "{} is not installed: python3 -m pip install '.[watch]', or use --json"
-_EXTRAS: Final = "{} is not installed: python3 -m pip install '.[watch,report]'"
 
 
 @click.command("watch")
@@ -86,7 +83,10 @@ def _show(
         try:
             from coopgroup.watch.terminal import watch_in_terminal  # noqa: PLC0415 - needs an extra
         except ModuleNotFoundError as error:
-            raise MissingExtraError(_EXTRA.format(error.name)) from None
+            command = install_command("watch")
+            raise MissingExtraError(
+                f"{error.name} is not installed: {command}, or use --json"
+            ) from None
         watch_in_terminal(reader, interval_ms / 1000)
 
 
@@ -94,7 +94,8 @@ def _serve(reader: Reader, interval_s: float, group: str, host: str, port: int) 
     try:
         from coopgroup.watch.serving import LiveServer  # noqa: PLC0415 - needs the extras
     except ModuleNotFoundError as error:
-        raise MissingExtraError(_EXTRAS.format(error.name)) from None
+        command = install_command("watch", "report")
+        raise MissingExtraError(f"{error.name} is not installed: {command}") from None
     with (
         interruption() as interrupted,
         LiveServer(reader, interval_s, group=group, host=host, port=port) as server,

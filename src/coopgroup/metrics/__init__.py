@@ -3,13 +3,14 @@
 Counters and durations come from telemetry records. Gauges, such as the rest of the lease, are read
 from the member at the moment of a scrape. Nothing here waits on a thread of a member.
 
-The extra `metrics` installs what this package needs: `pip install '.[metrics]'`.
+The extra `metrics` installs what this package needs.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from coopgroup.errors import MissingExtraError
+from coopgroup.extras import install_command
 from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             value = getattr(import_module(_HOMES[name]), name)
         except ModuleNotFoundError as error:
             raise MissingExtraError(
-                f"{error.name} is not installed: python3 -m pip install '.[metrics]'"
+                f"{error.name} is not installed: {install_command('metrics')}"
             ) from None
         globals()[name] = value
         return value

@@ -54,7 +54,7 @@ OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
 _CLASSIC: Final = (
     "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
-    "2.5; coopgroup has no KIP-848 (see docs/coming-from.md)"
+    "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
 )
 _TRUE: Final = ("true", "t", "1", "yes")
 _FALSE: Final = ("false", "f", "0", "no")

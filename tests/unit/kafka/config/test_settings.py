@@ -171,7 +171,8 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             "consumer",
             (
                 "classic: the leader of this group assigns, so rebalances are incremental on any "
-                "broker since 2.5; coopgroup has no KIP-848 (see docs/coming-from.md)"
+                "broker since 2.5; coopgroup has no KIP-848 (comparison: "
+                "docs/coming-from.md#kip-848)"
             ),
         ),
         ("group.protocol.type", "connect", "consumer"),
