@@ -66,7 +66,8 @@ class OpenTelemetryMetrics:
         self._feed = MetricsFeed(options, self._emit)
         self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
         self._read_at_s = float("-inf")
-        # Commits whose durations were recorded; several readers may collect at a time.
+        # Commits whose durations were recorded. Several readers may collect at a time, and the lock
+        # keeps their counts in order.
         self._recorded: dict[CommonLabels, CommitCounts] = {}
         self._recording = threading.Lock()
         provider = get_meter_provider() if meter_provider is None else meter_provider
@@ -121,8 +122,9 @@ class OpenTelemetryMetrics:
             yield Observation(value, _attributes(metric, key))
 
     def _commits(self, _: CallbackOptions) -> Iterable[Observation]:
-        found = self._feed.commits()
-        self._record_durations(found)
+        with self._recording:
+            found = self._feed.commits()
+            self._record_durations(found)
         for labels, counts in found.items():
             for outcome, count in counts.by_outcome.items():
                 yield Observation(count, _attributes(METRICS[COMMITS], (*labels, outcome)))
@@ -134,8 +136,7 @@ class OpenTelemetryMetrics:
         mean duration of the new commits in its bucket: counts and sum stay exact.
         """
         histogram, metric = self._histograms[COMMIT_SECONDS], METRICS[COMMIT_SECONDS]
-        with self._recording:
-            before, self._recorded = self._recorded, {**self._recorded, **found}
+        before, self._recorded = self._recorded, {**self._recorded, **found}
         for labels, counts in found.items():
             old = before.get(labels, NO_COMMITS)
             attributes = _attributes(metric, labels)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
 from attrs import evolve
+from opentelemetry.metrics import CallbackOptions
 from opentelemetry.sdk.metrics import Meter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, CommitCounts
 from coopgroup.metrics import METRICS, OpenTelemetryMetrics
 from coopgroup.metrics.attributes import NAMES
+from coopgroup.metrics.feed import CommonLabels, MetricsFeed
 from coopgroup.metrics.names import COMMON_LABELS
 from coopgroup.telemetry import StateChanged
 from tests.unit.metrics.members import HEALTH, GivenProbe, told
@@ -92,6 +95,30 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
     del probe
     (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
     assert (point.count, point.sum) == (5, pytest.approx(99.831))
+
+
+def test_two_collections_at_once_record_each_commit_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, reader = _new()
+    probe = GivenProbe()
+    metrics.watch_member(probe)
+    probe.meter.add(0.5, is_committed=True)
+    commits = MetricsFeed.commits
+    second = threading.Thread(target=lambda: list(metrics._commits(CallbackOptions())))  # noqa: SLF001
+
+    def delayed(feed: MetricsFeed) -> dict[CommonLabels, CommitCounts]:
+        found = commits(feed)
+        monkeypatch.setattr(MetricsFeed, "commits", commits)
+        probe.meter.add(0.5, is_committed=True)
+        second.start()
+        second.join(0.2)
+        return found
+
+    monkeypatch.setattr(MetricsFeed, "commits", delayed)
+    _points(metrics, reader)
+    second.join()
+    probe.meter.add(0.5, is_committed=True)
+    (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
+    assert point.count == 3
 
 
 def test_each_metric_of_prometheus_is_there() -> None:
