@@ -9,7 +9,7 @@ from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.kafka.health.value import StuckPartition
-from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.model import ResourceSet
 
 __all__ = ["GroupWork"]
@@ -37,7 +37,7 @@ class GroupWork:
     def look_up_ends(self, quiet: list[tuple[str, int]]) -> None:
         """Do nothing: named resources have no log."""
 
-    def commits(self) -> CommitCounts | None:
+    def commit_meter(self) -> CommitMeter | None:
         """Return None: named resources have no offsets."""
         return None
 

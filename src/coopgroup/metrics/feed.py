@@ -21,7 +21,7 @@ from attrs import define, field
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.value import GroupLoad, Health
-from coopgroup.kafka.records.commit_meter import NO_COMMITS, CommitCounts
+from coopgroup.kafka.records.commit_meter import NO_COMMITS, CommitCounts, CommitMeter
 from coopgroup.metrics.events import Change, MemberEvents
 from coopgroup.metrics.names import METRICS
 from coopgroup.metrics.record_queue import RecordQueue
@@ -42,8 +42,11 @@ class Probe(Protocol):
         """Return the health of this moment, without waiting."""
         ...
 
-    def commits(self) -> CommitCounts | None:
-        """Return the commits so far; None for named resources."""
+    def commit_meter(self) -> CommitMeter | None:
+        """Return what counts the commits; None for named resources.
+
+        It outlives the member, because the last commits come when the member is closed.
+        """
         ...
 
     def load(self) -> GroupLoad | None:
@@ -85,6 +88,7 @@ class MemberListener:
 
     Attributes:
         probe: reads the member; None once it is gone, or without one.
+        commits: counts its commits; None if it has none.
     """
 
     feed: MetricsFeed
@@ -92,7 +96,7 @@ class MemberListener:
     probe: Callable[[], Probe | None]
     events: MemberEvents = field(factory=MemberEvents, init=False)
     wanted: WantedMembers | None = field(default=None, init=False)
-    commits: CommitCounts | None = field(default=None, init=False)
+    commits: CommitMeter | None = field(default=None, init=False)
 
     def __call__(self, envelope: Envelope) -> None:
         """Queue a record; never waits."""
@@ -132,6 +136,7 @@ class MetricsFeed:
         health = probe.read()
         labels = health.group_id, health.client_id, health.instance_id
         listener = MemberListener(self, labels, weakref.ref(probe))
+        listener.commits = probe.commit_meter()
         if self.options.drain_horizon_s is not None:
             listener.wanted = WantedMembers(
                 self.options.drain_horizon_s, self.options.wanted_window_s
@@ -198,13 +203,12 @@ class MetricsFeed:
 
     def commits(self) -> dict[CommonLabels, CommitCounts]:
         """Return the commits of all members by their labels, also of members that are gone."""
-        for listener, probe in self._living():
-            listener.commits = probe.commits()
+        self._living()
         with self._lock:
             found = {**self._gone}
             for one in self._members:
                 if one.commits is not None:
-                    found[one.labels] = found.get(one.labels, NO_COMMITS) + one.commits
+                    found[one.labels] = found.get(one.labels, NO_COMMITS) + one.commits.counts()
         return found
 
     def _living(self) -> list[tuple[MemberListener, Probe]]:
@@ -216,7 +220,7 @@ class MetricsFeed:
                     kept.append((listener, probe))
                 elif listener.commits is not None:
                     gone = self._gone.get(listener.labels, NO_COMMITS)
-                    self._gone[listener.labels] = gone + listener.commits
+                    self._gone[listener.labels] = gone + listener.commits.counts()
             self._members = [listener for listener, _ in kept]
             return kept
 

@@ -45,4 +45,4 @@ def test_start_that_has_not_returned_is_told_with_its_age(monkeypatch: pytest.Mo
 
 def test_refusal_by_the_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _read(monkeypatch, failure="fenced").failure == "fenced"
-    assert GroupWork(SimpleNamespace()).commits() is None  # type: ignore[arg-type]
+    assert GroupWork(SimpleNamespace()).commit_meter() is None  # type: ignore[arg-type]

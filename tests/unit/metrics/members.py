@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from coopgroup.kafka.health.value import GroupLoad, Health
-from coopgroup.kafka.records.commit_meter import CommitCounts, CommitMeter
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import AssignmentReceived, Envelope, Record, RoundDecided
 
@@ -35,8 +35,8 @@ class GivenProbe:
     def read(self) -> Health:
         return self.health
 
-    def commits(self) -> CommitCounts | None:
-        return self.meter.counts()
+    def commit_meter(self) -> CommitMeter | None:
+        return self.meter
 
     def load(self) -> GroupLoad | None:
         return self.group_load

@@ -20,7 +20,7 @@ from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.kafka.health.progress import PartitionSample
-from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
@@ -133,6 +133,6 @@ class ConsumerWork:
         with suppress(RuntimeError):  # no thread is available
             threading.Thread(target=look_up, name="coopgroup-log-ends", daemon=True).start()
 
-    def commits(self) -> CommitCounts:
-        """Return the commits so far."""
-        return self.committing.meter.counts()
+    def commit_meter(self) -> CommitMeter:
+        """Return what counts the commits."""
+        return self.committing.meter

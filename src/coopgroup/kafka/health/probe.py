@@ -22,7 +22,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.progress import PartitionSample, Progress
 from coopgroup.kafka.health.value import GroupLoad, Health, StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.member.events import Woken
 from coopgroup.member.parts import Warmups
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState
@@ -68,8 +68,8 @@ class WorkProbe(Protocol):
         """Look up the log end offsets of partitions without progress, in the background."""
         ...
 
-    def commits(self) -> CommitCounts | None:
-        """Return the commits so far; None if this application commits no offsets."""
+    def commit_meter(self) -> CommitMeter | None:
+        """Return what counts the commits; None if this application commits no offsets."""
         ...
 
 
@@ -92,9 +92,9 @@ class MemberProbe:
     _asked_s: float | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def commits(self) -> CommitCounts | None:
-        """Return the commits so far; None for named resources."""
-        return self.work.commits()
+    def commit_meter(self) -> CommitMeter | None:
+        """Return what counts the commits; None for named resources."""
+        return self.work.commit_meter()
 
     def read(self) -> Health:
         """Return the health of this moment."""

@@ -12,7 +12,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health import probe as probe_module
 from coopgroup.kafka.health.probe import MemberProbe, WorkSample
 from coopgroup.kafka.health.progress import PartitionSample
-from coopgroup.kafka.records.commit_meter import CommitCounts
+from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.leader import Lags
 from coopgroup.member.events import LeaveRequested, SubscriptionChanged
 from coopgroup.model import ResourceSet
@@ -36,7 +36,7 @@ class GivenWork:
     def look_up_ends(self, quiet: list[tuple[str, int]]) -> None:
         self.looked_up.append(quiet)
 
-    def commits(self) -> CommitCounts | None:
+    def commit_meter(self) -> CommitMeter | None:
         return None
 
 
