@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from coopgroup.model import ResourceSet
 from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope
-from tests.browser.chromium import Page
+from tests.browser.chromium import LOAD_S_MAX, Page
 from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
 
 LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other tests
@@ -153,7 +154,7 @@ def test_narrow_window_shows_everything_without_scrolling_sideways(small: Page) 
     try:
         small.resize(380)
         wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert small.run(wide) <= 0
+        WebDriverWait(small.driver, LOAD_S_MAX).until(lambda _: small.run(wide) <= 0, "too wide")
         width = "return document.querySelector('#ownership').getBoundingClientRect().width"
         assert 300 < small.run(width) <= 380
     finally:

@@ -83,7 +83,7 @@ def test_page_shows_the_group_and_follows_it(page: Page, reader: Reader, tmp_pat
         _wait(page, lambda: len(_cells(page, "partitions")) == 6, "six partitions")
         assert [row[0] for row in _cells(page, "members")] == ["a", "pod-b (static)"]
         assert [row[2] for row in _cells(page, "partitions")] == ["a", "pod-b"] * 3
-        assert page.colour("ownership", 1, 0) == COLOURS[0]
+        page.wait_for_colour("ownership", 1, 0, COLOURS[0])
         page.run("window.isSamePage = true")
         reader.owners = ("m-b",) * 6
         _wait(page, lambda: len(set(page.column("by_owner_owned", "who"))) == 2, "both")
@@ -127,6 +127,7 @@ def test_zoom_and_highlight_stay_while_the_page_follows(page: Page, reader: Read
     with _served(reader) as url:
         page.open(url)
         _wait(page, lambda: page.range()[1] > 8, "eight seconds")
+        _wait(page, lambda: page.run("return live.shape"), "the whole picture")
         page.run("page.look(2, 4)")
         page.click("[data-owner='1']")
         version = page.run("return live.version")
