@@ -32,3 +32,4 @@ def test_page_lists_every_cause_of_a_round() -> None:
         r"^\| `(\w+)` \| [^|]+ \|$", PAGE.split("The causes of rounds")[1], re.MULTILINE
     )
     assert set(listed) == {label for _, label in _CAUSES} | {"other"}
+    assert tuple(listed) == METRICS["coopgroup_rebalances_total"].values

@@ -164,6 +164,11 @@ class MetricsFeed:
         """Take all waiting records, so that the metrics are up to date."""
         self._queue.drain()
 
+    def labels(self) -> set[CommonLabels]:
+        """Return the labels of the members that are watched."""
+        with self._lock:
+            return {one.labels for one in self._members}
+
     @property
     def dropped(self) -> int:
         """Return how many records had no place in the queue, or were refused by the exporter."""

@@ -71,6 +71,8 @@ class Metric:
         name: its name on Prometheus.
         help: its meaning.
         labels: its labels beside `COMMON_LABELS`.
+        values: usual values of its label. Their series begin at 0, because a query for an increase
+            does not see the first event of a series that begins with it.
         buckets: upper bounds of a histogram, ascending.
         is_of_leader: whether only the leader of a group reports it.
         is_optional: whether it is reported only on request.
@@ -80,21 +82,45 @@ class Metric:
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     merge: Merge = Merge.SUM
     is_of_leader: bool = False
     is_optional: bool = False
 
 
+_CAUSES: Final = (
+    "subscribed",
+    "other_member",
+    "follow_up",
+    "partitions_changed",
+    "lags",
+    "policy",
+    "warm_up",
+    "lost",
+    "error",
+    "other",
+)
+_LOSSES: Final = (
+    "lease_expired",
+    "rebalance_timeout",
+    "missed_round",
+    "not_polled",
+    "unknown_member_id",
+    "illegal_generation",
+    "fenced_instance_id",
+    "other",
+)
+_FAILURES: Final = ("unsafe_round", "no_answer", "not_coordinator", "coordinator_not_available")
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 # fmt: off
 _TABLE: Final = (
-    Metric(name="coopgroup_rebalances_total", kind=_C, labels=("cause",),
+    Metric(name="coopgroup_rebalances_total", kind=_C, labels=("cause",), values=_CAUSES,
            help="Rebalance rounds that this member completed, by cause."),
     Metric(name="coopgroup_rebalance_duration_seconds", kind=_H, buckets=_SECONDS,
            help="Time from the join of a round to its assignment."),
-    Metric(name="coopgroup_failed_rebalances_total", kind=_C, labels=("reason",),
+    Metric(name="coopgroup_failed_rebalances_total", kind=_C, labels=("reason",), values=_FAILURES,
            help="Rounds that were refused, or that did not complete, by reason."),
     Metric(name="coopgroup_last_rebalance_timestamp_seconds", kind=_G, merge=Merge.MAX,
            help="Time of the last completed round, in seconds since 1970."),
@@ -109,10 +135,11 @@ _TABLE: Final = (
     Metric(name="coopgroup_unowned_partitions", kind=_G, is_of_leader=True,
            help="Partitions without an owner that wait for a lost owner, or were claimed twice."),
     Metric(name="coopgroup_moves_total", kind=_C, labels=("reason",), is_of_leader=True,
+           values=("balance", "lags", "departed"),
            help="Partitions that got another owner, by reason."),
     Metric(name="coopgroup_revocation_duration_seconds", kind=_H, buckets=_SECONDS,
            help="Duration of a revocation, with the callback and the commit."),
-    Metric(name="coopgroup_lost_partitions_total", kind=_C, labels=("reason",),
+    Metric(name="coopgroup_lost_partitions_total", kind=_C, labels=("reason",), values=_LOSSES,
            help="Partitions lost without a chance to commit, by reason."),
     Metric(name="coopgroup_lease_remaining_seconds", kind=_G, merge=Merge.MIN,
            help="How long the member may own its partitions without another heartbeat."),

@@ -139,10 +139,7 @@ class _Collector:
             if metric.kind is Kind.COUNTER:
                 self._counters[change.name][key] += change.value
                 return
-            series = self._histograms[change.name]
-            if key not in series:
-                series[key] = _Histogram([0] * (len(metric.buckets) + 1))
-            series[key].observe(metric.buckets, change.value)
+            self._histogram_of(metric, key).observe(metric.buckets, change.value)
 
     def describe(self) -> Iterator[Any]:
         """Yield the metrics without values, so that registering takes no sample."""
@@ -153,6 +150,8 @@ class _Collector:
         self.feed.drain()
         families = self._families()
         with self._lock:
+            for labels in self.feed.labels():
+                self._begin(labels)
             for name, counted in self._counters.items():
                 for key, value in counted.items():
                     families[name].add_metric(key, value)
@@ -169,6 +168,20 @@ class _Collector:
             _add_histogram(families[COMMIT_SECONDS], labels, COMMIT_BUCKETS_S, one)
         families[DROPPED].add_metric((), self.feed.dropped)
         return iter(families.values())
+
+    def _begin(self, labels: CommonLabels) -> None:
+        """Let the usual series of a member begin at 0."""
+        for metric in METRICS.values():
+            for value in metric.values:
+                self._counters[metric.name].setdefault((*labels, value), 0.0)
+            if metric.kind is Kind.HISTOGRAM and metric.name != COMMIT_SECONDS:
+                self._histogram_of(metric, labels)
+
+    def _histogram_of(self, metric: Metric, key: tuple[str, ...]) -> _Histogram:
+        series = self._histograms[metric.name]
+        if key not in series:
+            series[key] = _Histogram([0] * (len(metric.buckets) + 1))
+        return series[key]
 
     def _families(self) -> dict[str, Any]:
         return {

@@ -53,6 +53,21 @@ def test_counters_histograms_and_gauges_are_in_the_text() -> None:
     assert found["coopgroup_dropped_telemetry_total",] == 0
 
 
+def test_first_event_of_a_member_is_an_increase() -> None:
+    """A series that begins with its first event has no increase, so no alert would fire."""
+    metrics, probe = PrometheusMetrics(registry=CollectorRegistry()), GivenProbe()
+    listener = metrics.watch_member(probe)
+    before = _samples(metrics)
+    listener(told())
+    listener(told(MembershipLost(resources=ResourceSet({"t": [0]}), cause="lease expired")))
+    after = _samples(metrics)
+    counted = [key for key in after if key[0].endswith(("_total", "_count"))]
+    assert {key: after[key] - before[key] for key in counted if after[key] != before[key]} == {
+        ("coopgroup_rebalances_total", "other"): 1,
+        ("coopgroup_lost_partitions_total", "lease_expired"): 1,
+    }
+
+
 def test_every_metric_of_the_table_is_in_the_text() -> None:
     metrics = PrometheusMetrics(registry=CollectorRegistry(), per_partition=True)
     text = metrics.text()
