@@ -20,7 +20,7 @@ from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.health.value import GroupLoad, Health
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, GroupLoad, Health, HealthLimits
 from coopgroup.kafka.records.commit_meter import NO_COMMITS, CommitCounts, CommitMeter
 from coopgroup.metrics.events import Change, MemberEvents
 from coopgroup.metrics.names import METRICS
@@ -64,12 +64,14 @@ class FeedOptions:
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag, in
             seconds; None to look up no lags.
         wanted_window_s: how long the load must be lower before that number falls, in seconds.
+        limits: when a member counts as stuck.
     """
 
     queue_records: int = 10_000
     per_partition: bool = False
     drain_horizon_s: float | None = None
     wanted_window_s: float = 300.0
+    limits: HealthLimits = DEFAULT_LIMITS
 
     def __attrs_post_init__(self) -> None:
         count = self.queue_records
@@ -80,6 +82,8 @@ class FeedOptions:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (is_number and value > 0):
                 raise ConfigurationError(name, value, "seconds above 0")
+        if not isinstance(self.limits, HealthLimits):
+            raise ConfigurationError("limits", self.limits, "HealthLimits(…)")
 
 
 @define(eq=False, weakref_slot=True)
@@ -203,6 +207,7 @@ class MetricsFeed:
                     wanted,
                     now,
                     per_partition=self.options.per_partition,
+                    limits=self.options.limits,
                 ):
                     yield listener.labels, one
 

@@ -18,6 +18,7 @@ from opentelemetry.metrics import (
     get_meter_provider,
 )
 
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, HealthLimits
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, NO_COMMITS, CommitCounts
 from coopgroup.metrics.attributes import NAMES, of_member
 from coopgroup.metrics.events import Change
@@ -43,6 +44,7 @@ class OpenTelemetryMetrics:
         drain_horizon_s: as for `PrometheusMetrics`.
         wanted_window_s: as for `PrometheusMetrics`.
         queue_records: as for `PrometheusMetrics`.
+        limits: as for `PrometheusMetrics`.
 
     Raises:
         ConfigurationError: an argument is not valid.
@@ -56,9 +58,11 @@ class OpenTelemetryMetrics:
         drain_horizon_s: float | None = None,
         wanted_window_s: float = 300.0,
         queue_records: int = 10_000,
+        limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
         options = FeedOptions(
             queue_records=queue_records,
+            limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,
             wanted_window_s=wanted_window_s,

@@ -19,6 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, HealthLimits
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
@@ -56,6 +57,8 @@ class PrometheusMetrics:
         wanted_window_s: how long the load must be lower before that number falls, in seconds.
         queue_records: number of telemetry records that may wait. Further records are dropped and
             counted in `coopgroup_dropped_telemetry_total`.
+        limits: when a member counts as stuck, for `coopgroup_problems`; give `coopgroup.health`
+            the same.
 
     Raises:
         ConfigurationError: an argument is not valid, or the registry has listeners with other
@@ -70,9 +73,11 @@ class PrometheusMetrics:
         drain_horizon_s: float | None = None,
         wanted_window_s: float = 300.0,
         queue_records: int = 10_000,
+        limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
         options = FeedOptions(
             queue_records=queue_records,
+            limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,
             wanted_window_s=wanted_window_s,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from coopgroup.kafka.health.value import Health
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
 from coopgroup.metrics.events import MemberEvents
 
 __all__ = ["Reading", "readings"]
@@ -23,7 +23,13 @@ class Reading:
 
 
 def readings(
-    health: Health, events: MemberEvents, wanted: int | None, now_s: float, *, per_partition: bool
+    health: Health,
+    events: MemberEvents,
+    wanted: int | None,
+    now_s: float,
+    *,
+    per_partition: bool,
+    limits: HealthLimits = DEFAULT_LIMITS,
 ) -> Iterator[Reading]:
     """Yield the gauges of one member.
 
@@ -33,6 +39,7 @@ def readings(
         wanted: number of members that its group needs, None if unknown.
         now_s: time of day, in seconds since 1970.
         per_partition: whether to yield a reading for each partition.
+        limits: when the member counts as stuck.
     """
     yield Reading("coopgroup_assigned_partitions", len(health.owned))
     yield Reading("coopgroup_revoking_partitions", len(health.revoking))
@@ -40,7 +47,7 @@ def readings(
     yield Reading("coopgroup_last_poll_timestamp_seconds", now_s - health.since_poll_s)
     yield Reading("coopgroup_warmups", health.warmups)
     yield Reading("coopgroup_standbys", health.standbys)
-    yield Reading("coopgroup_problems", len(health.problems()))
+    yield Reading("coopgroup_problems", len(health.problems(limits)))
     yield Reading("coopgroup_records_lag", sum(health.lags.values()))
     yield Reading("coopgroup_records_lag_max", max(health.lags.values(), default=0))
     if math.isfinite(health.lease_s):

@@ -141,6 +141,7 @@ def test_feed_that_is_dropped_ends_its_thread() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"limits": 5}, "limits: got 5, expected HealthLimits"),
         ({"queue_records": 0}, "queue_records: got 0, expected a whole number above 0"),
         ({"drain_horizon_s": -1}, "drain_horizon_s: got -1, expected seconds above 0"),
         ({"wanted_window_s": "5"}, "wanted_window_s: got '5', expected seconds above 0"),
