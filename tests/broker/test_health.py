@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.health import HealthLimits, HealthServer, serve
 from coopgroup.kafka.health import consumer_work, probe
+from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
@@ -158,6 +159,37 @@ def test_consumer_that_hears_of_no_record_turns_liveness_red(
             assert _livez(server)[0] == 200  # nothing waits
             produce(kafka_cluster, topic, [3])
             _wait_red(server, "records wait")
+
+
+def test_partition_whose_committed_offset_is_never_answered_turns_liveness_red(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after librdkafka#5586."""
+    monkeypatch.setattr(OffsetLookup, "_hear_offsets", lambda *_: None)
+    topic = unique("unanswered")
+    kafka_cluster.create_topic(topic, 1)
+    consumer = CooperativeConsumer(_settings(kafka_cluster))
+    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+        consumer.subscribe([topic])
+        with _polling(consumer):
+            _wait_red(server, "no committed offset")
+
+
+def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+    """Another client answers heartbeats, and does not poll, so it never rejoins (aiokafka#1187)."""
+    topic = unique("endless")
+    kafka_cluster.create_topic(topic, 2)
+    settings = _settings(kafka_cluster)
+    other = Consumer({**settings, "partition.assignment.strategy": "range"})
+    ours = CooperativeConsumer({**settings, "coopgroup.protocols": "coopgroup,range"})
+    with ours, serve(0, ours, limits=HealthLimits(rebalance_s=LIMIT_S)) as server:
+        other.subscribe([topic])
+        wait_for(lambda: len(other.assignment()) == 2, poll=lambda: other.poll(0.1), timeout_s=30)
+        ours.subscribe([topic])
+        with _polling(ours):
+            _wait_red(server, "a rebalance runs")
+            other.close()
+            wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
 
 
 def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
