@@ -28,6 +28,8 @@ from coopgroup.telemetry.records import EndCause, Record, StopReason
 __all__ = ["CLASS_OF_KIND", "REPORT", "SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
 
 SCHEMA_VERSION: Final = 1
+# Arithmetic with a longer number of a hostile writer would fail long after it was read.
+_INT_END: Final = 2**63
 
 
 @frozen(kw_only=True)
@@ -127,6 +129,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field
         return hint(value)
     if hint in _ITEM_OF_TUPLE and isinstance(value, list):
         return tuple(_typed(name, item, _ITEM_OF_TUPLE[hint]) for item in value)
+    if hint in (int, float) and type(value) is int and abs(value) >= _INT_END:
+        raise ConfigurationError(name, "a longer number", "a whole number of 64 bits")
     if hint in (bool, int, str) and type(value) is hint:
         return value
     if hint is float and type(value) in (int, float):

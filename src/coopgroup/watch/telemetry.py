@@ -53,9 +53,9 @@ class TelemetryView:
 def _envelopes(lines: Iterable[bytes]) -> Iterator[Envelope]:
     """Yield the records, of the reports of each member only the last one."""
     rows = list(_rows(lines))
-    last = {row.get("member"): row for row in rows if row.get("kind") == REPORT}
+    last = {str(row.get("member")): row for row in rows if row.get("kind") == REPORT}
     for row in rows:
-        if row.get("kind") == REPORT and last[row.get("member")] is not row:
+        if row.get("kind") == REPORT and last[str(row.get("member"))] is not row:
             continue
         try:
             yield from_json(row)
@@ -67,7 +67,7 @@ def _rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
             yield row

@@ -126,6 +126,7 @@ def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
         ({"at_ms": "now"}, "at_ms"),
         ({"group": None}, "group"),
         ({"generation": True}, "generation"),
+        ({"at_ms": 2**63}, "at_ms"),
         ({"resources": [1]}, "resources"),
         ({"reason": "bored"}, "reason"),
         ({"duration_ms": 1.5}, "duration_ms"),

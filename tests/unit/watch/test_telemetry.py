@@ -82,3 +82,13 @@ def test_rounds_are_changes_with_the_words_of_the_leader() -> None:
     topic.now.append(line(round_(5, "m-a", "m-b")))
     latest, _ = tracker.note(reader.read()).moves
     assert latest.why.startswith("New: pod-b.")
+
+
+def test_hostile_records_hide_neither_the_group_nor_other_records() -> None:
+    """All who may write to the topic choose every field."""
+    huge = json.loads(line(report(0, 1))) | {"since_poll_ms": 10**400}
+    fast = json.loads(line(report(0, 1))) | {"rate_per_s": 10**400}
+    hostile = [b'{"kind": "member_reported", "member": []}', b"[" * 100_000]
+    known = round_(4, "m-a")
+    topic: Any = Topic([*hostile, *(json.dumps(one).encode() for one in (huge, fast)), line(known)])
+    assert TelemetryView(Brokers(), topic).read().records == (known,)
