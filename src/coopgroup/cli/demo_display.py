@@ -181,7 +181,7 @@ def group_table(title: str, rows: Iterable[MemberRow]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("member")
     table.add_column("state", min_width=10)
-    table.add_column("partitions", min_width=30)
+    table.add_column("partitions", min_width=24)  # all fits 80 columns
     for heading in ("count", "lag", "records"):
         table.add_column(heading, justify="right", min_width=6)
     for row in rows:

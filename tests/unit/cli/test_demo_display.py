@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coopgroup.cli.demo_display import Display, MemberRow, describe, in_brief, state_of
+from coopgroup.cli.demo_display import (
+    Display,
+    MemberRow,
+    describe,
+    group_table,
+    in_brief,
+    state_of,
+)
 from coopgroup.simulator.transcript import ranges
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
@@ -105,6 +112,17 @@ def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> N
     with Display(console=Console(file=StringIO()), trial=trial) as display:
         display.refresh(at_once=True)
         assert display.ends.tolist() == [0, 0, 8, 0]
+
+
+def test_table_of_a_group_fits_80_columns() -> None:
+    owned = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22]
+    row = MemberRow(member="m1", state="giving up", owned=owned, lag=12_345, handed_out=123_456)
+    output = StringIO()
+    Console(file=output, width=80, color_system=None).print(group_table("simple", [row]))
+    drawn = output.getvalue()
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert all(word in drawn for word in ("records", "12,345", "123,456", "22"))
+    assert "…" not in drawn
 
 
 def test_in_brief_when_members_own_nothing_says_what_they_do() -> None:
