@@ -414,8 +414,16 @@ def _end(waiter: asyncio.Future[None]) -> None:
 
 
 def key_of(partition: TopicPartition) -> Partition:
-    """Return (topic, number) of a partition."""
-    return partition.topic, partition.partition
+    """Return (topic, number) of a partition.
+
+    Raises:
+        TypeError: the argument of the application is not a partition.
+    """
+    try:
+        return partition.topic, partition.partition
+    except AttributeError:
+        name = type(partition).__name__
+        raise TypeError(f"partition: got a {name}, expected a TopicPartition") from None
 
 
 def keys_of(partitions: Iterable[TopicPartition]) -> frozenset[Partition]:

@@ -239,6 +239,10 @@ def test_pause_is_immediate_and_resume_goes_on_there(monkeypatch: Patch) -> None
             consumer.resume(P0)
             assert offsets(await waiting) == {0: [1, 2]}
             assert consumer.paused() == frozenset()
+            wrong: Any = "t"
+            for call in (consumer.pause, consumer.resume):
+                with pytest.raises(TypeError, match="got a str, expected a TopicPartition"):
+                    call(wrong)
 
     run(main())
 
