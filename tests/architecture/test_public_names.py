@@ -19,6 +19,7 @@ PUBLIC = {
     "coopgroup.health",
     "coopgroup.integrations.faststream",
     "coopgroup.metrics",
+    "coopgroup.pipeline.views",
     "coopgroup.policies",
     "coopgroup.processing",
     "coopgroup.protocol",

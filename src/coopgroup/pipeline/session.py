@@ -9,6 +9,7 @@ theirs reach standard error.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -153,6 +154,7 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
 
 def _start(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
     # A running session has its settings already, from the thread that created it.
@@ -175,6 +177,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     jvm = session._jvm  # noqa: SLF001 - PySpark has no other way
     assert jvm is not None
     jvm.java.lang.System.setOut(jvm.java.lang.System.err)
+    # PySpark would print an error of a query as JSON, and raise it too.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if _SHUFFLE_PARTITIONS not in settings:
         cores = session.sparkContext.defaultParallelism
         session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))

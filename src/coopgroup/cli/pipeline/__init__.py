@@ -23,9 +23,10 @@ _ABOUTS: Final = {
     "lag": "Compute lag and load of groups.",
     "optimize": "Join small files, and delete replaced files.",
     "run": "Run history, lag, episodes and advice in one call.",
+    "sql": "Ask the tables a question in SQL.",
     "telemetry": "Read telemetry of coopgroup's members.",
 }
-_OF_ONE_MODULE: Final = {"advise", "demo", "run"}
+_OF_ONE_MODULE: Final = {"advise", "demo", "run", "sql"}
 _UPKEEP: Final = {"convert", "optimize"}
 
 

@@ -34,6 +34,7 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
             for job in ("lag", "episodes", "advise", "run")
         ),
         (["run", "--tables", "t", "--move-cost-ms", "-1"], "--move-cost-ms"),
+        (["sql", "--tables", "t"], "Missing argument 'QUERY'"),
         (["dance"], "No such command 'dance'"),
     ],
 )
