@@ -46,8 +46,11 @@ __all__ = [
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_LOGIN_MODULES: Final = {"PLAIN": "plain.Plain"}
-_SCRAM: Final = "scram.Scram"
+_LOGIN_MODULES: Final = {
+    "PLAIN": "plain.Plain",
+    "SCRAM-SHA-256": "scram.Scram",
+    "SCRAM-SHA-512": "scram.Scram",
+}
 _SAME_KEYS: Final = ("bootstrap.servers", "security.protocol")
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhdw])")
@@ -294,9 +297,11 @@ def kafka_options(config: Mapping[str, str], further: Mapping[str, str]) -> dict
         options["ssl.truststore.location"] = config["ssl.ca.location"]
     mechanism = config.get("sasl.mechanism", config.get("sasl.mechanisms"))
     if mechanism is not None:
-        module = _LOGIN_MODULES.get(mechanism, _SCRAM)
-        user, password = (config.get(f"sasl.{one}", "") for one in ("username", "password"))
         options["sasl.mechanism"] = mechanism
+    # Other mechanisms (Kerberos, tokens) have a configuration of Java's own.
+    module = _LOGIN_MODULES.get(mechanism or "")
+    if module is not None:
+        user, password = (config.get(f"sasl.{one}", "") for one in ("username", "password"))
         options["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module}LoginModule required"
             f' username="{_quoted(user)}" password="{_quoted(password)}";'

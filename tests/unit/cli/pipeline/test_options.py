@@ -38,6 +38,11 @@ def test_a_user_becomes_a_login_module() -> None:
     assert "plain.PlainLoginModule" in plain["kafka.sasl.jaas.config"]
 
 
+def test_another_mechanism_gets_no_login_module_that_would_hide_its_own() -> None:
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    assert kafka_options(given, {}) == {"kafka.sasl.mechanism": "OAUTHBEARER"}
+
+
 def test_what_the_java_client_is_told_wins() -> None:
     given = {"bootstrap.servers": "a:1"}
     further = {"bootstrap.servers": "b:2", "ssl.keystore.type": "PEM"}
