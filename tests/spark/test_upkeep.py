@@ -38,7 +38,7 @@ def test_tables_of_version_1_are_converted_and_continued(
 ) -> None:
     """Complete batches are copied once, also after a kill, and the stream goes on."""
     source, folder = tmp_path / "in", tmp_path / "tables"
-    write_input(spark, source, parts=2)
+    write_input(spark, source, parts=2, only_commits=True)
     tables = Tables(spark=spark, folder=str(folder))
     start_history(stream(spark, source), tables).awaitTermination()
     expected = rows(tables.read("commits"))
@@ -72,7 +72,7 @@ def test_tables_of_version_1_are_converted_and_continued(
     tables.check_release()
     assert rows(tables.read("commits")) == expected
     claim_source(tables, HISTORY_JOB, known)
-    write_input(spark, tmp_path / "more", parts=3)
+    write_input(spark, tmp_path / "more", parts=3, only_commits=True)
     (tmp_path / "more" / "2").rename(source / "2")
     start_history(stream(spark, source), tables).awaitTermination()
     assert rows(tables.read("commits"), "at_ms")[:10] == [row[3:4] for row in expected]
@@ -91,27 +91,27 @@ def test_small_files_are_joined_and_readers_keep_theirs(
     """Also beside an unfinished batch, which stays invisible."""
     tmp_path /= "it's `mine`"
     tables = Tables(spark=spark, folder=str(tmp_path))
-    for batch in range(3):
+    for batch in range(2):
         tables.append("history", batch, {"commits": make(spark, "commits", commit(batch, 1))})
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": batch})})
     early = tables.read("commits")
     (tmp_path / "v2" / "staging" / "episodes-killed").mkdir(parents=True)
     assert run(["pipeline", "optimize", "--tables", str(tmp_path), "--json"]) == 0
     said = {one["table"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert said["commits"]["files_before"] == 3
+    assert said["commits"]["files_before"] == 2
     assert said["commits"]["files_after"] == 1
     assert said["lag"]["is_vacuumed"]
-    assert rows(early, "at_ms") == rows(tables.read("commits"), "at_ms") == [(0,), (1,), (2,)]
+    assert rows(early, "at_ms") == rows(tables.read("commits"), "at_ms") == [(0,), (1,)]
 
     unfinished = tables.read("commits").selectExpr("*", "date'1970-01-01' AS day")
     unfinished.write.format("delta").mode("append").save(tables.path("commits"))
     found = {one.table: one for one in optimize(tables, 0)}
     assert not found["commits"].is_vacuumed
-    assert rows(tables.read("commits"), "at_ms") == [(0,), (1,), (2,)]
+    assert rows(tables.read("commits"), "at_ms") == [(0,), (1,)]
     assert not (tmp_path / "v2" / "staging" / "episodes-killed").exists()
     assert len(list((tmp_path / "v2" / "lag").glob("day=*/*.parquet"))) == 1
-    tables.append("history", 3, {"commits": make(spark, "commits", commit(3, 1))})
-    assert tables.read("commits").count() == 7
+    tables.append("history", 2, {"commits": make(spark, "commits", commit(2, 1))})
+    assert tables.read("commits").count() == 5
 
 
 def test_lag_that_follows_deletes_what_it_has_replaced(
@@ -119,12 +119,12 @@ def test_lag_that_follows_deletes_what_it_has_replaced(
 ) -> None:
     tables = Tables(spark=spark, folder=str(tmp_path))
     jobs._delete_replaced(tables)  # noqa: SLF001 - before the first snapshot
-    for at_ms in range(3):
+    for at_ms in range(2):
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": at_ms})})
     monkeypatch.setattr(jobs, "_KEPT_HOURS", 0)
     jobs._delete_replaced(tables)  # noqa: SLF001 - a step of `lag --follow`
     assert len(list((tmp_path / "v2" / "lag").glob("day=*/*.parquet"))) == 1
-    assert rows(tables.read("lag"), "at_ms") == [(2,)]
+    assert rows(tables.read("lag"), "at_ms") == [(1,)]
 
 
 def test_a_retention_that_is_not_safe_needs_force(

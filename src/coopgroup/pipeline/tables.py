@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
@@ -104,6 +104,7 @@ class Tables:
     spark: SparkSession
     folder: str
     _batches: Mapping[str, Batch] | None = None
+    _cache: dict[str, tuple[Any, Mapping[str, Batch]]] = field(factory=dict, eq=False, repr=False)
 
     @property
     def root(self) -> str:
@@ -238,27 +239,37 @@ class Tables:
             batch: number of the batch of a stream.
         """
         session = _recorder(self.spark)
+        tried: list[tuple[Any, Mapping[str, Batch]]] = []
 
         def write() -> None:
-            merged = self._with_later(job, versions)
-            pairs = [sql.lit(one) for pair in merged.items() for one in pair]
-            row = (sql.lit(job), sql.lit(batch), sql.lit(time.time_ns() // 1_000_000))
+            snapshot, known = self._recorded_at()
+            one = Batch(
+                number=batch,
+                at_ms=time.time_ns() // 1_000_000,
+                versions=self._with_later(known.get(job), versions),
+            )
+            tried.append((snapshot, {**known, job: one}))
+            pairs = [sql.lit(cell) for pair in one.versions.items() for cell in pair]
+            row = (sql.lit(job), sql.lit(one.number), sql.lit(one.at_ms))
             # Without Python workers, as a frame of rows would need them.
             frame = session.range(0, 1, 1, 1).select(
                 *(
-                    cell.cast(one.dataType).alias(one.name)
-                    for cell, one in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
+                    cell.cast(column.dataType).alias(column.name)
+                    for cell, column in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
                 )
             )
             writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
             writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
             writer.save(self.path("batches"))
 
-        self._commit("batches", session, write)
+        version = self._commit("batches", session, write)
+        (before, batches), after = tried[-1], self._snapshot("batches")
+        # If another job has recorded a batch meanwhile, the next reader reads the table.
+        if after.version() == version == before.version() + 1:
+            self._cache["batches"] = after, batches
 
-    def _with_later(self, job: str, versions: Mapping[str, int]) -> dict[str, int]:
+    def _with_later(self, last: Batch | None, versions: Mapping[str, int]) -> dict[str, int]:
         """Return versions with those that another process of the job has recorded meanwhile."""
-        last = self._recorded().get(job)
         merged = {**(last.versions if last else {}), **versions}
         for name, own in versions.items():
             later = last.versions.get(name, own) if last else own
@@ -318,8 +329,16 @@ class Tables:
 
     def version(self, name: str) -> int:
         """Return the newest version of a table, whether or not its batch is complete."""
-        history = self.spark.sql(f"DESCRIBE HISTORY {self.in_sql(name)} LIMIT 1")
-        return int(history.collect()[0]["version"])
+        return int(self._snapshot(name).version())
+
+    def _snapshot(self, name: str) -> Any:  # noqa: ANN401 - an object of Java
+        """Return Delta's snapshot of a table: the same object until the table changes."""
+        jvm = self.spark._jvm  # noqa: SLF001 - Python could only ask with a Spark job
+        assert jvm is not None
+        nothing = jvm.scala.Option.empty()
+        logs = jvm.org.apache.spark.sql.delta.DeltaLog
+        log = logs.forTable(self.spark._jsparkSession, self.path(name))  # noqa: SLF001 - likewise
+        return log.update(False, nothing, nothing)  # noqa: FBT003 - it may not be outdated
 
     def _stream_id(self, job: str) -> str:
         """Return the id of a job's checkpoint, or its name before it has one."""
@@ -437,6 +456,20 @@ class Tables:
         return self._recorded() if self._batches is None else self._batches
 
     def _recorded(self) -> Mapping[str, Batch]:
+        return self._recorded_at()[1]
+
+    def _recorded_at(self) -> tuple[Any, Mapping[str, Batch]]:
+        """Return the last batch of each job, with the snapshot of `batches` that has them.
+
+        A read takes several Spark jobs, so an unchanged table is not read again.
+        """
+        snapshot = self._snapshot("batches")
+        known = self._cache.get("batches")
+        if known is None or known[0] != snapshot:
+            known = self._cache["batches"] = snapshot, self._read_batches()
+        return known
+
+    def _read_batches(self) -> Mapping[str, Batch]:
         try:
             rows = self.spark.read.format("delta").load(self.path("batches")).collect()
         except AnalysisException as error:
