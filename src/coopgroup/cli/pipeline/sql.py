@@ -12,6 +12,7 @@ from coopgroup.cli.pipeline.options import one_line, place_of, place_options
 from coopgroup.cli.simulated import print_table
 from coopgroup.pipeline.session import require_spark
 from coopgroup.report.wording import counted
+from coopgroup.watch.tables import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +62,7 @@ def _print(found: DataFrame) -> None:
     for name, kind in found.dtypes:
         table.add_column(name, justify="right" if kind in _NUMBERS else "left")
     for row in rows[:_ROWS_MAX]:
-        table.add_row(*(Text(cell or "") for cell in row))
+        table.add_row(*map(_cell, row))
     has_more = len(rows) > _ROWS_MAX
     title = (
         f"The first {_ROWS_MAX:,} rows; --json prints all"
@@ -69,3 +70,8 @@ def _print(found: DataFrame) -> None:
         else counted(len(rows), "row")
     )
     print_table(title, table)
+
+
+def _cell(text: str | None) -> Text:
+    """Return a value without markup and control characters: members choose their names."""
+    return Text(printable(text or ""))
