@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as sql
 
+from coopgroup.pipeline.connector import connector_jars
+from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.session import build_session
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _programs(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
@@ -48,3 +59,30 @@ def test_session_is_found_from_another_thread(spark: SparkSession) -> None:
         extra = {"spark.sql.shuffle.partitions": "7"}
         assert pool.submit(build_session, extra=extra).result() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_spark_submit_runs_a_command_on_its_own_executors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two executors, each a process of its own, read Delta tables with the jars of the command."""
+    tables = Tables(spark=spark, folder=str(tmp_path / "tables"))
+    tables.append("history", 0, {"commits": make(spark, "commits", commit(1, 4), commit(2, 7))})
+    # Workers of `local-cluster` write into SPARK_HOME.
+    home = tmp_path / "spark"
+    home.mkdir()
+    for one in Path(pyspark.__file__).parent.iterdir():
+        (home / one.name).symlink_to(one)
+    settings = {**LIGHT, "spark.executor.extraJavaOptions": LIGHT["spark.driver.extraJavaOptions"]}
+    command = [str(home / "bin" / "spark-submit"), "--master", "local-cluster[2,1,2048]"]
+    command += ["--jars", ",".join(connector_jars())]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += [str(ROOT / "examples" / "submit.py"), "pipeline", "sql", "--json"]
+    command += ["SELECT sum(committed) AS all FROM commits", "--tables", tables.folder]
+    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"all": 11}
+    # At the end, workers may replace executors that have stopped.
+    assert {"0", "1"} <= {one.name for one in home.glob("work/app-*/*")}

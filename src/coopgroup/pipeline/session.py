@@ -30,7 +30,7 @@ from coopgroup.testing.maven import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL_MASTER", "build_session", "check_settings", "require_spark"]
+__all__ = ["LOCAL_MASTER", "build_session", "check_settings", "is_submitted", "require_spark"]
 
 LOCAL_MASTER: Final = "local[*]"
 JAVA_MIN: Final = 17
@@ -112,6 +112,11 @@ def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]
     check_jars(jars)
 
 
+def is_submitted() -> bool:
+    """Return whether `spark-submit` runs this process; its master, jars and settings apply."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def build_session(
     *,
     master: str = LOCAL_MASTER,
@@ -122,6 +127,8 @@ def build_session(
 
     Spark's Kafka source hides internal topics unless it looks up offsets in its older way. The
     session selects that way, because otherwise the history would be empty.
+
+    The master, the jars and the settings of `spark-submit` override all others.
 
     Args:
         master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
@@ -135,7 +142,9 @@ def build_session(
     """
     check_settings(master=master, jars=jars, extra=extra)
     require_spark()
-    return _start(_settings(master, jars, extra))
+    submitted = _submitted()
+    master = submitted.get("spark.master", master)
+    return _start({**_settings(master, jars, extra), **submitted})
 
 
 def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -146,10 +155,23 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
     if java_options in extra:
         extra = {**extra, java_options: f"{settings[java_options]} {extra[java_options]}"}
     if jars:
-        settings |= {"spark.jars": ",".join(jars), **_DELTA}
+        settings["spark.jars"] = ",".join(jars)
+    if jars or is_submitted():
+        settings |= _DELTA
     if master.startswith("local"):
         settings |= _LOOPBACK
     return {**settings, **extra}
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings of `spark-submit`; empty without it."""
+    if not is_submitted():
+        return {}
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra
+
+    # The settings are in the JVM of spark-submit.
+    SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark connects when it starts a context
+    return dict(SparkConf().getAll())
 
 
 def _start(settings: Mapping[str, str]) -> SparkSession:

@@ -22,6 +22,7 @@ from coopgroup.pipeline.session import (
     LOCAL_MASTER,
     build_session,
     check_settings,
+    is_submitted,
     require_spark,
 )
 from coopgroup.pipeline.spark_errors import reason_of
@@ -100,7 +101,9 @@ class Place:
         local = local_folder(self.folder)
         if local is not None and local.exists() and not local.is_dir():
             raise ConfigurationError("--tables", self.folder, "a folder, not a file")
-        jars = check_jars(self.jars) or connector_jars()
+        jars = check_jars(self.jars)
+        if not jars and not is_submitted():
+            jars = connector_jars()
         session = build_session(master=self.master, jars=jars, extra=self.settings)
         # A session that runs already may have begun in another folder.
         folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())
