@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import promql_parser
 import pytest
@@ -14,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from coopgroup.metrics import METRICS, Kind, PrometheusMetrics
 from coopgroup.metrics.names import COMMON_LABELS
-from deploy.monitoring import make
+from deploy.monitoring import make, picture
 from tests.architecture.tree import ROOT
 from tests.support.prometheus import needs_prometheus, program
 
@@ -195,6 +196,17 @@ def test_each_alert_fires_alone_when_it_should(tmp_path: Path) -> None:
             [str(program("promtool")), *command], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_picture_has_a_line_for_each_series_and_no_markup_of_names() -> None:
+    rise, flat = [(0.0, 0.0), (2.0, 4.0)], [(0.0, 2.0), (2.0, 2.0), (8.0, 2.0), (10.0, 2.0)]
+    text = picture.drawn([("Why?", [("Rounds", [("<b>", rise), ("b", flat)])])], 0.0, 10.0)
+    root = ET.fromstring(text)  # noqa: S314  (our own)
+    lines = [one.attrib["points"] for one in root.iter() if one.tag.endswith("polyline")]
+    assert lines == ["44,144.0 100,30.0", "44,87.0 100,87.0", "266,87.0 322,87.0"]
+    assert [one.text for one in root.iter() if one.tag.endswith("text")] == [
+        *("Why?", "Rounds", "4", "0", "<b>", "b")
+    ]
 
 
 def test_panels_do_not_overlap() -> None:
