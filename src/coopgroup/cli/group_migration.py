@@ -138,7 +138,11 @@ def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
             setting,
             "  On the way back, restart them as other clients.",
         )
-    left = "the last one" if others == 1 else f"the {others} other clients, one after the other,"
+    left = (
+        "the last other client"
+        if others == 1
+        else f"the {others} other clients, one after the other,"
+    )
     found = kafka_protocol(protocol)
     eager = ("  Until then each rebalance stops all members.",)
     return (

@@ -66,7 +66,7 @@ def test_last_other_client_of_an_eager_group_is_named() -> None:
         "  z-client at /10.0.0.1",
     )
     assert said.advice[:2] == (
-        "next: restart the last one as coopgroup with",
+        "next: restart the last other client as coopgroup with",
         "    coopgroup.protocols=coopgroup,range",
     )
     assert "  Until then each rebalance stops all members." in said.advice
