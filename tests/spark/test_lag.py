@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 HOUR_MS = 3_600_000
 
@@ -168,9 +170,10 @@ def test_lag_is_written_from_the_tables(
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
     tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
-    for session, few in ((spark, FEW_ROWS), (ordinary, FEW_ROWS), (ordinary, 0)):
+    runs = ((spark, FEW_ROWS, "latest"), (ordinary, FEW_ROWS, "earliest"), (ordinary, 0, "latest"))
+    for session, few, reset in runs:
         monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", few)
-        write_lag(evolve(tables, spark=session), "latest")
+        write_lag(evolve(tables, spark=session), reset)
         assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]
     assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
     write_lag(tables, "latest", Scope(since_ms=20))
@@ -189,3 +192,52 @@ def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path
     tables.append("history", 2, {"commits": make(spark, "commits", commit(12, 9, group="h"))})
     write_lag(tables, "latest", Scope(groups=("g",)))
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
+
+
+def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Late commits, deletions, dead groups, midnight; days without new input keep their files."""
+    chance = random.Random(5)
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    day_ms, step_ms = 24 * HOUR_MS, 4 * HOUR_MS
+    old_files: set[str] = set()
+    expected: list[tuple[Any, ...]] = []
+    for number, (first, last) in enumerate([(0, 2), (2, 3), (1, 4)]):
+        span = range(first * day_ms + step_ms, last * day_ms, step_ms)
+        times = sorted(chance.sample(range(first * day_ms, last * day_ms), 16))
+        tables.append("history", number, history_of(spark, chance, times, 100 * number))
+        moments = [end(at_ms, at_ms // HOUR_MS, one) for at_ms in span for one in range(3)]
+        tables.merge("ends", {"ends": make(spark, "ends", *moments)})
+        write_lag(tables, "earliest", with_loads=False)
+        commits, members, generations, ends = map(
+            tables.read, ("commits", "members", "generations", "ends")
+        )
+        interests, aliveness = interests_of(commits, members), aliveness_of(generations)
+        expected = rows(lag_of(ends, commits, interests, aliveness, "earliest"))
+        assert rows(tables.read("lag")) == expected
+        files = {path.name for path in tmp_path.glob("v2/lag/day=1970-01-01/*.parquet")}
+        assert number == 0 or files == old_files
+        old_files = files
+    assert tables.read("lag").count() > 20
+    since = Scope(since_ms=3 * day_ms)
+    write_lag(tables, "earliest", since, with_loads=False)
+    assert rows(tables.read("lag")) == [row for row in expected if row[3] >= since.since_ms]
+
+
+def history_of(
+    spark: SparkSession, chance: random.Random, times: Sequence[int], offset: int
+) -> dict[str, DataFrame]:
+    """Return commits, deletions, members and deaths of two groups at some times."""
+    found: dict[str, list[dict[str, Any]]] = {"commits": [], "generations": [], "members": []}
+    for number, at_ms in enumerate(times, offset):
+        place = {"group": chance.choice("gh"), "at_ms": at_ms, "source_offset": number}
+        if chance.random() < 0.7:
+            done = chance.choice([None, at_ms // HOUR_MS])
+            some = chance.randrange(2 + offset // 100)  # partition 2 comes late
+            found["commits"].append(commit(at_ms, done, partition=min(some, 2)) | place)
+        else:
+            count = chance.randrange(2)
+            found["generations"].append({**place, "member_count": count, "is_tombstone": False})
+            found["members"] += [{**place, "topics": ["orders"], "member_id": "m"}] * count
+    return {name: make(spark, name, *some) for name, some in found.items()}

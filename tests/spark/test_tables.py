@@ -93,7 +93,7 @@ def test_a_batch_that_was_killed_is_invisible_and_adds_nothing_twice(
     assert rows(tables.read("commits"), "at_ms") == [(1,), (2,), (3,)]
 
 
-def _killed(*_: object) -> None:
+def _killed(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 

@@ -10,9 +10,14 @@ bounds.
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.outages import commit_gaps, outages_of, patience_of
 from coopgroup.pipeline.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.rebalances import (
@@ -154,7 +159,7 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         return scope.since(read(name), before_ms=_CONTEXT_MS)
 
     commits, lag = recent("commits"), recent("lag")
-    with tables.staging(EPISODES_JOB) as keep:
+    with _staging(tables) as keep:
         states = keep(states_of(read("generations")))
         present = keep(members_of(read("members"), states))
         frames = _of_states(commits, states, present, read("assignments"), lag, settle_ms, keep)
@@ -164,3 +169,23 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
             frames[name] = frames[name].unionByName(frame)
         wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
         tables.replace(EPISODES_JOB, wanted, groups=scope.groups)
+
+
+@contextmanager
+def _staging(tables: Tables) -> Iterator[Keep]:
+    """Yield a function that stores a frame as Parquet, and returns it without its plan.
+
+    The files are deleted afterwards.
+    """
+    numbers = count()
+    folder = f"{tables.path('staging')}/{EPISODES_JOB}-{uuid.uuid4()}"
+
+    def keep(frame: DataFrame) -> DataFrame:
+        path = f"{folder}/{next(numbers)}"
+        frame.write.parquet(path)
+        return tables.spark.read.schema(frame.schema).parquet(path)
+
+    try:
+        yield keep
+    finally:
+        Folders(tables.spark).delete(folder)

@@ -16,8 +16,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last
+from coopgroup.pipeline.basis import ANEW, Basis
 from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.scope import ALL, Scope
+from coopgroup.pipeline.scope import ALL, Scope, in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,6 +39,9 @@ __all__ = [
 LAG_JOB: Final = "lag"
 RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
+_INPUT: Final = ("commits", "members", "generations", "ends")
+_AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
+_MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
 _MS_PER_HOUR: Final = 3_600_000
 
@@ -173,26 +177,103 @@ def committed_topics(tables: Tables, scope: Scope = ALL) -> tuple[tuple[str, ...
     return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
 
 
-def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
-    """Recompute `lag` and `loads` from the tables.
+def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: bool = True) -> None:
+    """Bring `lag` up to date, and recompute `loads`.
+
+    A commit changes the lag of later moments only. So only the days from the first day with new
+    input on are computed, and only the rows that differ are written.
 
     Args:
         tables: with history and `ends`.
         reset: one of `RESETS`.
         scope: groups, and begin of lag and load; older commits still count for later times.
+        with_loads: whether to recompute `loads`, which needs all commits and ends of the scope.
     """
     tables = tables.current().for_rows_of("commits", "ends")
+    basis = Basis.of(tables, _INPUT, reset, scope)
+    last = tables.batches().get(LAG_JOB)
+    from_ms = basis.new_from_ms(tables, last.basis if last else "")
     commits, members, generations = (
         scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
     )
     ends = scope.since(tables.read("ends"))
     interests = interests_of(commits, members).persist()
     aliveness = aliveness_of(generations)
-    frames = {
-        "lag": lag_of(ends, commits, interests, aliveness, reset),
-        "loads": loads_of(ends, scope.since(commits), interests),
-    }
+    loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
     try:
-        tables.replace(LAG_JOB, frames, groups=scope.groups)
+        if from_ms == ANEW:
+            _begin_anew(tables)
+            frames = {"lag": lag_of(ends, commits, interests, aliveness, reset), **loads}
+            tables.replace(LAG_JOB, frames, groups=scope.groups, basis=basis.to_json())
+            return
+        _forget(tables, scope)
+        if from_ms is not None:
+            known = _known_commits(tables, from_ms, ends, commits, interests)
+            new = lag_of(_from(ends, from_ms), known, interests, aliveness, reset)
+            old = scope.of_groups(_from(tables.newest("lag"), from_ms))
+            tables.update(LAG_JOB, "lag", _changes(old, new), from_ms=from_ms)
+        tables.replace(LAG_JOB, loads, groups=scope.groups, basis=basis.to_json())
     finally:
         interests.unpersist()
+
+
+def _begin_anew(tables: Tables) -> None:
+    """Forget the last basis: after a kill, the table may differ from it on all days."""
+    last = tables.batches().get(LAG_JOB)
+    if last is not None and last.basis:
+        tables.record(LAG_JOB, {}, basis="")
+
+
+def _from(frame: DataFrame, from_ms: int) -> DataFrame:
+    """Return the rows from a time on; of tables with days, only these days are read."""
+    return frame.where(sql.col("at_ms") >= from_ms)
+
+
+def _forget(tables: Tables, scope: Scope) -> None:
+    """Delete the rows before the begin of the scope."""
+    where = f"at_ms < {scope.since_ms}"
+    if scope.groups:
+        where += f" AND {in_groups(scope.groups)}"
+    if scope.since_ms and not tables.newest("lag").where(where).isEmpty():
+        _begin_anew(tables)
+        statement = f"DELETE FROM {tables.in_sql('lag')} WHERE {where}"  # noqa: S608 - quoted
+        tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
+
+
+def _known_commits(
+    tables: Tables, from_ms: int, ends: DataFrame, commits: DataFrame, interests: DataFrame
+) -> DataFrame:
+    """Return the commits that count from a time on.
+
+    The last lag of the day before says what was committed by then, so older commits are not read.
+    If a partition has no moment on that day, all commits count.
+    """
+    before_ms = from_ms - _MS_PER_DAY
+    day = _from(ends, before_ms).where(sql.col("at_ms") < from_ms)
+    last = day.groupBy("topic", "partition").agg(sql.max("at_ms").alias("at_ms"))
+    wanted = _from(ends, from_ms).select("topic", "partition").distinct()
+    if not wanted.join(last, ["topic", "partition"], "left_anti").isEmpty():
+        return commits
+    known = _from(tables.newest("lag"), before_ms).select(*_PARTITION, "at_ms", "committed")
+    # A moment without lag had no commit: the group was dead, or began to use the topic later.
+    carried = (
+        last.join(interests.select("group", "topic"), "topic")
+        .join(known, [*_PARTITION, "at_ms"], "left")
+        .withColumn("source_offset", sql.lit(_AFTER_ALL))
+    )
+    names = carried.columns
+    return _from(commits, before_ms).select(*names).unionByName(carried)
+
+
+def _changes(old: DataFrame, new: DataFrame) -> DataFrame:
+    """Return the rows of `new` that differ from `old`, and those of `old` that `new` lacks."""
+    key = list(TABLES["lag"].key)
+    others = [name for name in TABLES["lag"].schema.names if name not in key]
+    both = old.select(*key, sql.struct(*others).alias("was")).join(
+        new.select(*key, sql.struct(*others).alias("is")), key, "full_outer"
+    )
+    return both.where(~sql.col("was").eqNullSafe(sql.col("is"))).select(
+        *key,
+        *(sql.col(f"is.{name}").alias(name) for name in others),
+        sql.col("is").isNull().alias("is_gone"),
+    )

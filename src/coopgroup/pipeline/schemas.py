@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
+from pyspark.sql import Column
+from pyspark.sql import functions as sql
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,18 +26,20 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
 )
 
-__all__ = ["LAST_MS", "TABLES", "VERSION", "Table"]
+__all__ = ["BATCHES", "LAST_MS", "TABLES", "VERSION", "Batch", "Table"]
 
 VERSION: Final = 2
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999: no table has a time after it, or before 0."""
 
+_MS_PER_DAY: Final = 86_400_000
 _STRING: Final = StringType()
 _LONG: Final = LongType()
 _INT: Final = IntegerType()
@@ -59,6 +63,11 @@ class Table:
     key: tuple[str, ...]
     is_snapshot: bool = False
     time: str = "at_ms"
+
+    def day(self) -> Column:
+        """Return the day of a row, in UTC for every time zone of the session."""
+        days = sql.floor(sql.col(self.time) / _MS_PER_DAY).cast("int")
+        return sql.date_add(sql.lit("1970-01-01").cast("date"), days)
 
 
 def _schema(**columns: DataType) -> StructType:
@@ -364,3 +373,33 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     }
 )
 """Every table by name."""
+
+# --- batches ------------------------------------------------------------------------------------
+
+BATCHES: Final = StructType(
+    [
+        StructField("job", StringType()),
+        StructField("batch", LongType()),
+        StructField("at_ms", LongType()),
+        StructField("versions", MapType(StringType(), LongType())),
+        StructField("basis", StringType()),
+    ]
+)
+"""Columns of the table `batches`."""
+
+
+@frozen(kw_only=True)
+class Batch:
+    """The last complete batch of a job.
+
+    Attributes:
+        number: its number in the stream; `NO_BATCH` for a job without a stream.
+        at_ms: when it was complete.
+        versions: versions of the tables of the job after the batch.
+        basis: input and settings of the job; "" for a job that does not compare them.
+    """
+
+    number: int
+    at_ms: int
+    versions: Mapping[str, int] = field(factory=dict)
+    basis: str = ""

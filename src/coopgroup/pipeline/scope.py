@@ -8,6 +8,7 @@ an earlier time brings the older rows back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from pyspark.sql import functions as sql
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["ALL", "Scope"]
+__all__ = ["ALL", "Scope", "in_groups", "quoted"]
 
 _VERSION_BYTES: Final = 2
 _LENGTH_BYTES: Final = 2
@@ -64,6 +65,17 @@ class Scope:
 
 ALL: Final = Scope()
 """All groups, at all times."""
+
+
+def in_groups(groups: Sequence[str]) -> str:
+    """Return a condition of SQL: the row is of one of the groups."""
+    return f"`group` IN ({', '.join(map(quoted, groups))})"
+
+
+def quoted(text: str) -> str:
+    """Return a literal of SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _is_of(group: str) -> Column:

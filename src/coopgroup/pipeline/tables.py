@@ -16,9 +16,10 @@ After a kill, a job repeats its last batch. No row is added twice:
 - `merge`, for jobs without a checkpoint, and for rows that may arrive twice: only rows with a new
   key are added.
 - `replace`, for snapshots: the new rows replace all old rows, or those of some groups.
+- `update`, for large snapshots: only the rows that changed are written.
 
-Two jobs may write at the same time. `append` and `merge` try again after a conflict. Of two
-`replace` at the same time, one fails with a one-line error.
+Two jobs may write at the same time. After a conflict `replace` fails with a one-line error, and all
+others try again.
 """
 
 from __future__ import annotations
@@ -27,11 +28,9 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -39,12 +38,12 @@ from attrs import evolve, field, frozen
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sql
-from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.light import FEW_ROWS, light_session
-from coopgroup.pipeline.schemas import TABLES, VERSION, Table
+from coopgroup.pipeline.schemas import BATCHES, TABLES, VERSION, Batch, Table
+from coopgroup.pipeline.scope import in_groups, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -56,40 +55,16 @@ NO_BATCH: Final = -1
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
 
-_BATCHES: Final = StructType(
-    [
-        StructField("job", StringType()),
-        StructField("batch", LongType()),
-        StructField("at_ms", LongType()),
-        StructField("versions", MapType(StringType(), LongType())),
-    ]
-)
 _OWN_VERSION: Final = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT: Final = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|PATH_EXISTS|TABLE_ALREADY_EXISTS)"
 )
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
-_MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Computes a frame and returns it without its plan."""
-
-
-@frozen(kw_only=True)
-class Batch:
-    """The last complete batch of a job.
-
-    Attributes:
-        number: its number in the stream; `NO_BATCH` for a job without a stream.
-        at_ms: when it was complete.
-        versions: versions of the tables of the job after the batch.
-    """
-
-    number: int
-    at_ms: int
-    versions: Mapping[str, int] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -208,7 +183,12 @@ class Tables:
             raise
 
     def replace(
-        self, job: str, frames: Mapping[str, DataFrame], *, groups: Sequence[str] = ()
+        self,
+        job: str,
+        frames: Mapping[str, DataFrame],
+        *,
+        groups: Sequence[str] = (),
+        basis: str | None = None,
     ) -> None:
         """Replace snapshots.
 
@@ -216,6 +196,7 @@ class Tables:
             job: name of the job.
             frames: rows by table, in the columns of `TABLES`.
             groups: groups whose rows are replaced, the only ones in `frames`; empty for all.
+            basis: as in `record`.
 
         Raises:
             PipelineError: another process replaced them at the same time.
@@ -225,42 +206,81 @@ class Tables:
             rows, writer = self._writer(TABLES[name], frame)
             writer = writer.mode("overwrite")
             if groups:
-                quoted = ", ".join(_quoted(group) for group in groups)
-                writer = writer.option("replaceWhere", f"`group` IN ({quoted})")
+                writer = writer.option("replaceWhere", in_groups(groups))
             versions[name] = self._commit(name, rows.sparkSession, writer.save, tries=1)
-        self.record(job, versions)
+        self.record(job, versions, basis=basis)
 
-    def record(self, job: str, versions: Mapping[str, int], batch: int = NO_BATCH) -> None:
-        """Record a complete batch, so that readers see its versions of the tables.
+    def update(self, job: str, name: str, changes: DataFrame, *, from_ms: int) -> None:
+        """Change rows of a snapshot that exists.
 
         Args:
             job: name of the job.
+            name: name of the table.
+            changes: new rows in the columns of `TABLES`, and the keys of rows to delete. Their
+                column `is_gone` tells them apart.
+            from_ms: time of the earliest change, so that earlier days need not be read.
+        """
+        table, session, view = TABLES[name], changes.sparkSession, f"new_{uuid.uuid4().hex}"
+        is_same = " AND ".join(f"old.`{one}` <=> new.`{one}`" for one in table.key)
+        day = datetime.fromtimestamp(from_ms / _MS_PER_S, UTC).date()
+        changes.withColumn("day", table.day()).createOrReplaceTempView(view)
+
+        def write() -> None:
+            session.sql(
+                f"MERGE INTO {self.in_sql(name)} AS old USING {view} AS new"
+                f" ON {is_same} AND old.day >= DATE'{day}'"
+                " WHEN MATCHED AND new.is_gone THEN DELETE"
+                " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND NOT new.is_gone THEN INSERT *"
+            ).collect()
+
+        try:
+            self.record(job, {name: self._commit(name, session, write)})
+        finally:
+            session.catalog.dropTempView(view)
+
+    def record(
+        self,
+        job: str,
+        versions: Mapping[str, int],
+        batch: int = NO_BATCH,
+        *,
+        basis: str | None = None,
+    ) -> None:
+        """Record a complete batch, so that readers see its versions of the tables.
+
+        Args:
+            job: its name.
             versions: versions of the tables that the batch changed.
             batch: number of the batch of a stream.
+            basis: the new basis of the job (see `Batch`); `None` leaves it unchanged.
         """
         session = _recorder(self.spark)
         tried: list[tuple[Any, Mapping[str, Batch]]] = []
 
         def write() -> None:
             snapshot, known = self._recorded_at()
+            last = known.get(job)
             one = Batch(
                 number=batch,
                 at_ms=time.time_ns() // 1_000_000,
-                versions=self._with_later(known.get(job), versions),
+                versions=self._with_later(last, versions),
+                basis=last.basis if last and basis is None else basis or "",
             )
             tried.append((snapshot, {**known, job: one}))
             pairs = [sql.lit(cell) for pair in one.versions.items() for cell in pair]
-            row = (sql.lit(job), sql.lit(one.number), sql.lit(one.at_ms))
+            cells = map(sql.lit, (job, one.number, one.at_ms))
+            row = (*cells, sql.create_map(*pairs), sql.lit(one.basis))
             # Without Python workers, as a frame of rows would need them.
             frame = session.range(0, 1, 1, 1).select(
                 *(
                     cell.cast(column.dataType).alias(column.name)
-                    for cell, column in zip((*row, sql.create_map(*pairs)), _BATCHES, strict=True)
+                    for cell, column in zip(row, BATCHES, strict=True)
                 )
             )
             writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
-            writer = writer.option("replaceWhere", f"job = {_quoted(job)}")
-            writer.save(self.path("batches"))
+            writer = writer.option("replaceWhere", f"job = {quoted(job)}")
+            # An earlier release had no basis.
+            writer.option("mergeSchema", "true").save(self.path("batches"))
 
         version = self._commit("batches", session, write)
         (before, batches), after = tried[-1], self._snapshot("batches")
@@ -282,10 +302,7 @@ class Tables:
         """Return the rows with their day, and their writer, which adds missing columns."""
         rows = frame.select(*table.schema.names)
         if table.time:
-            # The day is in UTC for every time zone of the session.
-            days = sql.floor(sql.col(table.time) / _MS_PER_DAY).cast("int")
-            day = sql.date_add(sql.lit("1970-01-01").cast("date"), days)
-            rows = rows.withColumn("day", day)
+            rows = rows.withColumn("day", table.day())
         narrow = rows.coalesce(max(1, self.spark.sparkContext.defaultParallelism))
         writer = narrow.write.format("delta").option("mergeSchema", "true")
         if table.time:
@@ -346,25 +363,6 @@ class Tables:
         files = Folders(self.spark)
         return str(json.loads(files.text(metadata))["id"]) if files.exists(metadata) else job
 
-    @contextmanager
-    def staging(self, job: str) -> Iterator[Keep]:
-        """Yield a function that stores a frame as Parquet, and returns it without its plan.
-
-        The files are deleted afterwards.
-        """
-        numbers = count()
-        folder = f"{self.root}/staging/{job}-{uuid.uuid4()}"
-
-        def keep(frame: DataFrame) -> DataFrame:
-            path = f"{folder}/{next(numbers)}"
-            frame.write.parquet(path)
-            return self.spark.read.schema(frame.schema).parquet(path)
-
-        try:
-            yield keep
-        finally:
-            Folders(self.spark).delete(folder)
-
     # --- reading --------------------------------------------------------------------------------
 
     def current(self) -> Tables:
@@ -393,6 +391,10 @@ class Tables:
         missing = [one for one in table.schema if one.name not in rows.columns]
         rows = rows.withColumns({one.name: sql.lit(None).cast(one.dataType) for one in missing})
         return rows.select(*table.schema.names)
+
+    def newest(self, name: str) -> DataFrame:
+        """Return the rows of a table that exists, also of an unfinished batch, with its day."""
+        return self.spark.read.format("delta").load(self.path(name))
 
     def require(self, name: str, remedy: str) -> DataFrame:
         """Return the rows of a table that must not be empty.
@@ -477,7 +479,13 @@ class Tables:
                 return {}
             raise
         return {
-            row.job: Batch(number=row.batch, at_ms=row.at_ms, versions=row.versions) for row in rows
+            one["job"]: Batch(
+                number=one["batch"],
+                at_ms=one["at_ms"],
+                versions=one["versions"],
+                basis=one.get("basis") or "",
+            )
+            for one in (row.asDict() for row in rows)
         }
 
 
@@ -489,9 +497,3 @@ def _recorder(spark: SparkSession) -> SparkSession:
     replace the version that another thread is about to read (`_OWN_VERSION`).
     """
     return spark.newSession()
-
-
-def _quoted(text: str) -> str:
-    """Return a literal of SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

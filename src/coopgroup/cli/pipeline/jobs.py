@@ -55,6 +55,7 @@ _MS_PER_S: Final = 1_000
 _LOOK_S: Final = 1
 _WRITE_S_MAX: Final = 60.0
 _TIDY_S: Final = 600.0
+_LOADS_S: Final = 3_600.0
 _KEPT_HOURS: Final = 1
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _OF_TELEMETRY: Final = ("events", "rounds", "work")
@@ -157,9 +158,14 @@ def lag(
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
             with interruption() as interrupted:
                 query = _start_history(tables, options, source, every_s)
-                tidied_s = time.monotonic()
+                tidied_s, loaded_s = time.monotonic(), -_LOADS_S
                 while query.isActive and not interrupted.is_set():
-                    compute_lag(tables, brokers, reset, scope, every, is_now=True)
+                    is_due = time.monotonic() - loaded_s > _LOADS_S
+                    has_history = compute_lag(
+                        tables, brokers, reset, scope, every, is_now=True, with_loads=is_due
+                    )
+                    if is_due and has_history:
+                        loaded_s = time.monotonic()
                     if time.monotonic() - tidied_s > _TIDY_S:
                         _delete_replaced(tables)
                         tidied_s = time.monotonic()
@@ -331,8 +337,9 @@ def compute_lag(
     every_s: float | None,
     *,
     is_now: bool = False,
-) -> None:
-    """Look up ends, of now only or also of earlier moments, and compute the lag anew.
+    with_loads: bool = True,
+) -> bool:
+    """Look up ends, of now only or also of earlier moments, and bring the lag up to date.
 
     Args:
         tables: tables with a history.
@@ -341,23 +348,28 @@ def compute_lag(
         scope: groups, and begin of the lag.
         every_s: seconds between moments; `None` chooses them by the length of the history.
         is_now: whether to look up the present ends only.
+        with_loads: whether to recompute the loads.
+
+    Returns:
+        Whether there is a history.
     """
     from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
     topics, first_ms = committed_topics(tables, scope)
     if not topics:
-        return
+        return False
     now_ms = _now_ms()
     first_ms = max(scope.since_ms, first_ms)
     every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
     moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
     ends.write_ends(tables, brokers, topics, moments, now_ms)
-    write_lag(tables, reset, scope)
+    write_lag(tables, reset, scope, with_loads=with_loads)
+    return True
 
 
 def _delete_replaced(tables: Tables) -> None:
-    """Delete replaced snapshots, of which each round of --follow leaves one on disk."""
+    """Delete replaced files, of which each round of --follow leaves some on disk."""
     from coopgroup.pipeline.upkeep import vacuum  # noqa: PLC0415 - needs the extra
 
     for name in ("lag", "loads"):
