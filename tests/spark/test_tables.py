@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import deltalake
 import pytest
 from attrs import evolve
 from pyspark.sql.types import StringType, StructField, StructType
@@ -240,21 +238,3 @@ def test_added_columns_are_null_in_old_rows(
         else:
             tables.merge("ends", {name: new})
         assert rows(tables.read(name), "colour") == [(None,), ("red",)]
-
-
-def test_another_reader_sees_the_same_rows_without_spark(tables: Tables) -> None:
-    """The versions of `batches` are the consistent set, for any reader of Delta."""
-    tables.append("history", 0, commits(tables, 1, 90_000_000))
-    tables.merge(
-        "ends", {"ends": make(tables.spark, "ends", {"topic": "t", "at_ms": 5})}, from_ms={}
-    )
-    recorded = deltalake.DeltaTable(tables.path("batches")).to_pyarrow_table().to_pylist()
-    versions = {name: one for row in recorded for name, one in row["versions"]}
-    assert {row["job"] for row in recorded} == {"history", "ends"}
-    for name in ("commits", "ends"):
-        table = deltalake.DeltaTable(tables.path(name), version=versions[name])
-        seen = table.to_pyarrow_table().select(TABLES[name].schema.names).to_pylist()
-        expected = [row.asDict() for row in tables.read(name).collect()]
-        assert sorted(map(str, seen)) == sorted(map(str, expected))
-    days = deltalake.DeltaTable(tables.path("commits")).to_pyarrow_table().column("day")
-    assert sorted(days.to_pylist()) == [date(1970, 1, 1), date(1970, 1, 2)]

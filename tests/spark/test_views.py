@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,8 @@ def test_duckdb_gives_the_same_answers_without_spark(
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)  # noqa: S102 - our own page
     database = names["database"]
+    days = database.sql("SELECT DISTINCT day FROM outages").fetchall()
+    assert sorted(days) == [(date(1970, 1, 1),), (date(1970, 1, 2),)]
     queries = {**VIEWS, **{name: f"FROM {name}" for name in tables.versions()}}
     for name, query in queries.items():
         columns = tables.spark.table(name).columns
