@@ -175,7 +175,7 @@ class CooperativeGroup:
         )
         self._work.driver = self._driver
         self._probe = MemberProbe(self._driver, GroupWork(self._work))
-        sink.watch(self._probe)
+        sink.watch(lambda: self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
             refresh_ms=settings.refresh_ms,

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field
+from kafka.future import Future
+from kafka.net.selector import NetworkSelector
 
-__all__ = ["Aside", "OnDone", "StillBusyError"]
+__all__ = ["Aside", "OnDone", "StillBusyError", "outcome_of"]
 
 _FOREVER_S: Final = float("inf")
 OnDone: TypeAlias = Callable[[Any, BaseException | None], None]
@@ -100,6 +102,26 @@ class Aside:
             with self._lock:
                 self._began.remove(began)
             raise
+
+
+async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any:  # noqa: ANN401
+    """Wait on the loop for another thread's result, and return or raise it."""
+    found = Future()
+
+    def on_done(result: object, error: BaseException | None) -> None:
+        def tell() -> None:
+            if error is None:
+                found.success(result)
+            else:
+                found.failure(error)
+
+        try:
+            net.call_soon_threadsafe(tell)
+        except RuntimeError:  # the loop is closed, so no caller waits
+            return
+
+    ask(on_done)
+    return await found
 
 
 def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:

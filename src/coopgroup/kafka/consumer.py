@@ -27,7 +27,6 @@ from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.clock import CLOCK
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.exceptions import PASSING_ERRORS
-from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
@@ -38,6 +37,8 @@ from coopgroup.member.events import WarmedUp
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
+
+    from coopgroup.kafka.health.value import Health
 
 
 __all__ = ["CooperativeConsumer"]

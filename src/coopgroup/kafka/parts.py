@@ -6,11 +6,12 @@ later part cannot be made. Threads start last and end first.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, Message
 
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
@@ -24,8 +25,6 @@ from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.user_callbacks import with_plain_errors
 from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdkafka
 from coopgroup.kafka.config.strategy import assignor_of
-from coopgroup.kafka.health.consumer_work import ConsumerWork
-from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.missing_topics import MissingTopics
@@ -50,6 +49,8 @@ from coopgroup.member.events import Woken
 from coopgroup.policies.base import Policy
 
 if TYPE_CHECKING:
+    from coopgroup.kafka.health.consumer_work import ConsumerWork
+    from coopgroup.kafka.health.probe import MemberProbe
     from coopgroup.kafka.membership.identity import IdentitySlot
 
 __all__ = ["ConsumerParts", "check_plugins", "choose_plugins", "open_sink_and_slot"]
@@ -67,6 +68,33 @@ _NOT_EAGER: Final = (
 _READS_LAGS: Final = "an assignor that reads lags beside it, which {} does not"
 
 
+@define(eq=False)
+class _LateHealth:
+    """What reads the health of a consumer, made at its first use: it is slow to import.
+
+    There is one for all threads, because a reading compares itself with the reading before.
+    """
+
+    _listener: GroupListener
+    _fetching: Fetching
+    _committing: Committing
+    _lookup: ClusterLookup
+    # Reentrant, because a signal handler may read the health, too.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _made: tuple[ConsumerWork, MemberProbe] | None = field(default=None, init=False)
+
+    def get(self) -> tuple[ConsumerWork, MemberProbe]:
+        with self._lock:
+            if self._made is None:
+                from coopgroup.kafka.health.consumer_work import ConsumerWork  # noqa: PLC0415
+                from coopgroup.kafka.health.probe import MemberProbe  # noqa: PLC0415
+
+                end_offsets = self._lookup.end_offsets
+                work = ConsumerWork(self._listener, self._fetching, self._committing, end_offsets)
+                self._made = work, MemberProbe(self._listener.driver, work)
+            return self._made
+
+
 @frozen(kw_only=True, eq=False)
 class ConsumerParts:
     """The parts of a consumer."""
@@ -81,8 +109,7 @@ class ConsumerParts:
     delivery: Delivery
     decoder: Decoder | None
     subscription: Subscription
-    work: ConsumerWork
-    probe: MemberProbe
+    _health: _LateHealth
     when_dropped: Finalizer
 
     @classmethod
@@ -187,9 +214,8 @@ class ConsumerParts:
         delivery = (
             Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)
         )
-        work = ConsumerWork(listener, fetching, committing, lookup.end_offsets)
-        probe = MemberProbe(driver, work)
-        sink.watch(probe)
+        health = _LateHealth(listener, fetching, committing, lookup)
+        sink.watch(lambda: health.get()[1])
         return cls(
             sink=sink,
             slot=slot,
@@ -203,8 +229,7 @@ class ConsumerParts:
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
-            work=work,
-            probe=probe,
+            health=health,
             when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
         )
 
@@ -219,6 +244,16 @@ class ConsumerParts:
         credentials = self.driver.settings.connection.credentials
         if credentials is not None:
             credentials.replace(username, password)
+
+    @property
+    def work(self) -> ConsumerWork:
+        """The work of this consumer, as `probe` reads it."""
+        return self._health.get()[0]
+
+    @property
+    def probe(self) -> MemberProbe:
+        """The reader of this consumer's health."""
+        return self._health.get()[1]
 
     @property
     def ready(self) -> deque[Message]:

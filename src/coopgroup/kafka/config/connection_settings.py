@@ -2,7 +2,7 @@
 
 This file maps librdkafka's keys (listed in `connection_keys`) to the arguments of kafka-python's
 connection, with librdkafka's defaults. `sasl` reads the authentication, `tls` the trusted
-certificates.
+certificates; both are imported only if the configuration asks for them.
 
 Source of the defaults: CONFIGURATION.md of librdkafka 2.x.
 """
@@ -10,18 +10,20 @@ Source of the defaults: CONFIGURATION.md of librdkafka 2.x.
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
 from coopgroup.kafka.config.connection_keys import refuse_what_we_cannot_do
 from coopgroup.kafka.config.librdkafka_values import choice, switch, text, whole
-from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, sasl_arguments
 from coopgroup.kafka.config.shown_values import refused
-from coopgroup.kafka.config.tls import tls_context
+
+if TYPE_CHECKING:
+    import ssl
+
+    from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials
 
 __all__ = ["ConnectionSettings", "read_connection_settings"]
 
@@ -77,9 +79,16 @@ def read_connection_settings(
     """
     refuse_what_we_cannot_do(configuration)
     protocol = choice(configuration, "security.protocol", _PROTOCOLS, "plaintext")
-    sasl, token_source, credentials = (
-        sasl_arguments(configuration) if "sasl" in protocol else ({}, None, None)
-    )
+    sasl: Mapping[str, Any] = {}
+    token_source = credentials = context = None
+    if "sasl" in protocol:
+        from coopgroup.kafka.config.sasl import sasl_arguments  # noqa: PLC0415 - slow to import
+
+        sasl, token_source, credentials = sasl_arguments(configuration)
+    if "ssl" in protocol:
+        from coopgroup.kafka.config.tls import tls_context  # noqa: PLC0415 - slow to import
+
+        context = tls_context(configuration)
     receive_max = whole(configuration, "receive.message.max.bytes", 100_000_000, 1000)
     reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms", 50, 0)
     return ConnectionSettings(
@@ -98,7 +107,7 @@ def read_connection_settings(
         ],
         socket_options=_socket_options(configuration),
         dead_peer_options=() if dead_peer_ms is None else _dead_peer(configuration, dead_peer_ms),
-        ssl_context=tls_context(configuration) if "ssl" in protocol else None,
+        ssl_context=context,
         token_source=token_source,
         credentials=credentials,
         api_version=_api_version(configuration),

@@ -75,7 +75,7 @@ _GROUP_KEYS: Final = (
     "group.protocol.type",
     STRATEGY,
 )
-_RECONNECT_MS: Final = 200
+_RECONNECT_MS: Final = 120
 _REPORT_MS: Final = 10_000
 _REPORT_MS_MIN: Final = 1_000
 SHARED_KEYS: Final = (
@@ -410,8 +410,10 @@ def _report_ms(given: Mapping[str, Any]) -> int:
 def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
     """Add a first wait before librdkafka connects again, unless the application sets one.
 
-    Without any broker, librdkafka 2.16 ends and starts its bootstrap threads in each half of this
-    time. With its default of 100 ms, that costs 1 % of a core.
+    Without any broker, librdkafka 2.16 ends and starts its bootstrap threads all the time. With its
+    default of 100 ms, that costs 0.8 % of a core. With a broker, it uses the first connection only
+    to learn the brokers, and waits for half of this time before the next. With 200 ms, that would
+    delay the first records.
     """
     if librdkafka.keys() & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}:
         return dict(librdkafka)

@@ -239,7 +239,6 @@ class GroupDriver:
         if self._bell is not None:
             self._bell.start()
         self.thread.start()
-        self.leader.load_soon()
 
     def post(self, event: SessionEvent) -> None:
         """Post an event to the session, from any thread; after `stop` this has no effect.
@@ -302,6 +301,7 @@ class GroupDriver:
     # --- the group's thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
+        self.leader.load_soon()
         while True:
             try:
                 if not self._live():

@@ -47,6 +47,8 @@ __all__ = ["RoundLeader"]
 _STOP_TIMEOUT_S: Final = 2.0
 # A member that returns has its assignment by then. The import would delay its first record.
 _LOAD_AFTER_S: Final = 0.25
+# The same holds for the client of the look-up.
+_LOOK_AFTER_S: Final = 0.5
 
 
 @define(eq=False)
@@ -131,13 +133,13 @@ class RoundLeader:
             self._refuse(led, one_line(error))
 
     def look_over(self, duty: LookOver) -> None:
-        """Begin to watch the topics of a group whose leader returned, in the background.
+        """Begin to watch the topics of a group whose leader returned, a moment later.
 
         If the partitions changed meanwhile, request a round. If the look-up fails, the next check
         of the topics requests it.
         """
         try:
-            self._launch(threading.Thread(target=self._look, args=(duty, self.seen)))
+            self._launch(threading.Timer(_LOOK_AFTER_S, self._look, (duty, self.seen)))
         except RuntimeError as error:  # no thread is available
             self.sink.warn("topics_unavailable", error=str(error))
 

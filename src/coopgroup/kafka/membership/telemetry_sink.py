@@ -96,14 +96,17 @@ class TelemetrySink:
                 "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
             ) from None
 
-    def watch(self, probe: object) -> None:
+    def watch(self, probe: Callable[[], object]) -> None:
         """Let the listener read this member, if it has a method `watch_member`.
 
         The result of that method, a listener for this member, takes its place.
+
+        Args:
+            probe: returns what reads this member; not called without such a method.
         """
         watch = getattr(self.listener, "watch_member", None)
         if callable(watch):
-            self.listener = watch(probe)
+            self.listener = watch(probe())
 
     def open_topic(self, topic: str, transport: Transport, timeout_ms: int) -> None:
         """Write later records to a topic, too; the transport may start later."""

@@ -27,6 +27,8 @@ __all__ = ["TopicWatcher", "TopicWish"]
 # A missing subscribed topic is looked up more often than the refresh interval.
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
+# Only patterns need a look before the member joins. A look at names would delay its first record.
+_FIRST_LOOK_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 2.0
 # After this time without a look-up its clients are freed. Rounds of a rebalance follow each other
 # sooner, and a new client takes 20 ms longer for its first answer.
@@ -163,7 +165,7 @@ class TopicWatcher:
             if wish is not None and not wish.patterns:
                 self._topics = wish.matching(())
                 self.post(SubscriptionChanged(topics=self._topics))
-            self._look_at_s = 0.0
+            self._look_at_s = 0.0 if self._topics is None else now_s() + _FIRST_LOOK_S
             self._plan()
 
     def give_back_soon(self) -> None:

@@ -14,38 +14,17 @@ from functools import partial
 from typing import Any, Final
 
 import kafka.errors as wire_errors
-from kafka.future import Future
 from kafka.net.connection import KafkaConnection
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest, SaslHandshakeRequest
 
-from coopgroup.kafka.aside import Aside, OnDone
+from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, TokenOnce
 from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
 
-__all__ = ["BrokerConnection", "outcome_of"]
-
-
-async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any:  # noqa: ANN401
-    """Wait on the loop for another thread's result, and return or raise it."""
-    found = Future()
-
-    def on_done(result: object, error: BaseException | None) -> None:
-        def tell() -> None:
-            if error is None:
-                found.success(result)
-            else:
-                found.failure(error)
-
-        try:
-            net.call_soon_threadsafe(tell)
-        except RuntimeError:  # the loop is closed, so no caller waits
-            return
-
-    ask(on_done)
-    return await found
+__all__ = ["BrokerConnection"]
 
 
 class BrokerConnection(KafkaConnection):

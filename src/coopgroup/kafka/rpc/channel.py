@@ -26,7 +26,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import kafka.errors as wire_errors
 from attrs import define, field
@@ -36,11 +36,8 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.aside import Aside
+from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.config.oidc import TokenError
-from coopgroup.kafka.config.sasl import OAuthTokenSource
-from coopgroup.kafka.rpc.broker_connection import BrokerConnection, outcome_of
 from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
 from coopgroup.kafka.rpc.outcomes import (
     CredentialsRefusedError,
@@ -49,6 +46,9 @@ from coopgroup.kafka.rpc.outcomes import (
     Outcome,
     TransportFailure,
 )
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.config.sasl import OAuthTokenSource
 
 __all__ = ["Call", "Channel"]
 
@@ -302,6 +302,8 @@ class Channel:
         return found
 
     async def _prepare(self, tokens: OAuthTokenSource) -> None:
+        from coopgroup.kafka.config.oidc import TokenError  # noqa: PLC0415 - slow to import
+
         try:
             await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
         except (TokenError, ConfigurationError) as error:
@@ -328,17 +330,24 @@ class Channel:
 
     def _new_connection(self) -> KafkaConnection:
         version = self.settings.api_version
+        arguments = {
+            "node_id": f"{self.host}:{self.port}",
+            "broker_version_data": None if version is None else BrokerVersionData(version),
+            "client_id": self.settings.client_id,
+            "client_software_name": "coopgroup",
+            "max_in_flight_requests_per_connection": IN_FLIGHT_MAX,
+            **self.settings.connection,
+        }
+        if "sasl_mechanism" not in arguments:
+            return KafkaConnection(self.net, **arguments)
+        from coopgroup.kafka.rpc.broker_connection import BrokerConnection  # noqa: PLC0415 - slow
+
         return BrokerConnection(
             self.net,
             aside=self._authenticator,
             token_source=self.settings.token_source,
             credentials=self.settings.credentials,
-            node_id=f"{self.host}:{self.port}",
-            broker_version_data=None if version is None else BrokerVersionData(version),
-            client_id=self.settings.client_id,
-            client_software_name="coopgroup",
-            max_in_flight_requests_per_connection=IN_FLIGHT_MAX,
-            **self.settings.connection,
+            **arguments,
         )
 
     def _give_up(self) -> None:

@@ -18,7 +18,8 @@ its result is unknown until then. This holds even if another request on the conn
 
 To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
 
-kafka-python is slow to import. The thread imports it, so a consumer's constructor does not wait.
+kafka-python is slow to import. The thread imports it with the first request, or a moment after its
+start, so a consumer's constructor does not wait.
 
 The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
 calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
@@ -63,6 +64,9 @@ __all__ = [
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
+# The import keeps the GIL for 20 ms, and would delay the end of the constructor.
+_IMPORT_AFTER_S: Final = 0.05
+_LEARN_AFTER_S: Final = 1.0
 OnAnswer: TypeAlias = Callable[[Any], None]
 """Called with the answer to the request, or with a `TransportFailure`."""
 Address: TypeAlias = tuple[str, int]
@@ -249,8 +253,7 @@ class GroupTransport:
     def _run(self) -> None:
         if not self._begun.acquire(blocking=False):
             return  # `start` was interrupted, and has closed the loop
-        with contextlib.suppress(Exception):  # the first request fails with the same error
-            _import_kafka_python()
+        self._net.call_at(time.monotonic() + _IMPORT_AFTER_S, _import_kafka_python)
         while self._phase is _Phase.OPEN:
             try:
                 self._net.poll()
@@ -418,8 +421,9 @@ class GroupTransport:
                 return
             answer(outcome)
             if not failed:
-                with self._failing(answer):
-                    self._learn_brokers(job.lane, address)
+                # Not immediately: the first join would wait for this request.
+                due_at = time.monotonic() + _LEARN_AFTER_S
+                self._wait_for((due_at, lambda: self._learn_brokers(job.lane, address)))
 
         self._submit(job, address, min(now + share, job.deadline), on_done)
 
@@ -436,10 +440,12 @@ class GroupTransport:
         self._brokers_read_at = now
 
         def on_done(outcome: Outcome) -> None:
-            if not isinstance(outcome, TransportFailure):
-                self._known_brokers = tuple(
-                    sorted((broker.host, broker.port) for broker in outcome.brokers)
-                )
+            if isinstance(outcome, TransportFailure):
+                self._brokers_read_at = 0.0  # the next look-up tries again
+                return
+            self._known_brokers = tuple(
+                sorted((broker.host, broker.port) for broker in outcome.brokers)
+            )
 
         self._channel(lane, address).submit(
             Call(
@@ -451,9 +457,10 @@ class GroupTransport:
 
 
 def _import_kafka_python() -> None:
-    from coopgroup.kafka.rpc import channel, requests  # noqa: PLC0415 - slow to import
+    with contextlib.suppress(Exception):  # the first request fails with the same error
+        from coopgroup.kafka.rpc import channel, requests  # noqa: PLC0415 - slow to import
 
-    _ = channel, requests
+        _ = channel, requests
 
 
 def _asks_any_broker(request: GroupRequest | Question) -> bool:

@@ -36,7 +36,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
         request_timeout_ms=30_000,
     )
     assert settings.librdkafka == GIVEN | {
-        "reconnect.backoff.ms": 200,
+        "reconnect.backoff.ms": 120,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
@@ -93,7 +93,7 @@ def test_settings_when_all_is_given_are_that() -> None:
         keeps_identity=True,
     )
     assert settings.librdkafka == GIVEN | {
-        "reconnect.backoff.ms": 200,
+        "reconnect.backoff.ms": 120,
         "client.rack": "rack-a",
         "socket.timeout.ms": 20_000,
         "auto.offset.reset": "smallest",

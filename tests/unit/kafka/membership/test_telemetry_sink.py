@@ -90,7 +90,7 @@ def test_listener_that_watches_members_gets_the_records_of_each_member_apart() -
             return lambda envelope: heard.append((probe, envelope))
 
     sink = TelemetrySink("g", None, Watcher())
-    sink.watch("the member")
+    sink.watch(lambda: "the member")
     sink.write(STARTED, member_id="m-1", generation=7)
     assert [(probe, one.record) for probe, one in heard] == [("the member", STARTED)]
 
@@ -98,7 +98,7 @@ def test_listener_that_watches_members_gets_the_records_of_each_member_apart() -
 def test_listener_that_watches_nothing_stays() -> None:
     heard: list[Envelope] = []
     sink = TelemetrySink("g", None, heard.append)
-    sink.watch("the member")
+    sink.watch(lambda: "the member")
     sink.write(STARTED, member_id="m-1", generation=7)
     assert [one.record for one in heard] == [STARTED]
 

@@ -32,6 +32,7 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from tests.support.waiting import wait_for
 from tests.unit.kafka.one_member_group import fail
 
 LOOK_UP = FindCoordinatorRequest(group_id="g")
@@ -462,8 +463,10 @@ def test_look_up_is_answered_when_the_list_of_brokers_cannot_be_read(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GroupTransport, "_learn_brokers", fail)
+    monkeypatch.setattr("coopgroup.kafka.rpc.transport._LEARN_AFTER_S", 0.0)
     reported: list[BaseException] = []
     with transport_to(broker, reported=reported) as transport:
         answer = ask(transport, LOOK_UP)
         assert isinstance(answer, FindCoordinatorAnswer)
+        wait_for(lambda: reported != [])
     assert [repr(one) for one in reported] == ["LookupError('a bug')"]
