@@ -97,7 +97,8 @@ class Basis:
 
 def _new_days(tables: Tables, name: str, after: int, until: int) -> set[date | None]:
     """Return the days to which versions of a table added rows; with `None` if that is unknown."""
-    if until - after > _VERSIONS_MAX:
+    # A table that was deleted begins again with a lower version.
+    if until < after or until - after > _VERSIONS_MAX:
         return {None}
     folders = Folders(tables.spark)
     days: set[date | None] = set()
