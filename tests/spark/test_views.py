@@ -187,7 +187,7 @@ def test_duckdb_gives_the_same_answers_without_spark(
 ) -> None:
     """With the recipe of the page, from the same files, in the recorded versions."""
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "record", lambda *_: None)
+        patch.setattr(Tables, "record", lambda *_, **__: None)
         unfinished = make(tables.spark, "outages", {"group": "unfinished", "end_ms": 0})
         tables.replace("episodes", {"outages": unfinished})
     recipe = PAGE.partition("import duckdb")[2].partition("```")[0]
