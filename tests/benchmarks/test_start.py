@@ -16,4 +16,5 @@ def test_each_program_starts() -> None:
 def test_each_member_comes_back_to_its_records(kafka_cluster: KafkaCluster) -> None:
     found = until_record(kafka_cluster, returns=1)
     assert list(found) == list(MEMBERS)
-    assert all(0 < row["cpu_ms"] < row["wall_ms"] for row in found.values())
+    # Threads of two cores can use more CPU time than wall time: the two are not compared.
+    assert all(row["cpu_ms"] > 0 and row["wall_ms"] > 0 for row in found.values())
