@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from coopgroup.pipeline.advice import advise, deferred
-from coopgroup.pipeline.advice_cost import LADDER_MS, MoveCost
+from coopgroup.pipeline.advice.choose import advise, deferred
+from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 
 __all__ = ["run"]

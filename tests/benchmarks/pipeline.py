@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.model import ResourceSet
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
-from coopgroup.pipeline.internal_topic import (
+from coopgroup.pipeline.spark.session import build_session
+from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
+from coopgroup.pipeline.topic.codec import (
     GroupKey,
     GroupMember,
     GroupValue,
@@ -30,8 +32,6 @@ from coopgroup.pipeline.internal_topic import (
     encode_group_value,
     encode_key,
 )
-from coopgroup.pipeline.session import build_session
-from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
 from coopgroup.protocol import (
     KafkaAssignment,
     Subscription,

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.benchmarks.cpu_clock import CpuClock
 
 if TYPE_CHECKING:
-    from coopgroup.pipeline.sweep_grid import Cell, Sweep
+    from coopgroup.pipeline.sweep.grid import Cell, Sweep
 
 __all__ = ["measure", "plain", "run"]
 
@@ -97,9 +97,8 @@ def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
     # Imported here, so that the other benchmarks need no Spark.
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    from coopgroup.pipeline.light import LIGHT  # noqa: PLC0415
-    from coopgroup.pipeline.session import build_session  # noqa: PLC0415
-    from coopgroup.pipeline.sweep_run import read_results, run_sweep  # noqa: PLC0415
+    from coopgroup.pipeline.spark.session import LIGHT, build_session  # noqa: PLC0415
+    from coopgroup.pipeline.sweep.run import read_results, run_sweep  # noqa: PLC0415
 
     spark = build_session(master=f"local[{cores}]", extra=LIGHT)
     clock = CpuClock()
@@ -141,7 +140,7 @@ def plain(scenario: str, cells: int) -> None:
     """
     import gc  # noqa: PLC0415 - of use here only
 
-    from coopgroup.pipeline.sweep_play import play_cell  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.sweep.play import play_cell  # noqa: PLC0415 - an extra
 
     sweep, given = _sweep(scenario, cells)
     scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
@@ -160,8 +159,8 @@ def _silent(_: int) -> None:
 
 
 def _sweep(scenario: str, seeds: int) -> tuple[Sweep, tuple[Cell, ...]]:
-    from coopgroup.pipeline.sweep_file import parse_sweep  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.sweep_grid import cells_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.sweep.file import parse_sweep  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.sweep.grid import cells_of  # noqa: PLC0415 - likewise
 
     text = (
         f"scenarios = {json.dumps(scenario)}\nseeds = {seeds}\n"

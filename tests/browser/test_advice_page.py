@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from coopgroup.pipeline.advice import deferred
-from coopgroup.pipeline.advice_view import view_of
+from coopgroup.pipeline.advice.choose import deferred
+from coopgroup.pipeline.advice.view import view_of
 from coopgroup.report.advice_page import write_advice_page
 from tests.browser.chromium import Page
 from tests.unit.pipeline.advices import made_advice, option

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from coopgroup.pipeline.connector import connector_jars
-from coopgroup.pipeline.light import LIGHT
-from coopgroup.pipeline.session import build_session
+from coopgroup.pipeline.spark.jars import connector_jars
+from coopgroup.pipeline.spark.session import LIGHT, build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

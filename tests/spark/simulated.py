@@ -6,8 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from coopgroup.model import ResourceSet
-from coopgroup.pipeline.decoding import RAW
-from coopgroup.pipeline.internal_topic import (
+from coopgroup.pipeline.topic.codec import (
     GroupKey,
     GroupMember,
     GroupValue,
@@ -17,6 +16,7 @@ from coopgroup.pipeline.internal_topic import (
     encode_key,
     encode_offset_value,
 )
+from coopgroup.pipeline.topic.decoding import RAW
 from coopgroup.protocol import (
     KafkaAssignment,
     Subscription,

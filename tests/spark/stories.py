@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
-from coopgroup.pipeline.episodes import checkpointed, history_episodes
+from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
 from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes import checkpointed
-from coopgroup.pipeline.processes import holders_of, members_of, states_of
+from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.episodes.job import checkpointed
+from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:

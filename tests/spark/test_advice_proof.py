@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from coopgroup.pipeline.advice import ENOUGH, advise, deferred
-from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.advice_history import Absence, Episode
-from coopgroup.pipeline.advice_tables import history_of
-from coopgroup.pipeline.episodes import checkpointed, history_episodes
+from coopgroup.pipeline.advice.choose import ENOUGH, advise, deferred
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Absence, Episode
+from coopgroup.pipeline.advice.tables import history_of
+from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.replay_run import SparkPlay
-from coopgroup.pipeline.replay_scenario import ReplayedGroup
+from coopgroup.pipeline.replay.run import SparkPlay
+from coopgroup.pipeline.replay.scenario import ReplayedGroup
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import (
     Close,

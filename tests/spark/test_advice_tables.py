@@ -8,9 +8,9 @@ import pytest
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from coopgroup.pipeline import advice_tables
-from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.advice_tables import history_of, move_cost_of
+from coopgroup.pipeline.advice import tables as advice_tables
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.tables import history_of, move_cost_of
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.simulator.scenario import Choice

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from deltalake import DeltaTable
 
 from coopgroup.cli.app import run
-from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.spark.session import LIGHT
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
 

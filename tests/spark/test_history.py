@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.decoding import RAW
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.history import (
     commit_records,
@@ -18,7 +17,8 @@ from coopgroup.pipeline.history import (
     history_frames,
     start_history,
 )
-from coopgroup.pipeline.internal_topic import (
+from coopgroup.pipeline.tables import Tables
+from coopgroup.pipeline.topic.codec import (
     GroupKey,
     GroupMember,
     GroupValue,
@@ -28,7 +28,7 @@ from coopgroup.pipeline.internal_topic import (
     encode_key,
     encode_offset_value,
 )
-from coopgroup.pipeline.tables import Tables
+from coopgroup.pipeline.topic.decoding import RAW
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
 from tests.support.internal_topic import MEMBER

@@ -18,8 +18,8 @@ from coopgroup.pipeline.lag import (
     loads_of,
     write_lag,
 )
-from coopgroup.pipeline.light import FEW_ROWS
 from coopgroup.pipeline.scope import Scope
+from coopgroup.pipeline.spark.session import FEW_ROWS
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 

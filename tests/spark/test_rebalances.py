@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.episodes import checkpointed, history_episodes
-from coopgroup.pipeline.outages import commit_gaps, outages_of
+from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
+from coopgroup.pipeline.episodes.outages import commit_gaps, outages_of
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.episodes import write_episodes
+from coopgroup.pipeline.episodes.job import write_episodes
 from coopgroup.pipeline.history import commit_records, commits_of
-from coopgroup.pipeline.internal_topic import (
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
+from coopgroup.pipeline.tables import Tables
+from coopgroup.pipeline.topic.codec import (
     OffsetKey,
     OffsetValue,
     encode_key,
     encode_offset_value,
 )
-from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.scope import ALL, Scope
-from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
 from tests.spark.stories import State, Story, every, tables_of

@@ -16,9 +16,8 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.connector import connector_jars
-from coopgroup.pipeline.light import LIGHT
-from coopgroup.pipeline.session import build_session
+from coopgroup.pipeline.spark.jars import connector_jars
+from coopgroup.pipeline.spark.session import LIGHT, build_session
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make
 

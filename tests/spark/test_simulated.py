@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.episodes import checkpointed, history_episodes, telemetry_episodes
+from coopgroup.pipeline.episodes.job import checkpointed, history_episodes, telemetry_episodes
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from coopgroup.simulator.run import Run, simulate

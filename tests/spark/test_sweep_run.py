@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.sweep_file import read_sweep
-from coopgroup.pipeline.sweep_grid import Cell, Sweep, cells_of
-from coopgroup.pipeline.sweep_play import play_cell
-from coopgroup.pipeline.sweep_run import finished_keys, read_results, run_sweep
-from coopgroup.pipeline.sweep_schema import VERSION
-from coopgroup.pipeline.sweep_summary import objections, only, settings_of, summarised
+from coopgroup.pipeline.sweep.file import read_sweep
+from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of
+from coopgroup.pipeline.sweep.play import play_cell
+from coopgroup.pipeline.sweep.run import finished_keys, read_results, run_sweep
+from coopgroup.pipeline.sweep.schema import VERSION
+from coopgroup.pipeline.sweep.summary import objections, only, settings_of, summarised
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
@@ -74,12 +74,12 @@ def failing(cell: Cell) -> Cell:
 
 KILLED = """
 import os, signal, sys
-from coopgroup.pipeline import sweep_order
-from coopgroup.pipeline.light import LIGHT
-from coopgroup.pipeline.session import build_session
-from coopgroup.pipeline.sweep_file import read_sweep
-from coopgroup.pipeline.sweep_grid import cells_of
-from coopgroup.pipeline.sweep_run import run_sweep
+from coopgroup.pipeline.sweep import order as sweep_order
+from coopgroup.pipeline.spark.session import LIGHT
+from coopgroup.pipeline.spark.session import build_session
+from coopgroup.pipeline.sweep.file import read_sweep
+from coopgroup.pipeline.sweep.grid import cells_of
+from coopgroup.pipeline.sweep.run import run_sweep
 
 told = []
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.pipeline.episodes import checkpointed, telemetry_episodes
-from coopgroup.pipeline.work_spans import SESSION_MS, known_members
+from coopgroup.pipeline.episodes.job import checkpointed, telemetry_episodes
+from coopgroup.pipeline.episodes.work_spans import SESSION_MS, known_members
 from tests.spark.frames import make, rows
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from coopgroup.model import ResourceSet
-from coopgroup.pipeline.internal_topic import GroupMember
+from coopgroup.pipeline.topic.codec import GroupMember
 from coopgroup.protocol import (
     KafkaAssignment,
     Subscription,

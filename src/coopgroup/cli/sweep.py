@@ -16,10 +16,9 @@ from rich.table import Table
 
 from coopgroup.cli.pipeline.options import one_line, place_of, spark_options
 from coopgroup.cli.simulated import page_path, print_table
-from coopgroup.pipeline.light import LIGHT
-from coopgroup.pipeline.session import build_session, require_spark
-from coopgroup.pipeline.sweep_file import read_sweep
-from coopgroup.pipeline.sweep_grid import cells_of
+from coopgroup.pipeline.spark.session import LIGHT, build_session, require_spark
+from coopgroup.pipeline.sweep.file import read_sweep
+from coopgroup.pipeline.sweep.grid import cells_of
 from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
 from coopgroup.report.sweep_page import write_sweep_page
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from coopgroup.pipeline.sweep_grid import Sweep
+    from coopgroup.pipeline.sweep.grid import Sweep
     from coopgroup.report.charts import Setting
 
 __all__ = ["command"]
@@ -83,25 +82,25 @@ def _swept(
     spark: SparkSession, sweep: Sweep, folder: str, *, retry_failed: bool
 ) -> tuple[Sequence[Setting], int, Sequence[tuple[str, str]]]:
     """Play the remaining cells, and return the results of all cells."""
-    from coopgroup.pipeline import sweep_run, sweep_summary  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.sweep import run, summary  # noqa: PLC0415 - an extra
 
     cells = cells_of(sweep)
-    done = sweep_run.finished_keys(spark, folder, retry_failed=retry_failed)
+    done = run.finished_keys(spark, folder, retry_failed=retry_failed)
     left = [cell for cell in cells if cell.key not in done]
     click.echo(f"{len(cells):,} cells, {len(cells) - len(left):,} of them played before", err=True)
     with _progress() as progress:
         bar = progress.add_task("simulating", total=len(left))
-        sweep_run.run_sweep(
+        run.run_sweep(
             spark,
             sweep,
             left,
             folder,
             on_progress=lambda played: progress.update(bar, completed=played),
         )
-    found = sweep_run.read_results(spark, folder)
-    rows = sweep_summary.only(found, [cell.key for cell in cells]).cache()
-    settings = sweep_summary.settings_of(sweep_summary.summarised(rows))
-    count, first = sweep_summary.objections(rows, _OBJECTIONS_MAX)
+    found = run.read_results(spark, folder)
+    rows = summary.only(found, [cell.key for cell in cells]).cache()
+    settings = summary.settings_of(summary.summarised(rows))
+    count, first = summary.objections(rows, _OBJECTIONS_MAX)
     return settings, count, first
 
 

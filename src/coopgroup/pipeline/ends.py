@@ -23,7 +23,7 @@ from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.sources import Source
-from coopgroup.pipeline.workers import settled
+from coopgroup.pipeline.spark.workers import settled
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.decoding import (
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
+from coopgroup.pipeline.spark.workers import settled
+from coopgroup.pipeline.streams import start_job
+from coopgroup.pipeline.topic.decoding import (
     COMMIT_RECORDS,
     GROUP_RECORDS,
     decode_commits,
     decode_groups,
 )
-from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.scope import ALL, Scope
-from coopgroup.pipeline.streams import start_job
-from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -41,9 +41,9 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
-from coopgroup.pipeline.light import FEW_ROWS, light_session
 from coopgroup.pipeline.schemas import BATCHES, TABLES, VERSION, Batch, Table
 from coopgroup.pipeline.scope import in_groups, quoted
+from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from coopgroup.pipeline.advice import Advice, Option, deferred
-from coopgroup.pipeline.advice_bootstrap import Estimate
-from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.advice_history import Observed
+from coopgroup.pipeline.advice.bootstrap import Estimate
+from coopgroup.pipeline.advice.choose import Advice, Option, deferred
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Observed
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import history
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.advice_history import Absence, Episode, GroupHistory
-from coopgroup.pipeline.replay_play import FIGURES, replay
-from coopgroup.pipeline.replay_scenario import ReplayedGroup
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Absence, Episode, GroupHistory
+from coopgroup.pipeline.replay.play import FIGURES, replay
+from coopgroup.pipeline.replay.scenario import ReplayedGroup
 from coopgroup.simulator.scenario import Choice, How
 
 Array = npt.NDArray[np.float64]

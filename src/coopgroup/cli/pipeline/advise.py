@@ -19,7 +19,7 @@ from coopgroup.cli.pipeline.options import (
 )
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.spark.session import require_spark
 from coopgroup.policies.registry import create_policy
 from coopgroup.report.advice_page import write_advice_page
 from coopgroup.report.wording import counted
@@ -27,8 +27,8 @@ from coopgroup.report.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coopgroup.pipeline.advice import Advice
-    from coopgroup.pipeline.advice_cost import MoveCost
+    from coopgroup.pipeline.advice.choose import Advice
+    from coopgroup.pipeline.advice.cost import MoveCost
     from coopgroup.pipeline.tables import Tables
     from coopgroup.simulator.scenario import Choice
 
@@ -97,7 +97,7 @@ def command(  # noqa: PLR0913 - an argument for each option
         else:
             _print(given)
         if page is not None:
-            from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - an extra
+            from coopgroup.pipeline.advice.view import view_of  # noqa: PLC0415 - an extra
 
             write_advice_page(view_of(given), page)
 
@@ -133,15 +133,16 @@ def advice_for(
     Raises:
         PipelineError: the tables have no history of the group, or nothing to advise on.
     """
-    from coopgroup.pipeline import advice, advice_tables  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.replay_run import SparkPlay  # noqa: PLC0415 - likewise
-    from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.choose import advise, with_notes  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.replay.run import SparkPlay  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.replay.scenario import ReplayedGroup  # noqa: PLC0415 - likewise
 
-    history = advice_tables.history_of(tables, group, today, since_ms)
+    history = history_of(tables, group, today, since_ms)
     cost, notes = _cost(tables, group, move_ms, return_ms)
-    history = advice.with_notes(history, notes)
+    history = with_notes(history, notes)
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
-    given = advice.advise(history, cost, play, tries_warmups=True)
+    given = advise(history, cost, play, tries_warmups=True)
     for reason in play.errors[:1]:
         click.echo(f"coopgroup: a replay failed: {reason}", err=True)
     return given
@@ -151,8 +152,8 @@ def _cost(
     tables: Tables, group: str, move_ms: int | None, return_ms: int | None
 ) -> tuple[MoveCost, tuple[str, ...]]:
     """Return the given cost of a move, else that of telemetry, else nothing with a note."""
-    from coopgroup.pipeline.advice_cost import MoveCost  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice_tables import move_cost_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.cost import MoveCost  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.tables import move_cost_of  # noqa: PLC0415 - likewise
 
     if move_ms is not None:
         back_ms = 0 if return_ms is None else return_ms
@@ -169,14 +170,14 @@ def _cost(
 
 
 def _print_json(given: Advice) -> None:
-    from coopgroup.pipeline.advice_words import advice_json  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.words import advice_json  # noqa: PLC0415 - an extra
 
     click.echo(json.dumps(advice_json(given), ensure_ascii=False))
 
 
 def _print(given: Advice) -> None:
-    from coopgroup.pipeline.advice_view import tried_rows  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice_words import (  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.view import tried_rows  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.words import (  # noqa: PLC0415 - likewise
         headline,
         notes,
         period_words,

@@ -28,7 +28,7 @@ from coopgroup.cli.pipeline.options import (
 )
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.spark.session import require_spark
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def episodes(
     where = place_of(**place)
     scope = scope_of(groups, since)
     where.require_folder()
-    from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
     tables = where.tables()
     with one_line():

@@ -15,17 +15,17 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
-from coopgroup.pipeline.connector import check_jars, connector_jars
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import local_folder
-from coopgroup.pipeline.session import (
+from coopgroup.pipeline.spark.jars import check_jars, connector_jars
+from coopgroup.pipeline.spark.reasons import reason_of
+from coopgroup.pipeline.spark.session import (
     LOCAL_MASTER,
     build_session,
     check_settings,
     is_submitted,
     require_spark,
 )
-from coopgroup.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.scope import Scope

@@ -27,7 +27,7 @@ from coopgroup.cli.pipeline.options import (
     since_option,
 )
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.spark.session import require_spark
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.ends import Brokers
@@ -104,7 +104,7 @@ def _compute(
     scope: Scope,
     seconds: dict[str, float],
 ) -> None:
-    from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
     with _timed("history", seconds):
         read_history(tables, options, source)
@@ -126,7 +126,7 @@ def _timed(step: str, seconds: dict[str, float]) -> Iterator[None]:
 
 def _ripe(tables: Tables) -> list[str]:
     """Return the groups with enough absences for advice, ascending."""
-    from coopgroup.pipeline.advice import ENOUGH  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.advice.choose import ENOUGH  # noqa: PLC0415 - needs the extra
 
     counts = tables.read("absences").groupBy("group").count().where(f"count >= {ENOUGH}")
     return sorted(row.group for row in counts.select("group").collect())
@@ -134,7 +134,7 @@ def _ripe(tables: Tables) -> list[str]:
 
 def _advised(tables: Tables, group: str, scope: Scope, move_cost_ms: int | None) -> dict[str, Any]:
     """Return the advice for a group, or why there is none."""
-    from coopgroup.pipeline.advice_words import advice_json  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.advice.words import advice_json  # noqa: PLC0415 - needs the extra
 
     try:
         found = advice_json(

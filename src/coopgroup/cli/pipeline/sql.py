@@ -10,7 +10,7 @@ from rich.text import Text
 
 from coopgroup.cli.pipeline.options import one_line, place_of, place_options
 from coopgroup.cli.simulated import print_table
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.spark.session import require_spark
 from coopgroup.report.wording import counted
 from coopgroup.watch.tables import printable
 

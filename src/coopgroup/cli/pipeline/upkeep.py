@@ -10,7 +10,7 @@ from attrs import asdict
 
 from coopgroup.cli.pipeline.options import one_line, place_of, place_options
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.spark.session import require_spark
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:

@@ -1,0 +1,240 @@
+"""Input of advice: the absences of a group's members, and the properties of the group.
+
+Rules of this file: frozen values and pure functions. `tables` reads them with Spark; this
+file does not use Spark. Times are ms since 1970, or since the begin of an episode if stated.
+
+An **episode** is the unit of a replay. Its absences belong together, because each one begins
+before the group has settled after the previous ones. A deployment is one episode with many
+absences. A crash is an episode with a single absence. New members form an episode, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, field, frozen
+
+from coopgroup.simulator.scenario import Choice, How
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Absence",
+    "Episode",
+    "GroupHistory",
+    "Observed",
+    "Seen",
+    "episodes_of",
+    "how_it_ended",
+    "span_words",
+]
+
+_SIMPLE: Final = Choice(name="simple")
+_QUIET_MS: Final = 30_000
+_RETURN_MS_MAX: Final = 600_000  # a longer absence does not keep its episode open
+
+
+@frozen(kw_only=True)
+class Seen:
+    """An absence as the tables report it.
+
+    Attributes:
+        process: identity of the process: its static id, or client id and host.
+        gone_ms: time of its departure.
+        noticed_ms: time when the group continued without it.
+        absent_ms: length of the absence; `None` if the process has not returned.
+        watched_ms: length of the history after the departure.
+        session_timeout_ms: session time-out of the member.
+    """
+
+    process: str
+    gone_ms: int
+    noticed_ms: int
+    absent_ms: int | None
+    watched_ms: int
+    session_timeout_ms: int
+
+
+@frozen(kw_only=True)
+class Absence:
+    """One process that departs within an episode.
+
+    Attributes:
+        at_ms: time since the begin of the episode.
+        process: number of the process within the episode, counted from 1.
+        absent_ms: length of the absence; `None` if permanent.
+        how: whether the process left or was killed.
+    """
+
+    at_ms: int
+    process: int
+    absent_ms: int | None
+    how: How
+
+
+@frozen(kw_only=True)
+class Episode:
+    """Events that belong together.
+
+    Attributes:
+        begin_ms: begin of the episode.
+        absences: absences in order of time; empty if the episode has only new members.
+        joined: number of new members, at the begin.
+    """
+
+    begin_ms: int
+    absences: tuple[Absence, ...] = ()
+    joined: int = 0
+
+    @property
+    def shape(self) -> Episode:
+        """The episode without its date, which does not influence its cost."""
+        return evolve(self, begin_ms=0)
+
+
+@frozen(kw_only=True)
+class Observed:
+    """Cost of the group per day as the history itself shows it; `None` if unknown.
+
+    Attributes:
+        unavailable_s: partition-seconds without work.
+        moved: partitions that moved.
+        lag_peak: highest lag of the group, in records.
+    """
+
+    unavailable_s: float | None = None
+    moved: float | None = None
+    lag_peak: int | None = None
+
+
+@frozen(kw_only=True)
+class GroupHistory:
+    """A group, and the facts of its past that advice needs.
+
+    Attributes:
+        group: its name.
+        members: usual number of members.
+        partitions: number of its partitions.
+        is_static: whether its members have static ids.
+        session_timeout_ms: session time-out of its members.
+        rate_per_s: records produced per second and partition, on average.
+        capacity_per_s: records that a member can process per second; infinite if unknown.
+        days: length of the history.
+        episodes: episodes in order of time.
+        left_out: absences without an end, too close to the end of the history to count.
+        today: policy that matches the group's present behaviour.
+        observed: cost that the history itself shows.
+        notes: remarks on how the figures were obtained.
+    """
+
+    group: str
+    members: int
+    partitions: int
+    is_static: bool
+    session_timeout_ms: int
+    rate_per_s: float
+    capacity_per_s: float
+    days: float
+    episodes: tuple[Episode, ...]
+    left_out: int = 0
+    today: Choice = _SIMPLE
+    observed: Observed = Observed()
+    notes: tuple[str, ...] = ()
+
+
+@frozen
+class _Places:
+    """Numbers of an episode's processes; two processes that are away together get two numbers."""
+
+    back_ms: dict[tuple[str, int], float] = field(factory=dict)
+    numbers: dict[tuple[str, int], int] = field(factory=dict)
+
+    def number(self, process: str, gone_ms: int, back_ms: float) -> int:
+        """Return the number of a process that departs now."""
+        twin = 0
+        while self.back_ms.get((process, twin), -1) > gone_ms:
+            twin += 1
+        self.back_ms[process, twin] = back_ms
+        return self.numbers.setdefault((process, twin), len(self.numbers) + 1)
+
+
+def episodes_of(
+    absences: Iterable[Seen],
+    joins: Mapping[int, int],
+    *,
+    watched_ms_min: int,
+    resolution: float = 0.02,
+) -> tuple[tuple[Episode, ...], int]:
+    """Group absences that belong together into episodes.
+
+    Args:
+        absences: absences in any order.
+        joins: number of new members (not returning ones), by time.
+        watched_ms_min: an absence without an end counts as permanent if it was watched for at
+            least this time; a shorter one is left out.
+        resolution: relative precision of durations, so that nearly equal episodes are played once.
+
+    Returns:
+        The episodes in order of time, and the number of absences that were left out.
+    """
+    ordered = sorted(absences, key=lambda one: (one.gone_ms, one.process))
+    known = [
+        one for one in ordered if one.absent_ms is not None or one.watched_ms >= watched_ms_min
+    ]
+    groups: list[list[Seen]] = []
+    open_until_ms = -1
+    for one in known:
+        back_ms = one.gone_ms + min(one.absent_ms or 0, _RETURN_MS_MAX)
+        if not groups or one.gone_ms > open_until_ms:
+            groups.append([])
+        groups[-1].append(one)
+        open_until_ms = max(open_until_ms, back_ms + _QUIET_MS)
+    made = [_episode(group, resolution) for group in groups]
+    made += [Episode(begin_ms=at_ms, joined=count) for at_ms, count in joins.items()]
+    return tuple(sorted(made, key=lambda one: one.begin_ms)), len(ordered) - len(known)
+
+
+def span_words(days: float) -> str:
+    """Return a length of time in a fitting unit: "14.0 days", "3.5 hours", "12 minutes"."""
+    if days >= 1:
+        return f"{days:,.1f} days"
+    hours = 24 * days
+    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+
+
+def how_it_ended(one: Seen) -> How:
+    """Return whether a process left or was killed: a death shows only by its silence."""
+    heard_ms = one.noticed_ms - one.gone_ms
+    return How.CRASH if 2 * heard_ms >= one.session_timeout_ms else How.CLOSE
+
+
+def _episode(group: Sequence[Seen], resolution: float) -> Episode:
+    begin_ms = group[0].gone_ms
+    places = _Places()
+    back_ms: dict[int, int] = {}
+    absences = []
+    for one in group:
+        away_ms = float("inf") if one.absent_ms is None else one.absent_ms
+        number = places.number(one.process, one.gone_ms, one.gone_ms + away_ms)
+        # Begin and length are rounded separately. Without the maximum, a process could leave before
+        # it is back.
+        at_ms = max(_rounded(one.gone_ms - begin_ms, resolution), back_ms.get(number, -1) + 1)
+        absent_ms = None if one.absent_ms is None else _rounded(one.absent_ms, resolution)
+        back_ms[number] = at_ms + (absent_ms or 0)
+        absences.append(
+            Absence(at_ms=at_ms, process=number, absent_ms=absent_ms, how=how_it_ended(one))
+        )
+    # A delayed departure may now come after a later one.
+    return Episode(begin_ms=begin_ms, absences=tuple(sorted(absences, key=lambda one: one.at_ms)))
+
+
+def _rounded(duration_ms: int, resolution: float) -> int:
+    """Round a duration to a part of itself, in whole steps of 1, 2 or 5 ms, 10 ms and so on."""
+    step = 1
+    for factor in (1, 10, 100, 1_000, 10_000, 100_000):
+        for digit in (1, 2, 5):
+            if digit * factor <= resolution * duration_ms:
+                step = digit * factor
+    return round(duration_ms / step) * step

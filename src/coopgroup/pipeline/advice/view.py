@@ -1,0 +1,275 @@
+"""Content of an advice page: texts and charts, in the words of `words`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from coopgroup.pipeline.advice.choose import waits_ms
+from coopgroup.pipeline.advice.history import span_words
+from coopgroup.pipeline.advice.warmups import warmup_in
+from coopgroup.pipeline.advice.words import (
+    away_ms,
+    headline,
+    names_of,
+    notes,
+    period_words,
+    reasons,
+    snippet,
+)
+from coopgroup.report.advice_page import AdviceView, TriedRow
+from coopgroup.report.charts import Chart, Curve, Mark
+from coopgroup.report.verdict import PolicyCost, best_words, price_chart, reaches_of
+from coopgroup.report.wording import counted, rounded, seconds
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.advice.bootstrap import Estimate
+    from coopgroup.pipeline.advice.choose import Advice, Option
+
+__all__ = ["columns_of", "tried_rows", "view_of"]
+
+_SECOND_MS: Final = 1_000
+_ROWS_MAX: Final = 5
+_CURVES_MAX: Final = 5
+_CHOICES_MIN: Final = 2
+
+
+def columns_of(advice: Advice) -> tuple[str, ...]:
+    """Return the headings of the figures of a setting."""
+    period = period_words(advice)
+    return (
+        f"partition-seconds out of service {period}",
+        f"partitions moved {period}",
+        "peak lag of an episode",
+        "most out of service at once",
+    )
+
+
+def view_of(advice: Advice) -> AdviceView:
+    """Return the content of an advice page."""
+    history = advice.history
+    shown, more = tried_rows(advice)
+    price = _price_chart(advice, [one.place for one in (*shown, *more)])
+    return AdviceView(
+        title=f"Advice for group {history.group}",
+        lead=headline(advice),
+        under=" · ".join(
+            (
+                f"{span_words(history.days)} of history",
+                counted(history.members, "member"),
+                counted(history.partitions, "partition"),
+                counted(len(history.episodes), "episode"),
+            )
+        ),
+        reasons=reasons(advice),
+        notes=notes(advice),
+        cards=_cards(advice),
+        columns=columns_of(advice),
+        rows=shown,
+        more=more,
+        price="" if price is None else price[0],
+        charts=(*(() if price is None else (price[1],)), *_charts(advice)),
+        snippet=snippet(advice),
+    )
+
+
+def tried_rows(advice: Advice) -> tuple[tuple[TriedRow, ...], tuple[TriedRow, ...]]:
+    """Return the settings that were tried, cheapest first, and equal settings in one row.
+
+    Returns:
+        The rows to show, with the advised setting and today's; and all other rows.
+    """
+    order = sorted(
+        range(len(advice.options)),
+        key=lambda place: (
+            advice.options[place].unavailable_s.mean,
+            place != advice.best,
+            place,
+        ),
+    )
+    equal: dict[tuple[str, ...], list[int]] = {}
+    for place in order:
+        equal.setdefault(_cells(advice, advice.options[place]), []).append(place)
+    rows = [
+        TriedRow(
+            words=names_of([advice.options[place].policy for place in places]),
+            cells=cells,
+            role=_role(advice, places),
+            place=next((one for one in (advice.best, advice.today) if one in places), places[0]),
+        )
+        for cells, places in equal.items()
+    ]
+    named = sum(bool(row.role) for row in rows)
+    others = [row for row in rows if not row.role][: _ROWS_MAX - named]
+    shown = tuple(row for row in rows if row.role or row in others)
+    return shown, tuple(row for row in rows if row not in shown)
+
+
+def _role(advice: Advice, places: Sequence[int]) -> str:
+    roles = {"advised": advice.best, "today": advice.today}
+    if not advice.is_enough:
+        del roles["advised"]
+    return ", ".join(word for word, one in roles.items() if one in places)
+
+
+def _cells(advice: Advice, option: Option) -> tuple[str, ...]:
+    return (
+        _range(advice, option.unavailable_s),
+        *(rounded(one) for one in (option.moved.mean, option.lag_peak.mean)),
+        rounded(option.unavailable_peak),
+    )
+
+
+def _range(advice: Advice, one: Estimate) -> str:
+    if not advice.is_enough:
+        return rounded(one.mean)
+    return f"{rounded(one.mean)} ({rounded(one.low)} to {rounded(one.high)})"
+
+
+def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:
+    period = period_words(advice)
+    settings = {"today": advice.current}
+    if advice.is_enough:
+        settings["advised"] = advice.advised
+    rows = []
+    for name, one in settings.items():
+        rows.append((f"out of service {period}, {name}", f"{rounded(one.unavailable_s.mean)} s"))
+        rows.append((f"moves {period}, {name}", rounded(one.moved.mean)))
+    cost = seconds(advice.cost.move_ms) if advice.cost.is_known else "unknown"
+    rows.append(("a move costs", cost))
+    if advice.observed_s is not None:
+        rows.append((f"out of service {period}, as observed", f"{rounded(advice.observed_s)} s"))
+    if advice.observed_moves is not None:
+        rows.append((f"moves {period}, as observed", rounded(advice.observed_moves)))
+    return tuple(rows)
+
+
+def _price_chart(advice: Advice, places: Sequence[int]) -> tuple[str, Chart] | None:
+    """Return where the choice tips, and the cost of settings over the price of a move.
+
+    Args:
+        advice: the advice.
+        places: numbers of the settings, without equal ones.
+
+    Returns:
+        `None` if the price changes nothing, or the history is too short.
+    """
+    options = {place: advice.options[place] for place in places}
+    costs = {
+        place: PolicyCost(
+            policy=names_of([one.policy]),
+            unavailable_s=one.unavailable_s.mean,
+            low_s=one.unavailable_s.low,
+            high_s=one.unavailable_s.high,
+            moved=one.moved.mean,
+            restores=one.restores,
+            warmups=float(warmup_in(one.policy) is not None),
+            is_settled=True,
+        )
+        for place, one in options.items()
+        # Without a choice a setting needs no curve; rations and warm-ups have other costs.
+        if place in {advice.best, advice.today}
+        or (one.policy.name in {"simple", "deferred"} and warmup_in(one.policy) is None)
+    }
+    played_s = advice.cost.move_ms / _SECOND_MS
+    reaches = reaches_of(tuple(costs.values()), played_s)
+    if len(reaches) < _CHOICES_MIN or not advice.is_enough:
+        return None
+    # Of equally good settings, one name is enough: the advised one, or today's.
+    known = [costs[place].policy for place in (advice.best, advice.today) if place in costs]
+    reaches = tuple(
+        evolve(one, policies=(*(name for name in known if name in one.policies), *one.policies)[:1])
+        for one in reaches
+    )
+    shown = {*known, *(name for one in reaches for name in one.policies)}
+    drawn = [cost for cost in costs.values() if cost.policy in shown]
+    (words,) = best_words(reaches)
+    return words, evolve(price_chart(drawn[:_CURVES_MAX], reaches, played_s), name="price_of_move")
+
+
+def _charts(advice: Advice) -> list[Chart]:
+    plain = sorted(
+        (
+            one
+            for one in advice.options
+            if one.policy.name in {"simple", "deferred"} and warmup_in(one.policy) is None
+        ),
+        key=lambda one: waits_ms(one.policy),
+    )
+    ticks = tuple(dict.fromkeys(seconds(waits_ms(one.policy)) for one in plain))
+    marks = _marks(advice, ticks)
+    charts = [
+        Chart(
+            name="unavailable_over_timeout",
+            title=f"out of service {period_words(advice)}",
+            y_label="partition-seconds",
+            x_label="time-out for lost partitions",
+            ticks=ticks,
+            curves=(
+                _curve(
+                    advice, [one.unavailable_s for one in plain], plain, ticks, "out of service"
+                ),
+            ),
+            marks=marks,
+        ),
+        Chart(
+            name="moves_over_timeout",
+            title=columns_of(advice)[1],
+            x_label="time-out for lost partitions",
+            ticks=ticks,
+            curves=(_curve(advice, [one.moved for one in plain], plain, ticks, "moves"),),
+            marks=marks,
+        ),
+    ]
+    returns = _returns_chart(advice)
+    return charts if returns is None else [*charts, returns]
+
+
+def _curve(
+    advice: Advice,
+    values: list[Estimate],
+    options: list[Option],
+    ticks: tuple[str, ...],
+    label: str,
+) -> Curve:
+    places = [float(ticks.index(seconds(waits_ms(one.policy)))) for one in options]
+    if not advice.is_enough:
+        return Curve(label=label, x=tuple(places), y=tuple(one.mean for one in values))
+    return Curve(
+        label=label,
+        x=tuple(places),
+        y=tuple(one.mean for one in values),
+        low=tuple(one.low for one in values),
+        high=tuple(one.high for one in values),
+    )
+
+
+def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
+    found: dict[float, list[str]] = {}
+    chosen = [("advised", advice.advised)] if advice.is_enough else []
+    for word, option in (*chosen, ("today", advice.current)):
+        tick = seconds(waits_ms(option.policy))
+        if tick in ticks:
+            found.setdefault(float(ticks.index(tick)), []).append(word)
+    return tuple(Mark(x=x, label=", ".join(words)) for x, words in found.items())
+
+
+def _returns_chart(advice: Advice) -> Chart | None:
+    """Return a chart of the part of the absences that have ended, by duration."""
+    away = away_ms(advice.history)
+    ended = [one / _SECOND_MS for one in away if math.isfinite(one)]
+    if not ended:
+        return None
+    waits_s = waits_ms(advice.advised.policy) / _SECOND_MS
+    shares = tuple(100 * (place + 1) / len(away) for place in range(len(ended)))
+    return Chart(
+        name="returns",
+        title="absences that are over",
+        x_label="seconds since the member went",
+        y_label="%",
+        curves=(Curve(label="over", x=(0.0, *ended), y=(0.0, *shares)),),
+        marks=(Mark(x=waits_s, label="advised"),) if waits_s and advice.is_enough else (),
+    )

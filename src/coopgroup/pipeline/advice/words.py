@@ -1,0 +1,383 @@
+"""Advice in words: the setting, the reasons, the certainty, and a configuration to paste."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from coopgroup.pipeline.advice.bootstrap import CONFIDENCE, Estimate
+from coopgroup.pipeline.advice.choose import ENOUGH, waits_ms
+from coopgroup.pipeline.advice.cost import break_even_ms
+from coopgroup.pipeline.advice.history import span_words
+from coopgroup.pipeline.advice.warmups import warmup_code, warmup_in, warmup_words
+from coopgroup.report.wording import counted, rounded, seconds
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.advice.choose import Advice, Option
+    from coopgroup.pipeline.advice.history import GroupHistory
+    from coopgroup.simulator.scenario import Choice
+
+__all__ = [
+    "advice_json",
+    "away_ms",
+    "headline",
+    "names_of",
+    "notes",
+    "period_words",
+    "reasons",
+    "setting_words",
+    "snippet",
+]
+
+_CLASSES: Final = {
+    "simple": "SimplePolicy",
+    "deferred": "DeferredPolicy",
+    "incremental": "IncrementalPolicy",
+}
+
+
+def away_ms(history: GroupHistory) -> list[float]:
+    """Return the length of each absence, in ms, ascending; infinite if permanent."""
+    return sorted(
+        math.inf if one.absent_ms is None else float(one.absent_ms)
+        for episode in history.episodes
+        for one in episode.absences
+    )
+
+
+def headline(advice: Advice) -> str:
+    """Return the advice in one line."""
+    if not advice.is_enough:
+        return f"Not enough history ({advice.evidence} of {ENOUGH} absences and joins)."
+    if advice.best == advice.today:
+        return f"Keep {setting_words(advice.current.policy)}."
+    words = setting_words(advice.advised.policy)
+    if not advice.cost.is_known:
+        return f"Use {words}, if a move costs nothing: --move-cost-ms decides."
+    return f"Use {words}." if advice.is_clear else f"Use {words}, if anything: it hardly matters."
+
+
+def period_words(advice: Advice) -> str:
+    """Return the unit of the figures: "a day", or "an episode" if the history is too short."""
+    return "a day" if advice.is_enough else "an episode"
+
+
+def setting_words(policy: Choice) -> str:
+    """Return the name of a setting within a sentence."""
+    if policy.name == "simple":
+        return f"the simple policy{warmup_words(policy)}, which does not wait for a lost member"
+    if policy.name == "eager":
+        return "eager rebalancing, which stops everything"
+    words = f"the {policy.name} policy{warmup_words(policy)}"
+    waits = waits_ms(policy)
+    if waits:
+        words += f", which waits {seconds(waits)} for a lost member"
+    ration = policy.options.get("max_moves_per_round")
+    if isinstance(ration, int):
+        every_ms = policy.options.get("move_interval_ms", 0)
+        every = seconds(every_ms) if isinstance(every_ms, int) else "0 s"
+        words += f" and moves at most {counted(ration, 'partition')} every {every}"
+    return words
+
+
+def names_of(policies: Sequence[Choice]) -> str:
+    """Return the short names of settings; those that differ only in the time-out share one.
+
+    Example:
+        "deferred, waits 12 or 14 s; incremental, waits 12 s, 4 moves every 1 s"
+    """
+    waits: dict[tuple[str, str], list[int]] = {}
+    for policy in policies:
+        waits.setdefault(_name_around_wait(policy), []).append(waits_ms(policy))
+    names = []
+    for (before, after), some in waits.items():
+        numbers = [seconds(one).removesuffix(" s") for one in sorted(some) if one]
+        listed = f"{', '.join(numbers[:-1])} or {numbers[-1]}" if len(numbers) > 1 else numbers
+        wait = f", waits {''.join(listed)} s" if numbers else ""
+        names.append(f"{before}{wait}{after}")
+    return "; ".join(names)
+
+
+def _name_around_wait(policy: Choice) -> tuple[str, str]:
+    """Return the parts of a setting's short name before and after its time-out."""
+    options = dict(policy.options)
+    options.pop("scheduled_rebalance_timeout_ms", None)
+    warmup = warmup_words(policy)
+    options.pop("warmup", None)
+    ration, every_ms = options.get("max_moves_per_round"), options.get("move_interval_ms")
+    after = ""
+    if isinstance(ration, int) and isinstance(every_ms, int):
+        after = f", {counted(ration, 'move')} every {seconds(every_ms)}"
+        del options["max_moves_per_round"], options["move_interval_ms"]
+    after += "".join(f", {key}={value}" for key, value in sorted(options.items()))
+    return f"{policy.name}{warmup}", after
+
+
+def reasons(advice: Advice) -> tuple[str, ...]:
+    """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
+    sentences = [*_absence_words(advice.history), _price_words(advice)]
+    if advice.is_enough:
+        sentences.append(_choice_words(advice))
+        if advice.best != advice.today:
+            sentences.append(_worst_words(advice))
+            sentences += [one for one in (_warmup_reason(advice),) if one]
+        sentences.append(_sure_words(advice))
+    sentences += _model_words(advice)
+    return tuple(sentences)
+
+
+def notes(advice: Advice) -> tuple[str, ...]:
+    """Return remarks that the reader needs for the figures; warnings first."""
+    history = advice.history
+    found = []
+    if not advice.is_enough:
+        found.append(
+            f"Advice needs at least {ENOUGH} absences and joins; this history has "
+            f"{advice.evidence} in {span_words(history.days)}."
+        )
+        if advice.cost.is_known:
+            found.append(
+                "Until then, a time-out of what a move there and back costs, here "
+                f"{seconds(break_even_ms(advice.cost))}, never costs more than twice as much as "
+                "the best time-out."
+            )
+    if history.left_out:
+        found.append(
+            f"{counted(history.left_out, 'absence')} began shortly before the history ends, so "
+            "nobody knows how long; left out."
+        )
+    if advice.failed:
+        found.append(f"{counted(advice.failed, 'replay')} failed and count for nothing.")
+    if advice.violations:
+        found.append(
+            f"{counted(advice.violations, 'invariant was', 'invariants were')} broken in replays: "
+            "a bug of coopgroup, please report it."
+        )
+    return (*found, *history.notes)
+
+
+def snippet(advice: Advice) -> str:
+    """Return Python code to paste: the consumer with the advised policy; "" without advice."""
+    if not advice.is_enough:
+        return ""
+    policy = advice.advised.policy
+    name = _CLASSES.get(policy.name, "SimplePolicy")
+    warmup = warmup_in(policy)
+    named = {key: value for key, value in sorted(policy.options.items()) if key != "warmup"}
+    pairs = ", ".join(
+        [
+            *(f"{key}={value:_}" for key, value in named.items()),
+            *([] if warmup is None else [f"warmup={warmup_code(warmup)}"]),
+        ]
+    )
+    more = "" if warmup is None else "from coopgroup.policies import Warmup\n"
+    return (
+        f"from coopgroup import CooperativeConsumer, {name}\n{more}\n"
+        "consumer = CooperativeConsumer(\n"
+        f'    {{"bootstrap.servers": "...", "group.id": {_quoted(advice.history.group)}}},\n'
+        f"    policy={name}({pairs}),\n"
+        ")\n"
+    )
+
+
+def advice_json(advice: Advice) -> dict[str, Any]:
+    """Return the whole advice as plain values."""
+    history = advice.history
+    period = _period(advice)
+    return {
+        "group": history.group,
+        "history": {
+            "days": round(history.days, 3),
+            "members": history.members,
+            "partitions": history.partitions,
+            "episodes": len(history.episodes),
+            "absences": sum(len(one.absences) for one in history.episodes),
+            "is_enough": advice.is_enough,
+            "observed": {
+                "unavailable_partition_s_per_day": history.observed.unavailable_s,
+                "moved_per_day": history.observed.moved,
+                "lag_peak": history.observed.lag_peak,
+            },
+        },
+        "cost": {
+            "move_ms": advice.cost.move_ms,
+            "return_ms": advice.cost.return_ms,
+            "is_known": advice.cost.is_known,
+        },
+        "confidence": CONFIDENCE,
+        "today": _option_json(advice, advice.current),
+        "advised": _option_json(advice, advice.advised) if advice.is_enough else None,
+        f"saving_partition_s_per_{period}": _estimate_json(advice, advice.saving_s),
+        f"model_error_partition_s_per_{period}": advice.model_error_s,
+        "is_clear": advice.is_clear,
+        "near_best": advice.near_best if advice.is_enough else None,
+        "options": [_option_json(advice, one) for one in advice.options],
+        "headline": headline(advice),
+        "reasons": list(reasons(advice)),
+        "notes": list(notes(advice)),
+        "snippet": snippet(advice) or None,
+    }
+
+
+def _period(advice: Advice) -> str:
+    return "day" if advice.is_enough else "episode"
+
+
+def _option_json(advice: Advice, option: Option) -> dict[str, Any]:
+    period = _period(advice)
+    return {
+        "policy": option.policy.name,
+        "options": dict(option.policy.options),
+        f"unavailable_partition_s_per_{period}": _estimate_json(advice, option.unavailable_s),
+        f"moved_per_{period}": _estimate_json(advice, option.moved),
+        "lag_peak": _estimate_json(advice, option.lag_peak),
+        "unavailable_peak": option.unavailable_peak,
+    }
+
+
+def _estimate_json(advice: Advice, one: Estimate) -> dict[str, float]:
+    # An interval from a few episodes would look certain.
+    if not advice.is_enough:
+        return {"mean": one.mean}
+    return {"mean": one.mean, "low": one.low, "high": one.high}
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def _absence_words(history: GroupHistory) -> list[str]:
+    away = away_ms(history)
+    joined = sum(one.joined for one in history.episodes)
+    sentences = []
+    if away:
+        ended = [one for one in away if math.isfinite(one)]
+        words = f"In {span_words(history.days)} {counted(len(away), 'absence')} began"
+        if ended:
+            half, most = np.quantile(ended, [0.5, 0.9]).tolist()
+            words += (
+                f"; {len(ended):,} ended: half of them within {_about(half)}, nine of ten within "
+                f"{_about(most)}, the longest after {_about(ended[-1])}"
+            )
+        gone = len(away) - len(ended)
+        words += f"; {gone:,} never." if ended and gone else "."
+        sentences.append(words if ended else f"{words[:-1]}, and nobody came back.")
+    if joined:
+        sentences.append(f"{counted(joined, 'new member')} joined.")
+    return sentences
+
+
+def _about(duration_ms: float) -> str:
+    """Return a duration to the second; a short one to a tenth of a second."""
+    return seconds(round(duration_ms, -2 if duration_ms < 10_000 else -3))
+
+
+def _price_words(advice: Advice) -> str:
+    cost = advice.cost
+    if not cost.is_known:
+        return "The cost of a move is unknown: 0 s was assumed, which favours not waiting."
+    if not cost.move_ms:
+        return "A move costs this group nothing: a partition does useful work as soon as assigned."
+    words = f"A partition that moves does useful work {seconds(cost.move_ms)} after its assignment"
+    if cost.return_ms != cost.move_ms:
+        words += f", one that comes back to its process {seconds(cost.return_ms)} after"
+    return f"{words}; who comes back after its partitions moved makes them move twice."
+
+
+def _choice_words(advice: Advice) -> str:
+    waits = waits_ms(advice.advised.policy)
+    away = np.array(away_ms(advice.history))
+    if not away.size:
+        return "Nobody was absent, so the time-out made no difference."
+    if waits:
+        heard_ms = advice.history.session_timeout_ms if advice.history.is_static else 0
+        share = float((away <= waits + heard_ms).mean())
+        longest = max((one for one in away.tolist() if math.isfinite(one)), default=0.0)
+        more = (
+            "The time-out is longer than the longest of them, as longer ones will come."
+            if longest < waits
+            else "Waiting longer would keep the partitions of those that take longer out of "
+            "service for more than it saves."
+        )
+        return (
+            f"{share:.0%} of the absences end within {seconds(waits)}: waiting for these costs "
+            f"less than moving their partitions there and back. {more}"
+        )
+    if not advice.cost.is_known:
+        return "If moves cost nothing, waiting for a lost member only makes an outage longer."
+    if not advice.cost.move_ms:
+        return "So waiting for a lost member only makes an outage longer."
+    return (
+        "Too few come back soon enough: waiting would cost more than moving, whatever the time-out."
+    )
+
+
+def _worst_words(advice: Advice) -> str:
+    """Return moves and worst moment of the advised setting, compared with today's."""
+    now, then = advice.current, advice.advised
+    return (
+        f"Partitions would move {rounded(then.moved.mean)} times {period_words(advice)}, against "
+        f"{rounded(now.moved.mean)} with today's setting, and at most "
+        f"{rounded(then.unavailable_peak)} would be out of service at once, against "
+        f"{rounded(now.unavailable_peak)}."
+    )
+
+
+def _warmup_reason(advice: Advice) -> str:
+    """Return what warm-ups save, and their price; "" if they are not advised."""
+    warmup = warmup_in(advice.advised.policy)
+    if warmup is None:
+        return ""
+    words = (
+        f"With warm-ups a new owner restores its {seconds(advice.cost.move_ms)} of state while the "
+        "old owner works on. Your application needs the callback on_warmup for this"
+    )
+    if not warmup.standbys:
+        return f"{words}, and members restore beside their work."
+    return f"{words}. The standby holds each state a second time, permanently."
+
+
+def _sure_words(advice: Advice) -> str:
+    now, then = advice.current.unavailable_s, advice.options[advice.cheapest].unavailable_s
+    today_s = rounded(now.mean)
+    if advice.cheapest == advice.today:
+        return f"No other setting would have cost clearly less than the {today_s} of today."
+    saved = advice.saving_s
+    if advice.best == advice.today:
+        return (
+            f"The cheapest setting saves {rounded(saved.mean)} partition-seconds a day in the "
+            "replays, which is less than the error of the model."
+        )
+    words = (
+        f"It would have kept {rounded(then.mean)} partition-seconds a day out of service, against "
+        f"{today_s} with what the group has today: {rounded(saved.mean)} less, and between "
+        f"{rounded(saved.low)} and {rounded(saved.high)} less in {CONFIDENCE:.0%} of the resampled "
+        "histories"
+    )
+    if saved.low <= 0:
+        return f"{words}, so the difference may be chance."
+    return f"{words}; in {advice.near_best:.0%} of these it is within 5 % of the best there is."
+
+
+def _model_words(advice: Advice) -> list[str]:
+    """Return how far the replay of today's setting is from the history."""
+    seen, error = advice.observed_s, advice.model_error_s
+    if seen is None or error is None:
+        return [] if not advice.is_enough else [_UNCHECKED]
+    words = (
+        f"The replay of today's setting gives {rounded(advice.current.unavailable_s.mean)} "
+        f"partition-seconds {period_words(advice)}, and the history shows {rounded(seen)}: the "
+        f"model is wrong by {rounded(error)}."
+    )
+    return [words]
+
+
+_UNCHECKED: Final = (
+    "The history does not show the time out of service, so nothing checks the replays."
+)

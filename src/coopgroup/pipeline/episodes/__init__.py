@@ -1,0 +1,1 @@
+"""Episodes of groups: rebalances, outages, absences and uneven lag."""

@@ -1,0 +1,191 @@
+"""The job that computes the tables of episodes: `rebalances`, `outages`, `absences`, `skew`.
+
+The job recomputes everything from the whole history, by joins and windows. Late or repeated input
+changes only its own episodes, and no row passes through the driver.
+
+Frames with several uses are computed once and stored (`keep`). Otherwise Spark would analyse the
+whole plan of a frame at each step, and a plan that is joined with itself repeatedly grows without
+bounds.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.episodes.outages import commit_gaps, outages_of, patience_of
+from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
+from coopgroup.pipeline.episodes.rebalances import (
+    SETTLE_MS,
+    numbered_steps,
+    owner_changes,
+    rebalances_of,
+)
+from coopgroup.pipeline.episodes.skew import skew_of
+from coopgroup.pipeline.episodes.telemetry_episodes import (
+    led_rebalances,
+    outages_of_work,
+    rebalances_of_rounds,
+)
+from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
+from coopgroup.pipeline.folders import Folders
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import ALL, Scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from coopgroup.pipeline.tables import Keep, Tables
+
+__all__ = [
+    "EPISODES_JOB",
+    "checkpointed",
+    "history_episodes",
+    "telemetry_episodes",
+    "write_episodes",
+]
+
+EPISODES_JOB: Final = "episodes"
+_CONTEXT_MS: Final = 86_400_000
+"""Commits of this time before the begin of a `Scope` count: an outage may have begun there, and
+they show the usual interval of a partition."""
+
+
+def checkpointed(frame: DataFrame) -> DataFrame:
+    """Compute a frame and keep its rows on the executors, for tests and small data."""
+    return frame.localCheckpoint()
+
+
+def history_episodes(
+    commits: DataFrame,
+    generations: DataFrame,
+    members: DataFrame,
+    assignments: DataFrame,
+    *,
+    lag: DataFrame,
+    settle_ms: int = SETTLE_MS,
+    keep: Keep = checkpointed,
+) -> dict[str, DataFrame]:
+    """Return the episodes of groups of any client.
+
+    Args:
+        commits: the table, as the others.
+        generations: of the same groups.
+        members: of the same groups.
+        assignments: of the same groups.
+        lag: may be empty; then there is no skew.
+        settle_ms: longest pause between two rounds of one rebalance.
+        keep: computes a frame with several uses, and returns it without its plan.
+    """
+    states = keep(states_of(generations))
+    present = keep(members_of(members, states))
+    return _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+
+
+def _of_states(
+    commits: DataFrame,
+    states: DataFrame,
+    present: DataFrame,
+    assignments: DataFrame,
+    lag: DataFrame,
+    settle_ms: int,
+    keep: Keep,
+) -> dict[str, DataFrame]:
+    """Return the episodes as `history_episodes` does, from states and their members."""
+    holders = keep(holders_of(assignments, present))
+    numbered = keep(numbered_steps(steps_of(states), settle_ms))
+    changes = keep(owner_changes(holders, numbered))
+    gaps = keep(commit_gaps(commits))
+    outages = keep(outages_of(changes, gaps, lag, patience_of(present)))
+    return {
+        "rebalances": rebalances_of(numbered, present, changes, outages),
+        "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),
+        "absences": absences_of(
+            keep(departures_of(present, states, holders, commits)),
+            keep(arrivals_of(present)),
+            states,
+            commits,
+            keep,
+        ),
+        "skew": skew_of(lag, states, holders),
+    }
+
+
+def telemetry_episodes(
+    events: DataFrame,
+    rounds: DataFrame,
+    work: DataFrame,
+    *,
+    known: DataFrame,
+    keep: Keep = checkpointed,
+) -> dict[str, DataFrame]:
+    """Return the episodes of coopgroup groups.
+
+    Args:
+        events: the table, as the others.
+        rounds: of the same groups.
+        work: of the same groups.
+        known: the history's data on the members, from `work_spans.known_members`.
+        keep: computes a frame with several uses, and returns it without its plan.
+    """
+    led = keep(led_rebalances(rounds))
+    spans = keep(work_spans(work, events, led, known))
+    outages = keep(outages_of_work(spans))
+    return {
+        "rebalances": rebalances_of_rounds(led, spans, events, outages),
+        "outages": outages.select(*TABLES["outages"].schema.names),
+    }
+
+
+def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = ALL) -> None:
+    """Recompute the episodes from history and telemetry.
+
+    Args:
+        tables: with history, telemetry or both.
+        settle_ms: longest pause between two rounds of one rebalance in the history.
+        scope: groups, and begin of the episodes.
+    """
+    # Batches that end meanwhile would otherwise be in some of the tables only.
+    tables = tables.current().for_rows_of("commits", "lag", "events")
+
+    def read(name: str) -> DataFrame:
+        return scope.of_groups(tables.read(name))
+
+    def recent(name: str) -> DataFrame:
+        return scope.since(read(name), before_ms=_CONTEXT_MS)
+
+    commits, lag = recent("commits"), recent("lag")
+    with _staging(tables) as keep:
+        states = keep(states_of(read("generations")))
+        present = keep(members_of(read("members"), states))
+        frames = _of_states(commits, states, present, read("assignments"), lag, settle_ms, keep)
+        telemetry = (read(name) for name in ("events", "rounds", "work"))
+        known = keep(known_members(present))
+        for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
+            frames[name] = frames[name].unionByName(frame)
+        wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
+        tables.replace(EPISODES_JOB, wanted, groups=scope.groups)
+
+
+@contextmanager
+def _staging(tables: Tables) -> Iterator[Keep]:
+    """Yield a function that stores a frame as Parquet, and returns it without its plan.
+
+    The files are deleted afterwards.
+    """
+    numbers = count()
+    folder = f"{tables.path('staging')}/{EPISODES_JOB}-{uuid.uuid4()}"
+
+    def keep(frame: DataFrame) -> DataFrame:
+        path = f"{folder}/{next(numbers)}"
+        frame.write.parquet(path)
+        return tables.spark.read.schema(frame.schema).parquet(path)
+
+    try:
+        yield keep
+    finally:
+        Folders(tables.spark).delete(folder)

@@ -1,0 +1,1 @@
+"""Replays: the episodes of a real group in the simulator, under other settings."""

@@ -1,0 +1,1 @@
+"""Spark itself: sessions, jars, workers, and the causes of errors."""

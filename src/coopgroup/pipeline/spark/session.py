@@ -1,0 +1,315 @@
+"""`build_session`: the Spark session of every job, and `light_session` for few rows.
+
+Rules of this file: requirements are checked first and reported in one line, because Spark would
+fail with a page of Java. Memory is bounded. On a local master no port listens beyond the loopback
+interface. Lines that Java, Spark and Ivy print at every start are silenced; all other lines of
+theirs reach standard error.
+
+Generated Java code, adaptive plans, broadcasts, many partitions and an optimising compiler pay off
+with many rows. A sweep, a demonstration, tests, and lag and episodes of a small history have few
+rows. There these features cost more than the work itself, and take cores from Python. A plan must
+be made and run under the same settings: Spark fails if code generation is turned off in between. So
+`light_session` returns another session, and the settings of the given one stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from coopgroup.errors import ConfigurationError, MissingExtraError
+from coopgroup.extras import install_command
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.spark.jars import check_jars
+from coopgroup.testing.errors import ToolMissingError
+from coopgroup.testing.maven import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "FEW_ROWS",
+    "LIGHT",
+    "LOCAL_MASTER",
+    "build_session",
+    "check_settings",
+    "is_submitted",
+    "light_session",
+    "require_spark",
+]
+
+LOCAL_MASTER: Final = "local[*]"
+JAVA_MIN: Final = 17
+_JAVA_TIMEOUT_S: Final = 30
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PARTITIONS_MIN: Final = 4
+_PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
+
+# Seven days of history of a large group fit. The user can set more memory (`extra`).
+_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+)
+# A table has few files, so few tasks read its log. Logs of two days are enough to read the version
+# of a batch, and a log of `--follow` grows by thousands of files a day.
+_DELTA: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 2 days",
+    }
+)
+_LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+)
+FEW_ROWS: Final = 100_000
+"""Number of rows up to which the light settings are faster."""
+
+_OF_QUERIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+)
+
+LIGHT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_OF_QUERIES,
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+)
+"""The settings of a whole Spark."""
+
+
+# Java prints the first line before any configuration applies, and Spark the others past its log.
+# The rest is the report of Ivy on `spark.jars.packages`, without its errors.
+_NOISE: Final = re.compile(
+    rb"WARNING: Using incubator modules"
+    rb"|WARNING: package sun\.security\.action not in java\.base"
+    rb"|Using Spark's default log4j profile"
+    rb"|Setting (default|Spark) log level to"
+    rb"|To adjust logging level use"
+    rb"|:: (loading settings|resolving dependencies|resolution report|retrieving) "
+    rb"|Ivy Default Cache |The jars for the packages |[\w.-]+#[\w.;-]+ added as a dependency"
+    rb"|downloading |\t(confs: |found |\[SUCCESSFUL|:: modules in |:: artifacts dl|\d+ artifacts)"
+    rb"|\t(-{20}| *\|)"
+)
+
+
+def require_spark() -> None:
+    """Check that PySpark, its companions and Java are there.
+
+    Raises:
+        MissingExtraError: a package is missing; one line names it and says how to get it.
+        PipelineError: Java is missing or too old.
+    """
+    for package in ("pyspark", "pandas", "pyarrow"):
+        try:
+            __import__(package)
+        except ImportError:
+            raise MissingExtraError(
+                f"{package} is missing, which the pipeline needs: {install_command('spark')}"
+            ) from None
+    _require_java()
+
+
+def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]) -> None:
+    """Check for errors that are visible before Spark starts; else as `build_session`."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
+    for name in extra:
+        if not name.startswith("spark."):
+            raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
+    check_jars(jars)
+
+
+def is_submitted() -> bool:
+    """Return whether `spark-submit` runs this process; its master, jars and settings apply."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def build_session(
+    *,
+    master: str = LOCAL_MASTER,
+    jars: Sequence[str] = (),
+    extra: Mapping[str, str] = _NOTHING,
+) -> SparkSession:
+    """Create the session, or return the running one.
+
+    Spark's Kafka source hides internal topics unless it looks up offsets in its older way. The
+    session selects that way, because otherwise the history would be empty.
+
+    The master, the jars and the settings of `spark-submit` override all others.
+
+    Args:
+        master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
+        jars: files that the session needs: `connector_jars()` for tables, none for a sweep.
+        extra: further settings of Spark, which override ours.
+
+    Raises:
+        ConfigurationError: the master is invalid, a jar does not exist, or Spark does not know the
+            name of a setting.
+        PipelineError: PySpark or Java is missing, or Spark does not start.
+    """
+    check_settings(master=master, jars=jars, extra=extra)
+    require_spark()
+    submitted = _submitted()
+    master = submitted.get("spark.master", master)
+    return _start({**_settings(master, jars, extra), **submitted})
+
+
+def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
+    log = resources.files("coopgroup.pipeline.spark").joinpath("log4j2.properties")
+    settings = {"spark.master": master, "spark.app.name": "coopgroup", **_DEFAULTS}
+    java_options = "spark.driver.extraJavaOptions"
+    settings[java_options] = f'"-Dlog4j2.configurationFile={log}"'
+    if java_options in extra:
+        extra = {**extra, java_options: f"{settings[java_options]} {extra[java_options]}"}
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+    if jars or is_submitted():
+        settings |= _DELTA
+    if master.startswith("local"):
+        settings |= _LOOPBACK
+    return {**settings, **extra}
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings of `spark-submit`; empty without it."""
+    if not is_submitted():
+        return {}
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra
+
+    # The settings are in the JVM of spark-submit.
+    SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark connects when it starts a context
+    return dict(SparkConf().getAll())
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+    # A running session has its settings already, from the thread that created it.
+    with contextlib.suppress(PySparkException):
+        return SparkSession.active()
+    # Workers would run the first `python3` of the PATH, which may lack coopgroup.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        with _silenced():
+            session: SparkSession = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        reason = str(error).strip().splitlines() or ["no reason given"]
+        raise PipelineError(f"Spark does not start: {reason[0]}") from error
+    # Delta prints how many files it deleted. Standard output is for results.
+    jvm = session._jvm  # noqa: SLF001 - PySpark has no other way
+    assert jvm is not None
+    jvm.java.lang.System.setOut(jvm.java.lang.System.err)
+    # PySpark would print an error of a query as JSON, and raise it too.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    if _SHUFFLE_PARTITIONS not in settings:
+        cores = session.sparkContext.defaultParallelism
+        session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
+    return session
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Give processes that start meanwhile a standard error without the lines of `_NOISE`.
+
+    Java inherits the descriptor, so a thread passes its lines on as long as Java runs.
+    """
+    real, (source, sink) = os.dup(2), os.pipe()
+    thread = threading.Thread(
+        target=_pass_on, args=(source, real), name="spark-stderr", daemon=True
+    )
+    thread.start()
+    os.dup2(sink, 2)
+    os.close(sink)
+    try:
+        yield
+    finally:
+        os.dup2(real, 2)
+
+
+def _pass_on(source: int, target: int) -> None:
+    """Copy the lines of a pipe that are no noise, until all its writers have ended."""
+    with open(source, "rb") as lines:
+        for line in lines:
+            if not _NOISE.match(line):
+                os.write(target, line)
+    os.close(target)
+
+
+def _require_java() -> None:
+    try:
+        java = find_java()
+    except ToolMissingError as error:
+        raise PipelineError(
+            f"{error.tool} is missing, which Spark needs; install it with {error.remedy}"
+        ) from None
+    try:
+        said = subprocess.run(  # noqa: S603 - the Java of the machine
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_TIMEOUT_S,
+            check=False,
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PipelineError(f"Java does not run: {error}") from None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if found is None:
+        raise PipelineError(f"{java} does not say which version of Java it is")
+    # Java 8 reports version 1.8.
+    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if version < JAVA_MIN:
+        raise PipelineError(f"Java {JAVA_MIN} or newer is needed for Spark, {java} is {version}")
+
+
+def light_session(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark, with the same settings except those for few rows.
+
+    Args:
+        spark: a session; it is returned if it has the settings for few rows already.
+    """
+    if all(spark.conf.get(name, None) == value for name, value in _OF_QUERIES.items()):
+        return spark
+    light = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if light.conf.isModifiable(name) and light.conf.get(name, None) != value:
+            light.conf.set(name, value)
+    for name, value in _OF_QUERIES.items():
+        light.conf.set(name, value)
+    return light

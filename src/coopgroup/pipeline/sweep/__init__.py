@@ -1,0 +1,1 @@
+"""Sweeps: scenarios with every combination of parameters, played on Spark."""

@@ -1,0 +1,1 @@
+"""The topic `__consumer_offsets`: its records, and their columns."""

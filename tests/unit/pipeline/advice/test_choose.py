@@ -1,0 +1,249 @@
+"""Advice for histories with known return times, compared with the best setting."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.advice.choose import ENOUGH, Advice, advise, deferred, sampled
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Episode, Observed
+from coopgroup.pipeline.advice.warmups import warmup_words
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.replay.play import FIGURES
+from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
+
+# The time-outs lie between the durations: no absence takes exactly as long as a time-out.
+TIMEOUTS_MS = (0, 5_000, 10_000, 20_000, 40_000, 75_000)
+GRID_S = np.geomspace(2, 200, 8)
+COST = MoveCost(move_ms=20_000)
+HISTORIES = 20  # per family, of five families
+ABSENCES = 100
+
+
+class MadeUp:
+    """A replay without a simulation: all episodes cost the same under a setting.
+
+    Args:
+        costs: partition-seconds by setting; 100 for other settings.
+    """
+
+    def __init__(self, costs: dict[str, float], moved: float = 1.0) -> None:
+        self.costs = costs
+        self.moved = moved
+        self.asked: list[str] = []
+
+    def __call__(self, episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
+        self.asked += map(str, policies)
+        row = [
+            [
+                self.costs.get(str(policy), 100.0),
+                self.moved,
+                self.peak(policy),
+                5.0,
+                0.0,
+                self.moved,
+            ]
+            for policy in policies
+        ]
+        return np.array([row for _ in episodes]).reshape(len(episodes), -1, len(FIGURES))
+
+    def peak(self, policy: Choice) -> float:
+        ration = policy.options.get("max_moves_per_round", 6)
+        assert isinstance(ration, int)
+        return float(ration)
+
+
+def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histories() -> None:
+    """Compare the advice with an exhaustive sweep over all durations of a family, with fresh seeds.
+
+    The benchmark has the whole ladder of time-outs, and groups whose moves cost nothing.
+    """
+    told, fresh = Cells(COST, seed=1), Cells(COST, seed=2)
+    policies = [deferred(one) for one in TIMEOUTS_MS]
+    ratios = []
+    for draw in FAMILIES.values():
+        drawn = Counter(on_grid(draw(np.random.default_rng(99), 100_000), GRID_S))
+        shapes = [one.shape for one in history(list(drawn)).episodes]
+        true = np.array(list(drawn.values())) @ fresh(shapes, policies)[..., 0]
+        for number in range(HISTORIES):
+            away = on_grid(draw(np.random.default_rng(number), ABSENCES), GRID_S)
+            given = advise(history(away), COST, told, timeouts_ms=TIMEOUTS_MS, with_rations=False)
+            ratios.append(true[policies.index(given.advised.policy)] / true.min())
+    assert len(ratios) == 100
+    assert sum(one <= 1.05 for one in ratios) >= 95
+
+
+def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
+    restarts = history([10_000] * ENOUGH)
+    free = advise(
+        restarts,
+        MoveCost(),
+        Cells(MoveCost(), seed=1),
+        timeouts_ms=(0, 5_000, 12_000),
+        with_rations=False,
+    )
+    dear_cost = MoveCost(move_ms=60_000)
+    dear = advise(
+        restarts,
+        dear_cost,
+        Cells(dear_cost, seed=1),
+        timeouts_ms=(0, 5_000, 12_000),
+        with_rations=False,
+    )
+    assert free.advised.policy == deferred(0)
+    assert dear.advised.policy == deferred(12_000)
+    assert dear.is_clear
+    assert dear.advised.moved.mean == 0
+    assert dear.saving_s.mean > 0
+
+
+def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 50.0, "simple": 30.0})
+    given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
+    assert given.current.policy == today
+    assert given.advised.policy == deferred(0)
+    assert given.saving_s.mean == pytest.approx(20.0 * 40 / 10)  # ten days of history
+    assert given.saving_s.low == pytest.approx(given.saving_s.high)
+    assert given.near_best == 1
+
+
+def test_setting_that_is_as_good_is_not_advised_over_a_simpler_one() -> None:
+    """A difference of one percent does not justify a longer time-out."""
+    play = MadeUp({"simple": 100.0, "deferred:scheduled_rebalance_timeout_ms=1000": 99.5})
+    given = advise(history([1_000] * 40), COST, play, with_rations=False)
+    assert given.best == given.today
+    assert not given.is_clear
+
+
+def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
+    words = (
+        "incremental:max_moves_per_round={},move_interval_ms={},scheduled_rebalance_timeout_ms=0"
+    )
+    play = MadeUp({"simple": 60.0, words.format(4, 1_000): 60.3, words.format(1, 1_000): 70.0})
+    given = advise(history([1_000] * 40), COST, play)
+    assert str(given.advised.policy) == words.format(4, 1_000)
+    assert given.advised.unavailable_peak == 4
+
+
+def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_more() -> None:
+    def advised(one: float, with_standby: float) -> tuple[str, float]:
+        words = "simple:warmup.max_concurrent=8,warmup.standbys={},warmup.timeout_ms=80000"
+        costs = {words.format(0): one, words.format(1): with_standby, "simple": 90.0}
+        given = advise(
+            history([1_000] * 40), COST, MadeUp(costs), with_rations=False, tries_warmups=True
+        )
+        return warmup_words(given.advised.policy), given.near_best
+
+    assert advised(80.0, 70.0) == ("", 1.0)  # little, and no doubt about it
+    assert advised(40.0, 35.0) == (" with warm-ups", 1.0)
+    assert advised(80.0, 10.0) == (" with warm-ups and a standby", 1.0)
+
+
+def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> None:
+    free, still = MadeUp({}), MadeUp({}, moved=0.0)
+    advise(history([1_000] * 40), MoveCost(), free, tries_warmups=True)
+    advise(history([1_000] * 40), COST, still, tries_warmups=True)
+    assert not any("warmup" in one for one in (*free.asked, *still.asked))
+
+
+def test_rations_when_nothing_moves_are_not_tried() -> None:
+    play = MadeUp({}, moved=0.0)
+    advise(history([1_000] * 40), COST, play)
+    assert not any("incremental" in one for one in play.asked)
+
+
+def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
+
+    def broken(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
+        found = MadeUp({"simple": 10.0})(episodes, policies)
+        found[0, 0] = np.nan
+        return found
+
+    given = advise(history([1_000] * 40 + [2_000]), COST, broken, with_rations=False)
+    assert given.failed == 1
+    assert given.advised.policy == deferred(0)
+
+
+def test_advice_without_episodes_or_replays_is_refused() -> None:
+    with pytest.raises(PipelineError, match=r"group g: nobody left, died or joined in 10\.0 days"):
+        advise(history([]), COST, MadeUp({}))
+
+    def nothing(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
+        return np.full((len(episodes), len(policies), len(FIGURES)), np.nan)
+
+    with pytest.raises(PipelineError, match="no episode of group g could be replayed"):
+        advise(history([5_000]), COST, nothing)
+
+
+def test_little_history_is_said() -> None:
+    few = advise(history([1_000] * (ENOUGH - 1)), COST, MadeUp({}), with_rations=False)
+    enough = advise(history([1_000] * ENOUGH), COST, MadeUp({}), with_rations=False)
+    assert not few.is_enough
+    assert enough.is_enough
+
+
+def test_little_history_has_figures_of_an_episode() -> None:
+    """Three absences in ten days: a day would have three tenths of the cost."""
+    few = advise(history([1_000] * 3), COST, MadeUp({"simple": 30.0}), with_rations=False)
+    assert few.current.unavailable_s.mean == pytest.approx(30.0)
+    assert not few.is_clear
+
+
+def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
+    """The replay says 400 a day for today's setting, and the history shows other figures."""
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 100.0, "simple": 80.0})
+
+    def given(observed_s: float | None) -> Advice:
+        seen = Observed(unavailable_s=observed_s)
+        told = history([1_000] * 40, today=today, observed=seen)
+        return advise(told, COST, play, with_rations=False)
+
+    assert given(None).advised.policy == deferred(0)
+    near = given(330.0)
+    assert near.is_clear
+    assert near.model_error_s == pytest.approx(70.0)
+    assert near.saving_s.mean == pytest.approx(80.0)
+    far = given(300.0)
+    assert far.best == far.today != far.cheapest
+    assert not far.is_clear
+
+
+def test_setting_of_today_wins_a_tie() -> None:
+    """Also against a simpler one: a change needs a reason."""
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 100.0, "simple": 99.5})
+    given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
+    assert given.best == given.today
+
+
+def test_advice_is_not_clear_if_the_cost_of_a_move_is_unknown() -> None:
+    today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
+    play = MadeUp({str(today): 50.0, "simple": 30.0})
+    told = history([1_000] * 40, today=today)
+    assert advise(told, MoveCost(), play, with_rations=False).is_clear
+    assert not advise(told, MoveCost(is_known=False), play, with_rations=False).is_clear
+
+
+def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:
+    whole = history([1_000] * 1_000)
+    part = sampled(whole, 200)
+    assert len(part.episodes) == 200
+    assert part.days == pytest.approx(whole.days / 5)
+    assert part.episodes[0] == whole.episodes[0]
+    assert part.episodes[-1] == whole.episodes[-1]
+    assert part.notes
+    assert sampled(whole, 1_000) == whole
+
+
+def test_policy_of_today_with_options_that_do_not_exist_is_refused() -> None:
+    cells = Cells(COST, seed=1)
+    today = Choice(name="deferred", options={"delay": 1})
+    with pytest.raises(ConfigurationError, match="delay"):
+        advise(evolve(history([1_000]), today=today), COST, cells, with_rations=False)

@@ -1,0 +1,149 @@
+"""Closed form of the cost: known cases, theorems, and agreement with the simulator."""
+
+import numpy as np
+import pytest
+
+from coopgroup.pipeline.advice.choose import deferred
+from coopgroup.pipeline.advice.cost import (
+    LADDER_MS,
+    MoveCost,
+    break_even_ms,
+    estimated_s,
+    worth_trying,
+)
+from coopgroup.pipeline.advice.history import Absence, Episode
+from coopgroup.simulator.scenario import How
+from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
+
+SESSION_MS = 10_000
+GRID_S = np.geomspace(1, 1_200, 60)
+
+
+def cost_s(
+    absent_ms: int | None,
+    timeout_ms: int,
+    cost: MoveCost,
+    how: How = How.CLOSE,
+    *,
+    is_static: bool = False,
+) -> float:
+    absence = Absence(at_ms=0, process=1, absent_ms=absent_ms, how=how)
+    (found,) = estimated_s(
+        [Episode(begin_ms=0, absences=(absence,))],
+        [timeout_ms],
+        cost,
+        session_timeout_ms=SESSION_MS,
+        is_static=is_static,
+    ).tolist()
+    return float(found)
+
+
+@pytest.mark.parametrize(
+    ("absent_ms", "timeout_ms", "how", "is_static", "expected_s"),
+    [
+        (20_000, 30_000, How.CLOSE, False, 20 + 2),  # back in time
+        (20_000, 5_000, How.CLOSE, False, 1.5 + 5 + 7 + 7),  # moved away and back
+        (None, 5_000, How.CLOSE, False, 1.5 + 5 + 7),  # moved permanently
+        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 7),  # the session ends first
+        # back, but the old member is still in its session
+        (4_000, 5_000, How.CRASH, False, 10 + 2),
+        (4_000, 5_000, How.CLOSE, True, 4 + 2),  # resumes as the same static member
+        (None, 5_000, How.CLOSE, True, 10 + 5 + 7),  # the session must end first
+    ],
+)
+def test_estimate_follows_the_formula(
+    absent_ms: int | None, timeout_ms: int, how: How, *, is_static: bool, expected_s: float
+) -> None:
+    """The cases are those of the table in the docstring of the module."""
+    cost = MoveCost(move_ms=7_000, return_ms=2_000)
+    assert cost_s(absent_ms, timeout_ms, cost, how, is_static=is_static) == expected_s
+
+
+def test_stateless_group_does_not_wait() -> None:
+    for draw in FAMILIES.values():
+        away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
+        costs = estimated_s(
+            history(away).episodes,
+            LADDER_MS,
+            MoveCost(),
+            session_timeout_ms=SESSION_MS,
+            is_static=False,
+        )
+        assert costs[0] == costs.min()
+
+
+def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
+    """The ski-rental bound holds for every duration, and it is tight."""
+    cost = MoveCost(move_ms=15_000)
+    timeout_ms = break_even_ms(cost)
+    ratios = []
+    for absent_ms in [*range(1_000, 200_000, 500), None]:
+        best = min(cost_s(absent_ms, one, cost) for one in (0, 10**9))
+        if absent_ms is None:
+            best = cost_s(None, 0, cost)
+            continue
+        ratios.append(cost_s(absent_ms, timeout_ms, cost) / best)
+    assert max(ratios) <= 2
+    assert max(ratios) > 1.8
+
+
+def test_best_time_out_stands_just_above_an_absence() -> None:
+    away = [3_000, 17_000, 64_000, None, None]
+    cost = MoveCost(move_ms=20_000)
+    every_ms = list(range(0, 100_000, 500))
+    costs = estimated_s(
+        history(away).episodes, every_ms, cost, session_timeout_ms=SESSION_MS, is_static=False
+    )
+    falls = [
+        every_ms[place + 1]
+        for place in range(len(costs) - 1)
+        if costs[place + 1] < costs[place] - 1e-9
+    ]
+    assert falls == [1_500, 15_500, 62_500]  # the group notices the departure after 1.5 s
+    assert every_ms[int(costs.argmin())] in {0, *falls}
+
+
+@pytest.mark.parametrize("how", [How.CLOSE, How.CRASH])
+@pytest.mark.parametrize("move_ms", [0, 30_000])
+def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
+    cells = Cells(MoveCost(move_ms=move_ms), seed=3)
+    partitions = 2
+    for absent_ms in (3_000, 40_000, None):
+        absence = Absence(at_ms=0, process=1, absent_ms=absent_ms, how=how)
+        for timeout_ms in (0, 20_000):
+            episode = Episode(begin_ms=0, absences=(absence,))
+            played_s = cells.figures(episode, deferred(timeout_ms))[0] / partitions
+            estimate_s = cost_s(absent_ms, timeout_ms, MoveCost(move_ms=move_ms, return_ms=0), how)
+            assert abs(played_s - estimate_s) < 1, (absent_ms, timeout_ms, played_s, estimate_s)
+
+
+def test_worth_trying_are_the_cheapest_and_none() -> None:
+    estimates = np.array([9.0, 3, 5, 1, 4])
+    assert worth_trying(estimates, [0, 10, 20, 30, 40], 2) == (0, 10, 30)
+
+
+def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> None:
+    away = on_grid(FAMILIES["short"](np.random.default_rng(1), 100), np.geomspace(1, 100, 2_000))
+    longest_ms = max(one for one in away if one is not None)
+    seen, spread = (
+        estimated_s(
+            history(away).episodes,
+            [longest_ms, 2 * longest_ms],
+            MoveCost(move_ms=30_000),
+            session_timeout_ms=SESSION_MS,
+            is_static=False,
+            is_spread=is_spread,
+        )
+        for is_spread in (False, True)
+    )
+    assert seen[0] == seen[1]
+    assert spread[0] > spread[1]
+    for_good = estimated_s(
+        history([None] * 5).episodes,
+        [0, 9_000],
+        MoveCost(),
+        session_timeout_ms=SESSION_MS,
+        is_static=False,
+        is_spread=True,
+    )
+    assert for_good.tolist() == [5 * 1.5, 5 * 10.5]

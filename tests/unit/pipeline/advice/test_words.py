@@ -1,0 +1,192 @@
+"""Advice in words."""
+
+import json
+
+from coopgroup.pipeline.advice.bootstrap import Estimate
+from coopgroup.pipeline.advice.choose import deferred
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Observed
+from coopgroup.pipeline.advice.warmups import with_warmups
+from coopgroup.pipeline.advice.words import (
+    advice_json,
+    headline,
+    names_of,
+    notes,
+    reasons,
+    setting_words,
+    snippet,
+)
+from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.advices import made_advice, option
+from tests.unit.pipeline.return_times import history
+
+RATION = Choice(
+    name="incremental",
+    options={
+        "max_moves_per_round": 4,
+        "move_interval_ms": 1_000,
+        "scheduled_rebalance_timeout_ms": 30_000,
+    },
+)
+
+
+def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
+    said = reasons(made_advice())
+    assert said[0] == (
+        "In 10.0 days 30 absences began; 29 ended: half of them within 12 s, nine of ten within "
+        "12 s, the longest after 12 s; 1 never."
+    )
+    assert "does useful work 20 s after its assignment" in said[1]
+    assert said[2].startswith("97% of the absences end within 30 s")
+    assert said[3] == (
+        "Partitions would move 4 times a day, against 9 with today's setting, and at most 6 would "
+        "be out of service at once, against 6."
+    )
+    assert "40 partition-seconds a day" in said[4]
+    assert "between 40 and 60 less in 90%" in said[4]
+    assert "in 97% of these it is within 5 %" in said[4]
+    assert said[5] == (
+        "The replay of today's setting gives 90 partition-seconds a day, and the history shows "
+        "95: the model is wrong by 5."
+    )
+
+
+def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
+    free = reasons(made_advice(best=0, today=2, cost=MoveCost()))
+    assert "So waiting for a lost member only makes an outage longer." in free
+    gone = reasons(made_advice(best=0, today=2, history=history([None] * 30)))
+    assert gone[0] == "In 10.0 days 30 absences began, and nobody came back."
+    assert any(one.startswith("Too few come back soon enough") for one in gone)
+
+
+def test_difference_that_may_be_chance_is_called_that() -> None:
+    unsure = made_advice(saving_s=Estimate(mean=5, low=-3, high=9))
+    assert headline(unsure).endswith("if anything: it hardly matters.")
+    assert reasons(unsure)[4].endswith("so the difference may be chance.")
+    assert headline(made_advice()) == (
+        "Use the deferred policy, which waits 30 s for a lost member."
+    )
+
+
+def test_setting_of_today_that_is_best_is_kept() -> None:
+    kept = made_advice(today=2)
+    assert headline(kept) == "Keep the deferred policy, which waits 30 s for a lost member."
+    assert reasons(kept)[3] == (
+        "No other setting would have cost clearly less than the 40 of today."
+    )
+
+
+def test_saving_below_the_error_of_the_model_is_not_advised() -> None:
+    seen = Observed(unavailable_s=30.0)
+    kept = made_advice(cheapest=2, best=0, history=history([12_000] * 30, observed=seen))
+    assert headline(kept) == "Keep the simple policy, which does not wait for a lost member."
+    assert reasons(kept)[3:] == (
+        (
+            "The cheapest setting saves 50 partition-seconds a day in the replays, which is less "
+            "than the error of the model."
+        ),
+        (
+            "The replay of today's setting gives 90 partition-seconds a day, and the history "
+            "shows 30: the model is wrong by 60."
+        ),
+    )
+    unchecked = made_advice(history=history([12_000] * 30))
+    assert reasons(unchecked)[-1].endswith("so nothing checks the replays.")
+
+
+def test_unknown_cost_of_a_move_is_never_called_nothing() -> None:
+    """Only the user knows it, so the advice has a condition and is not clear."""
+    unknown = made_advice(best=0, today=2, cost=MoveCost(is_known=False))
+    assert not unknown.is_clear
+    assert headline(unknown).endswith(", if a move costs nothing: --move-cost-ms decides.")
+    said = " ".join(reasons(unknown))
+    assert "The cost of a move is unknown" in said
+    assert "costs this group nothing" not in said
+
+
+def test_ration_is_explained_by_its_worst_moment() -> None:
+    options = (*made_advice().options, option(RATION, 40.2, peak=2))
+    advised = made_advice(options=options, best=4, today=3)
+    assert setting_words(RATION) == (
+        "the incremental policy, which waits 30 s for a lost member and moves at most 4 partitions "
+        "every 1 s"
+    )
+    assert any(
+        "at most 2 would be out of service at once, against 6" in one for one in reasons(advised)
+    )
+
+
+def test_too_little_history_is_no_advice() -> None:
+    """Neither a setting nor an interval nor a snippet, and figures of an episode."""
+    few = made_advice(evidence=3, history=history([12_000] * 3))
+    assert headline(few) == "Not enough history (3 of 20 absences and joins)."
+    assert not few.is_clear
+    assert snippet(few) == ""
+    assert notes(few)[0].startswith("Advice needs at least 20 absences and joins")
+    assert "here 40 s, never costs more than twice" in notes(few)[1]
+    found = advice_json(few)
+    assert (found["advised"], found["snippet"], found["is_clear"]) == (None, None, False)
+    assert found["today"]["unavailable_partition_s_per_episode"] == {"mean": 90.0}
+    assert not any("Use" in one or "resampled" in one for one in reasons(few))
+
+
+def test_notes_tell_what_was_left_out_and_what_failed() -> None:
+    said = notes(
+        made_advice(
+            failed=2, violations=1, history=history([1_000] * 30, left_out=3, notes=("Also.",))
+        )
+    )
+    assert said[0].startswith("3 absences began shortly before the history ends")
+    assert said[1] == "2 replays failed and count for nothing."
+    assert said[2].startswith("1 invariant was broken")
+    assert said[3] == "Also."
+
+
+def test_snippet_is_python_with_the_policy_and_the_group() -> None:
+    text = snippet(made_advice(history=history([12_000] * 30, group='it\'s "g"')))
+    compile(text, "snippet", "exec")
+    assert '"group.id": "it\'s \\"g\\""' in text
+    assert "policy=DeferredPolicy(scheduled_rebalance_timeout_ms=30_000)" in text
+    rationed = snippet(made_advice(options=(option(RATION, 1), option(deferred(0), 2)), best=0))
+    assert (
+        "IncrementalPolicy(max_moves_per_round=4, move_interval_ms=1_000, "
+        "scheduled_rebalance_timeout_ms=30_000)"
+    ) in rationed
+    assert "policy=SimplePolicy()" in snippet(made_advice(best=0, today=2))
+
+
+def test_json_has_everything_as_plain_values() -> None:
+    found = json.loads(json.dumps(advice_json(made_advice())))
+    assert found["group"] == "g"
+    assert found["advised"]["options"] == {"scheduled_rebalance_timeout_ms": 30_000}
+    assert found["today"]["policy"] == "simple"
+    assert found["saving_partition_s_per_day"] == {"mean": 50, "low": 40, "high": 60}
+    assert found["history"]["absences"] == 30
+    assert found["is_clear"] is True
+    assert len(found["options"]) == 4
+    assert found["snippet"] == snippet(made_advice())
+
+
+def test_warm_ups_are_explained_and_can_be_pasted() -> None:
+    warm = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
+    given = made_advice(options=(option(deferred(0), 90.0), *(option(one, 9.0) for one in warm)))
+    assert "the deferred policy with warm-ups and a standby, which waits 30 s" in headline(given)
+    (reason,) = (one for one in reasons(given) if "warm-ups" in one)
+    assert "20 s of state" in reason
+    assert reason.endswith("a second time, permanently.")
+    text = snippet(given)
+    compile(text, "snippet", "exec")
+    assert "from coopgroup.policies import Warmup\n" in text
+    assert "warmup=Warmup(max_concurrent=8, timeout_ms=80_000, standbys=1)" in text
+    without = made_advice(best=1, options=given.options)
+    assert any(one.endswith("beside their work.") for one in reasons(without))
+
+
+def test_settings_have_short_names_and_share_what_they_share() -> None:
+    waits = [deferred(one) for one in (0, 14_000, 12_000, 16_500)]
+    assert names_of(waits) == "simple; deferred, waits 12, 14 or 16.5 s"
+    assert names_of([RATION]) == "incremental, waits 30 s, 4 moves every 1 s"
+    (_, warm) = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
+    assert names_of([warm]) == "deferred with warm-ups and a standby, waits 30 s"
+    odd = Choice(name="incremental", options={"lag_imbalance_ratio": 2})
+    assert names_of([odd]) == "incremental, waits 60 s, lag_imbalance_ratio=2"

@@ -1,0 +1,112 @@
+"""Episodes as scenarios: a group like the real one, all events, and enough time to finish."""
+
+import pytest
+from attrs import evolve
+
+from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.history import Absence, Episode
+from coopgroup.pipeline.replay.scenario import (
+    MEMBERS_MAX,
+    ReplayedGroup,
+    played_absences,
+    scenario_of,
+)
+from coopgroup.simulator.scenario import Choice, Close, Crash, How, Identity, Scale
+from coopgroup.simulator.scenario.checks import check_scenario
+from tests.unit.pipeline.return_times import history
+
+COST = MoveCost(move_ms=4_000)
+SIMPLE = Choice(name="simple")
+
+
+def episode(*processes: int, joined: int = 0) -> Episode:
+    return Episode(
+        begin_ms=77,
+        absences=tuple(
+            Absence(at_ms=1_000 * place, process=one, absent_ms=5_000, how=How.CLOSE)
+            for place, one in enumerate(processes)
+        ),
+        joined=joined,
+    )
+
+
+def test_small_group_is_played_as_it_is() -> None:
+    group = ReplayedGroup.of(history([], members=5, partitions=20), COST)
+    scenario = scenario_of(group, episode(1, 2), SIMPLE)
+    check_scenario(scenario)
+    assert (group.members, group.partitions, group.partition_factor) == (5, 20, 1.0)
+    assert scenario.topics[0].rate_per_s == (10.0,) * 20
+    assert scenario.costs[0].restore_ms.low == 4_000
+    assert [type(one) for one in scenario.events] == [Close, Close]
+    assert scenario.events[1].at_ms - scenario.events[0].at_ms == 1_000
+    assert scenario.events[0].at_ms > 4_000  # the first assignment has been restored by then
+
+
+def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
+    group = ReplayedGroup.of(history([], members=100, partitions=20_000), COST)
+    assert group.members == MEMBERS_MAX
+    assert group.partitions == MEMBERS_MAX * 50
+    assert group.partition_factor == pytest.approx(4.0)
+
+
+def test_uneven_partitions_are_accounted_for() -> None:
+    group = ReplayedGroup.of(history([], members=4, partitions=10), COST)
+    assert group.partitions / group.members * group.partition_factor == pytest.approx(2.5)
+
+
+def test_deployment_of_more_than_the_group_is_thinned() -> None:
+    group = ReplayedGroup.of(history([], members=3, partitions=6), COST)
+    whole = episode(*range(1, 9))
+    kept, factor = played_absences(group, whole)
+    assert [one.process for one in kept] == [1, 8]
+    assert factor == 4
+    check_scenario(scenario_of(group, whole, SIMPLE))
+    assert played_absences(group, episode(1, 2)) == (episode(1, 2).absences, 1.0)
+
+
+def test_kinds_of_absence_and_joins_become_events() -> None:
+    group = ReplayedGroup.of(history([], is_static=True), COST)
+    happens = Episode(
+        begin_ms=0,
+        absences=(Absence(at_ms=0, process=7, absent_ms=None, how=How.CRASH),),
+        joined=2,
+    )
+    scenario = scenario_of(group, happens, SIMPLE)
+    check_scenario(scenario)
+    crash, scale = scenario.events
+    assert isinstance(crash, Crash)
+    assert (crash.member, crash.back_after_ms) == ("member-1", None)
+    assert isinstance(scale, Scale)
+    assert scale.to == group.members + 2
+    assert scenario.members[0].identity is Identity.STATIC
+
+
+def test_run_lasts_until_all_time_outs_and_rations_are_over() -> None:
+    """Partitions that are out of service at the end would count for nothing."""
+    group = ReplayedGroup.of(history([]), COST)
+    waits = Choice(
+        name="incremental",
+        options={
+            "scheduled_rebalance_timeout_ms": 100_000,
+            "max_moves_per_round": 1,
+            "move_interval_ms": 7_000,
+        },
+    )
+    plain = scenario_of(group, episode(1), SIMPLE)
+    rationed = scenario_of(group, episode(1), waits)
+    longer_ms = 100_000 + group.partitions * (7_000 + COST.move_ms)
+    assert rationed.settle_ms == plain.settle_ms + longer_ms
+
+
+def test_short_session_gets_a_faster_heartbeat() -> None:
+    """Otherwise every member would lose its session."""
+    group = evolve(ReplayedGroup.of(history([]), COST), session_timeout_ms=6_000)
+    check_scenario(scenario_of(group, episode(1), SIMPLE))
+
+
+def test_policy_without_options_is_waited_for_by_its_defaults() -> None:
+    """The default of deferred is one minute."""
+    group = ReplayedGroup.of(history([]), COST)
+    plain = scenario_of(group, episode(1), SIMPLE)
+    waits = scenario_of(group, episode(1), Choice(name="deferred"))
+    assert waits.settle_ms == plain.settle_ms + 60_000
