@@ -26,7 +26,7 @@ from coopgroup.pipeline.topic.codec import (
     encode_offset_value,
 )
 
-VECTORS = Path(__file__).resolve().parents[3] / "protocol" / "vectors" / "internal_topic"
+VECTORS = Path(__file__).resolve().parents[4] / "protocol" / "vectors" / "internal_topic"
 KEY = OffsetKey(group="billing", topic="orders", partition=3)
 COMMIT = OffsetValue(committed=42, leader_epoch=5, metadata="m", commit_ms=1_730_000_000_000)
 MEMBER = GroupMember(
