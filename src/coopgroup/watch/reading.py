@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
@@ -17,6 +17,8 @@ from typing import Any, Final
 import attrs
 from attrs import define, field
 from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -66,6 +68,9 @@ class GroupReader:
     connection: ConnectionSettings
     timeout_s: float = 10.0
     _admin: AdminClient | None = field(default=None, init=False)
+    _consumer: Consumer | None = field(
+        default=None, init=False
+    )  # it asks for ends, and never joins
     _told_members: Mapping[str, DescribedMember] = field(factory=dict, init=False)
     _told_at_s: float = field(default=-math.inf, init=False)
     # The owners of the last look at which the coordinator named them.
@@ -122,7 +127,13 @@ class GroupReader:
         if is_hidden:
             partitions = tuple(attrs.evolve(one, state="rebalancing") for one in partitions)
         told = self._told(described) if kind == _CLASSIC else {}
-        shown = (_member(one, told.get(one.member_id), partitions) for one in described.members)
+        owned: dict[str, list[PartitionView]] = {}
+        for partition in partitions:
+            owned.setdefault(partition.owner, []).append(partition)
+        shown = (
+            _member(one, told.get(one.member_id), owned.get(one.member_id, ()))
+            for one in described.members
+        )
         coordinator = described.coordinator
         return GroupView(
             group=self.group,
@@ -155,6 +166,16 @@ class GroupReader:
     def _ends(self, admin: AdminClient, keys: list[_Key]) -> dict[_Key, int]:
         if not keys:
             return {}
+        if self._consumer is None:
+            settings = {"group.id": self.group, "isolation.level": "read_uncommitted"}
+            self._consumer = Consumer({**self.configuration, **settings})
+        # A consumer asks for a third of the admin client's CPU time, which makes a future for each
+        # partition. But the consumer raises if one of the answers is an error that may pass.
+        with suppress(KafkaException):
+            ends = self._consumer.offsets_for_times(
+                [TopicPartition(*key, OFFSET_END) for key in keys], timeout=self.timeout_s
+            )
+            return {(one.topic, one.partition): one.offset for one in ends if one.offset >= 0}
         asked = {TopicPartition(*key): OffsetSpec.latest() for key in keys}
         futures = admin.list_offsets(
             asked,
@@ -220,9 +241,8 @@ def _partition(
 def _member(
     member: Any,  # noqa: ANN401  (MemberDescription; it has no annotations)
     told: DescribedMember | None,
-    partitions: tuple[PartitionView, ...],
+    owned: Sequence[PartitionView],
 ) -> MemberView:
-    own = [one for one in partitions if one.owner == member.member_id]
     is_ours, generation, rate_per_s = _of_subscription(told)
     return MemberView(
         member_id=member.member_id,
@@ -232,8 +252,8 @@ def _member(
         is_coopgroup=is_ours,
         generation=generation,
         rate_per_s=rate_per_s,
-        partitions=len(own),
-        lag=sum(one.lag or 0 for one in own),
+        partitions=len(owned),
+        lag=sum(one.lag or 0 for one in owned),
     )
 
 

@@ -36,12 +36,14 @@ class Cluster:
         members: partitions of each member; None if the coordinator does not tell them.
         count: number of partitions of the topic.
         committed: offset of each partition.
+        is_moving: whether a partition has a new leader that the consumer does not know yet.
     """
 
     members: dict[str, Sequence[int] | None]
     count: int = 3
     state: str = "STABLE"
     committed: dict[int, int] = field(factory=dict)
+    is_moving: bool = False
 
     def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
         def member(name: str, owned: Sequence[int] | None) -> SimpleNamespace:
@@ -77,6 +79,20 @@ class Cluster:
     def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
         return {one: done(SimpleNamespace(offset=10)) for one in asked}
 
+    def offsets_for_times(self, asked: list[TopicPartition], **_: object) -> list[Any]:
+        if self.is_moving:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        gone = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return [
+            SimpleNamespace(
+                topic=one.topic,
+                partition=one.partition,
+                offset=20 if one.partition < self.count else -1,
+                error=None if one.partition < self.count else gone,
+            )
+            for one in asked
+        ]
+
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> GroupReader:
@@ -85,7 +101,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> GroupReader:
 
 
 def read(reader: GroupReader, cluster: Any) -> GroupView:  # noqa: ANN401
-    reader._admin = cluster  # noqa: SLF001
+    reader._admin = reader._consumer = cluster  # noqa: SLF001
     return reader.read()
 
 
@@ -128,3 +144,19 @@ def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
 def test_owners_that_the_coordinator_tells_in_a_round_are_owners(reader: GroupReader) -> None:
     joining = Cluster({"a": [0, 1], "b": None}, count=2, state="PREPARING_REBALANCING")
     assert owners(read(reader, joining)) == [("a", "owned")] * 2
+
+
+def test_end_that_is_unknown_hides_no_other(reader: GroupReader) -> None:
+    view = read(reader, Cluster({"a": [0, 1, 2]}, count=2, committed={0: 5, 1: 20, 2: 5}))
+    assert [(one.end, one.lag) for one in view.partitions] == [(20, 15), (20, 0), (None, None)]
+
+
+def test_ends_are_asked_for_one_by_one_when_the_consumer_gets_none(reader: GroupReader) -> None:
+    view = read(reader, Cluster({"a": [0, 1, 2]}, committed={0: 5}, is_moving=True))
+    assert [(one.end, one.lag) for one in view.partitions] == [(10, 5), (10, None), (10, None)]
+
+
+def test_members_know_their_own_partitions(reader: GroupReader) -> None:
+    cluster = Cluster({"a": [0, 2], "b": [], "c": [1]}, committed={0: 5, 1: 15, 2: 10})
+    found = {one.name: (one.partitions, one.lag) for one in read(reader, cluster).members}
+    assert found == {"a": (2, 25), "b": (0, 0), "c": (1, 5)}
