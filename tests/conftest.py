@@ -16,7 +16,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.scheduling import ON_BROKERS, ON_SPARK, FolderScheduling, yield_to_brokers
+from tests.support.scheduling import (
+    LONG_FILES,
+    ON_BROKERS,
+    ON_SPARK,
+    FolderScheduling,
+    yield_to_brokers,
+)
 
 pytest_plugins = ["coopgroup.testing.plugin"]
 
@@ -64,9 +70,10 @@ def pytest_collection_modifyitems(
     items.sort(key=_place)
 
 
-def _place(item: pytest.Item) -> int:
+def _place(item: pytest.Item) -> tuple[int, bool]:
     folder = item.path.relative_to(_TESTS).parts[0]
-    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+    place = _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+    return place, item.nodeid.partition("::")[0] not in LONG_FILES
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:  # noqa: ANN401  (no public type)

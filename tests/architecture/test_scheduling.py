@@ -1,11 +1,16 @@
 """The distribution of tests over several pytest processes, and their order."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from attrs import define, field
 
-from tests.support.scheduling import FolderScheduling
+from tests.support.scheduling import LONG_FILES, TOGETHER, FolderScheduling
+
+ROOT = Path(__file__).parents[2]
 
 TESTS = [
     *(f"tests/broker/test_{name}.py::test_{number}" for name in "ab" for number in range(4)),
@@ -24,12 +29,14 @@ class Process:
 
     Attributes:
         gateway: has its id, such as `gw0`.
+        tests: all tests of the run.
         waiting: numbers of tests that it has not run yet.
         given: its files in order.
         shutting_down: whether it ends after its waiting tests.
     """
 
     gateway: Any
+    tests: Sequence[str]
     waiting: list[int] = field(factory=list)
     given: list[str] = field(factory=list)
     shutting_down: bool = False
@@ -37,13 +44,14 @@ class Process:
     def send_runtest_some(self, numbers: list[int]) -> None:
         """Take the tests of one file."""
         self.waiting += numbers
-        self.given.append(TESTS[numbers[0]].partition("::")[0].split("/")[-1])
+        files = (self.tests[number].partition("::")[0].split("/")[-1] for number in numbers)
+        self.given += dict.fromkeys(files)
 
     def shutdown(self) -> None:
         self.shutting_down = True
 
 
-def shared_out(*speeds: int) -> list[list[str]]:
+def shared_out(*speeds: int, tests: Sequence[str] = TESTS) -> list[list[str]]:
     """Return the work of processes that run `speeds` tests per step, until all tests have run."""
     options: Any = SimpleNamespace(
         getvalue=lambda _: ["popen"] * len(speeds), option=SimpleNamespace(loadscopereorder=False)
@@ -51,12 +59,12 @@ def shared_out(*speeds: int) -> list[list[str]]:
     log: Any = SimpleNamespace(loadscopesched=lambda *_: None)
     scheduling = FolderScheduling(options, log)
     processes: list[Any] = [
-        Process(gateway=SimpleNamespace(id=f"gw{number}")) for number, _ in enumerate(speeds)
+        Process(SimpleNamespace(id=f"gw{number}"), tests) for number, _ in enumerate(speeds)
     ]
     for one in processes:
         scheduling.add_node(one)
     for one in processes:
-        scheduling.add_node_collection(one, TESTS)
+        scheduling.add_node_collection(one, list(tests))
     scheduling.schedule()
     ran: list[int] = []
     while any(one.waiting for one in processes):
@@ -65,7 +73,7 @@ def shared_out(*speeds: int) -> list[list[str]]:
                 one.waiting.remove(number)
                 ran.append(number)
                 scheduling.mark_test_complete(one, number)
-    assert sorted(ran) == list(range(len(TESTS)))
+    assert sorted(ran) == list(range(len(tests)))
     return [one.given for one in processes]
 
 
@@ -73,7 +81,7 @@ def test_one_process_runs_everything() -> None:
     """The folders that take longest come first."""
     (given,) = shared_out(1)
     assert set(given[:3]) == BROKERS
-    assert set(given[3:6]) == SPARK
+    assert given[3:6] == ["test_h.py", "test_i.py", "test_j.py"]  # the long ones come first
 
 
 def test_each_process_runs_files_on_brokers_and_spark_waits_for_them() -> None:
@@ -120,3 +128,15 @@ def test_processes_that_are_done_with_brokers_compute_too() -> None:
     first, second, background = shared_out(40, 40, 1)
     assert {*first, *second} > BROKERS
     assert len(background) < 4
+
+
+def test_files_with_the_same_stories_go_to_one_process() -> None:
+    together = {*TOGETHER, *TOGETHER.values()}
+    files = ["tests/broker/test_a.py", *sorted(together), "tests/broker/test_b.py"]
+    given = shared_out(1, 1, tests=[f"{file}::test_{number}" for file in files for number in "12"])
+    assert {one.rpartition("/")[2] for one in together} in map(set, given)
+
+
+@pytest.mark.parametrize("file", sorted({*LONG_FILES, *TOGETHER, *TOGETHER.values()}))
+def test_named_file_exists(file: str) -> None:
+    assert (ROOT / file).is_file()

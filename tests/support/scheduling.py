@@ -14,10 +14,30 @@ from typing import Final
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["ON_BROKERS", "ON_SPARK", "FolderScheduling", "yield_to_brokers"]
+__all__ = [
+    "LONG_FILES",
+    "ON_BROKERS",
+    "ON_SPARK",
+    "TOGETHER",
+    "FolderScheduling",
+    "yield_to_brokers",
+]
 
 ON_BROKERS: Final = ("broker", "interop", "chaos")
 ON_SPARK: Final = "spark"
+# A long file at the end would keep one process busy while the others have nothing left.
+LONG_FILES: Final = frozenset(
+    f"tests/{ON_SPARK}/test_{name}.py"
+    for name in (
+        *("follow", "history", "lag", "pipeline_page", "pipeline_run_command", "scope"),
+        *("sweep_run", "tables", "upkeep"),
+    )
+)
+# File by file: the stories of these files take half a minute to play, once in each process.
+TOGETHER: Final = {
+    f"tests/broker/test_{name}.py": "tests/broker/test_policy_deaths.py"
+    for name in ("policy_deployments", "prediction")
+}
 _WITH_BACKGROUND: Final = 3
 _NICENESS: Final = 10
 
@@ -25,12 +45,15 @@ _NICENESS: Final = 10
 class FolderScheduling(LoadScopeScheduling):
     """Hand out the tests by file; each process has one broker that its tests share.
 
+    A few files have their stories in common, so they go to the same process.
+
     Files on Spark go to a process with a running Spark. If no other files are left, another process
     takes some too: that is quicker than to wait for the first.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return TOGETHER.get(file, file)
 
     def _reschedule(self, node: WorkerController) -> None:
         if self._is_background(node) and all(map(_is_on_brokers, self.workqueue)):
@@ -49,7 +72,7 @@ class FolderScheduling(LoadScopeScheduling):
         else:
             on_brokers = any(map(_is_on_brokers, (*self.workqueue, *elsewhere)))
             is_last = on_brokers or ON_SPARK in map(_folder, elsewhere)
-            for scope in on_spark:
+            for scope in on_spark if is_last else reversed(on_spark):
                 self.workqueue.move_to_end(scope, last=is_last)
             for scope in reversed([one for one in self.workqueue if _is_on_brokers(one)]):
                 self.workqueue.move_to_end(scope, last=False)
