@@ -64,7 +64,7 @@ ALLOWED = {
     ("integrations/faststream.py", "subscribe"): "on a CooperativeConsumer",
     ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
     ("processing/process.py", "subscribe"): "on a CooperativeConsumer",
-    ("report/telemetry_topics.py", "assign"): "explicit offsets, and no commits",
+    ("watch/telemetry_topics.py", "assign"): "explicit offsets, and no commits",
     ("leader/decision.py", "assign"): "on an assignor",
     ("session/balancing.py", "assign"): "on an assignor",
     ("testing/trial/worker.py", "subscribe"): "the client that a trial measures",

@@ -12,7 +12,7 @@ import click
 from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
 from coopgroup.cli.own_topics import create_command, settings_of
-from coopgroup.report.telemetry_topics import TelemetryReader
+from coopgroup.watch.telemetry_topics import TelemetryReader
 
 __all__ = ["command"]
 

@@ -14,10 +14,10 @@ from coopgroup.cli.broker_options import parse_settings
 from coopgroup.cli.own_topics import settings_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
-from coopgroup.report.telemetry_topics import TelemetryReader
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
 from coopgroup.watch.telemetry import TelemetryView
+from coopgroup.watch.telemetry_topics import TelemetryReader
 
 __all__ = ["connection_of", "group_configuration", "opened_reader", "telemetry_option"]
 

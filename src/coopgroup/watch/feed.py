@@ -103,6 +103,7 @@ class Feed:
             "cards": cards(view),
             "drawing": drawing,
             "silence": None,
+            "trouble": printable(view.telemetry_error),
         }
 
     def _add(self, event: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "partition_rows",
     "printable",
     "time_of_day",
+    "trouble",
 ]
 
 MEMBER_COLUMNS: Final = (
@@ -94,6 +95,11 @@ def headline(view: GroupView) -> str:
     if view.flapping:
         parts.append(f"flapping: {', '.join(view.flapping)}")
     return printable(", ".join(parts))
+
+
+def trouble(view: GroupView) -> str:
+    """Return one line about facts that this look lacks; "" if it lacks none."""
+    return printable(f"no telemetry: {view.telemetry_error}") if view.telemetry_error else ""
 
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:

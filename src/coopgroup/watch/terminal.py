@@ -24,6 +24,7 @@ from coopgroup.watch.tables import (
     move_rows,
     partition_rows,
     printable,
+    trouble,
 )
 from coopgroup.watch.values import GroupView
 
@@ -141,7 +142,7 @@ class WatchApp(App[None]):
         if isinstance(found, Exception):
             line.update(printable(f"no answer: {found}"))
             return
-        line.update(headline(found))
+        line.update("\n".join(filter(None, (headline(found), trouble(found)))))
         self.query_one("#members", Rows).show(member_rows(found))
         self.query_one("#partitions", Rows).show(partition_rows(found))
         log = self.query_one("#moves", RichLog)

@@ -139,6 +139,8 @@ class GroupView:
         partitions: by topic and number.
         moves: changes while the group was watched, newest first.
         records: telemetry of members since the last look, without reports; () from brokers alone.
+        telemetry_error: why the telemetry of this look is incomplete, in one line; "" without an
+            error.
     """
 
     group: str
@@ -151,6 +153,7 @@ class GroupView:
     partitions: tuple[PartitionView, ...] = ()
     moves: tuple[Move, ...] = ()
     records: tuple[Envelope, ...] = ()
+    telemetry_error: str = ""
 
     @property
     def lag(self) -> int:

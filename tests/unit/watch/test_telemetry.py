@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
@@ -30,13 +31,16 @@ def line(envelope: Envelope) -> bytes:
 class Topic:
     before: list[bytes]
     now: list[bytes] = field(factory=list)
+    error: Exception | None = None
 
     def read_to_end(self) -> Iterator[bytes]:
         yield from self.before
 
-    def read_now(self) -> list[bytes]:
+    def read_now(self) -> Iterator[bytes]:
         found, self.now = self.now, []
-        return found
+        yield from found
+        if self.error is not None:
+            raise self.error
 
 
 class Brokers:
@@ -71,6 +75,22 @@ def test_reports_are_facts_about_members_and_no_records() -> None:
     second = reader.read()
     assert (second.members[0].lease_s, second.members[0].report_age_s) == (3.0, 0.0)
     assert first.records == second.records == ()
+
+
+def test_error_of_the_topic_leaves_the_group_and_the_records_before_it() -> None:
+    """A report that the first look missed is old when it arrives."""
+    now_ms = view().at_ms
+    topic: Any = Topic([line(round_(5, "m-a"))], [line(round_(4, "m-a"))])
+    topic.error = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not\nallowed"))
+    reader = TelemetryView(Brokers(), topic)
+    first = reader.read()
+    assert (first.partitions, len(first.records)) == (view().partitions, 1)
+    assert "not allowed" in first.telemetry_error
+    topic.error, topic.now = None, [line(report(now_ms - 9_000, 3_000))]
+    second = reader.read()
+    assert (second.telemetry_error, second.members[0].report_age_s) == ("", 9.0)
+    topic.now.append(line(report(now_ms - 9_000, 3_000)))
+    assert reader.read().members[0].report_age_s == 0.0
 
 
 def test_rounds_are_changes_with_the_words_of_the_leader() -> None:

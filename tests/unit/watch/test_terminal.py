@@ -100,6 +100,16 @@ def test_broker_that_does_not_answer_leaves_the_last_tables() -> None:
     _run(Reader(view(), OSError("no broker")), check)
 
 
+def test_telemetry_that_cannot_be_read_is_a_line_above_the_tables() -> None:
+    group = evolve(view(), telemetry_error="not allowed")
+
+    def check(app: WatchApp) -> bool:
+        head = _headline(app).splitlines()
+        return head[1:] == ["no telemetry: not allowed"] and len(_cells(app, "members")) == 2
+
+    _run(Reader(group), check)
+
+
 def test_large_group_in_a_small_terminal_is_drawn() -> None:
     owners = tuple("m-a" if number % 2 else "m-b" for number in range(1_000))
     group = view(owners=owners, committed=(0,) * 1_000, members=MEMBERS)

@@ -27,8 +27,9 @@ const live = {
   },
 
   take(event) {
-    const {silence} = event;
-    live.say(silence ? `No answer about the group since ${silence.since}: ${silence.reason}` : "");
+    const {silence, trouble} = event;
+    if (silence) live.say(`No answer about the group since ${silence.since}: ${silence.reason}`);
+    else live.say(trouble ? `No telemetry: ${trouble}` : "");
     if (!event.cards) return;
     document.querySelector(".under").textContent = `as of ${event.at}`;
     live.cards(event.cards);

@@ -1,5 +1,8 @@
 """Reading telemetry from a topic, beside a consumer that a test fills."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,9 +10,11 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, TopicPartition
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.report import telemetry_topics
-from coopgroup.report.telemetry_topics import TelemetryReader
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.watch import telemetry_topics
+from coopgroup.watch.telemetry_topics import TelemetryReader
+
+WAIT_S = 60
 
 
 @define
@@ -45,6 +50,8 @@ class FakeConsumer:
     gaps: int = 0
     at: int = 0
     is_closed: bool = False
+    closes: int = 0
+    on_consume: Callable[[], object] = lambda: None
 
     def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401
         assert timeout >= 0
@@ -61,6 +68,9 @@ class FakeConsumer:
         self.at = place.offset
 
     def consume(self, count: int, _: float) -> list[Record]:
+        assert not self.is_closed
+        self.on_consume()
+        assert not self.is_closed
         found = [one for one in self.records if one.at >= self.at][:count]
         self.at = found[-1].at + 1 if found else self.at
         if not found and self.gaps:
@@ -69,6 +79,7 @@ class FakeConsumer:
 
     def close(self) -> None:
         self.is_closed = True
+        self.closes += 1
 
 
 @pytest.fixture
@@ -86,7 +97,7 @@ def test_each_record_comes_once_and_tombstones_not_at_all(consumer: FakeConsumer
         consumer.records.append(Record(5, b"g", b"4"))
         assert list(reader.read_to_end()) == [b"4"]
         consumer.records += [Record(6, b"g", b"4"), Record(7, b"g", b"5")]
-        assert reader.read_now() == [b"5"]
+        assert list(reader.read_now()) == [b"5"]
     assert consumer.is_closed
 
 
@@ -119,6 +130,38 @@ def test_refusal_of_a_broker_is_an_error(consumer: FakeConsumer) -> None:
         pytest.raises(ConfigurationError, match="Topic authorization failed"),
     ):
         list(reader.read_to_end())
+
+
+def test_refusal_of_one_partition_costs_no_record_of_the_others(consumer: FakeConsumer) -> None:
+    refusal = Record(0, None, None, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    consumer.records = [refusal, Record(1, b"g", b"1")]
+    with TelemetryReader({}, "telemetry") as reader:
+        found: list[bytes] = []
+        with pytest.raises(ConfigurationError, match="Topic authorization failed"):
+            found.extend(reader.read_now())
+        assert found == [b"1"]
+
+
+def test_consumer_is_closed_by_the_thread_that_uses_it(consumer: FakeConsumer) -> None:
+    """A client must not be closed during a call, and the display must not wait for the call."""
+    is_in_call, may_return = Event(), Event()
+
+    def wait() -> None:
+        is_in_call.set()
+        assert may_return.wait(WAIT_S)
+
+    consumer.on_consume = wait
+    with ThreadPoolExecutor(1) as pool:
+        with TelemetryReader({}, "telemetry") as reader:
+            reading = pool.submit(lambda: list(reader.read_now()))
+            assert is_in_call.wait(WAIT_S)
+        assert not consumer.is_closed
+        may_return.set()
+        assert reading.result() == []
+    assert consumer.closes == 1
+    with pytest.raises(CoopgroupError, match="is closed"):
+        list(reader.read_now())
+    assert consumer.closes == 1
 
 
 def test_missing_topic_is_an_error_and_the_consumer_is_closed(consumer: FakeConsumer) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -14,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 # Instrumentation replaces confluent_kafka.Consumer, and would make a span for each record.
 from confluent_kafka.cimpl import Consumer
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.shown_values import shown_configuration
 
@@ -32,6 +34,9 @@ class TelemetryReader:
     """Reads a topic from its beginning, or from a time on; it joins no group.
 
     A member may add a record twice, if an answer of the broker is lost. The reader returns it once.
+
+    The end of the `with` block does not wait for another thread that reads. librdkafka's consumer
+    must not be closed during a call, so then that thread closes it.
 
     Attributes:
         configuration: keys of librdkafka's consumer.
@@ -51,6 +56,9 @@ class TelemetryReader:
     # The latest records, as digests, and their order.
     _seen: set[bytes] = field(factory=set, init=False)
     _order: deque[bytes] = field(factory=deque, init=False)
+    # Held during each call of the consumer after `__enter__`.
+    _calling: threading.Lock = field(factory=threading.Lock, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     def __enter__(self) -> Self:
         """Find the partitions.
@@ -73,33 +81,58 @@ class TelemetryReader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the connections."""
-        self._consumer.close()
+        """Close the connections, or let the thread that reads close them."""
+        self._is_over = True
+        self._close_if_over()
 
     def read_to_end(self) -> Iterator[bytes]:
         """Yield the records up to the present end of the topic; a later call yields later ones.
 
         Raises:
             ConfigurationError: a broker does not answer in time, or refuses.
+            CoopgroupError: the reader is closed.
         """
         ends = {one: self._end_of(one) for one in self._next}
         deadline_s = now_s() + self.timeout_s
         while any(offset < ends[one] for one, offset in self._next.items()):
-            found = self._consumer.consume(_BATCH, _WAIT_S)
-            for message in found:
-                yield from self._take(message)
+            with self._client() as consumer:
+                found = consumer.consume(_BATCH, _WAIT_S)
+            yield from self._take_all(found)
             if found:
                 deadline_s = now_s() + self.timeout_s
             elif now_s() > deadline_s:
                 raise ConfigurationError("topic", self.topic, "brokers that send its records")
 
-    def read_now(self) -> list[bytes]:
-        """Return records that have arrived since the last call, at most 1,000; this never waits.
+    def read_now(self) -> Iterator[bytes]:
+        """Yield records that have arrived since the last call, at most 1,000; this never waits.
 
         Raises:
             ConfigurationError: a broker refuses.
+            CoopgroupError: the reader is closed.
         """
-        return [line for one in self._consumer.consume(_BATCH, 0) for line in self._take(one)]
+        with self._client() as consumer:
+            found = consumer.consume(_BATCH, 0)
+        yield from self._take_all(found)
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        try:
+            with self._calling:
+                if self._is_over:
+                    raise CoopgroupError("the reader of telemetry is closed")
+                yield self._consumer
+        finally:
+            self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        # Both threads try after `_is_over` is set, so one of them gets the lock.
+        if self._is_over and self._calling.acquire(blocking=False):
+            try:
+                consumer, self._consumer = self._consumer, None
+                if consumer is not None:
+                    consumer.close()
+            finally:
+                self._calling.release()
 
     def _begin(self) -> None:
         try:
@@ -126,9 +159,21 @@ class TelemetryReader:
     def _end_of(self, partition: int) -> int:
         place = TopicPartition(self.topic, partition)
         try:
-            return int(self._consumer.get_watermark_offsets(place, timeout=self.timeout_s)[1])
+            with self._client() as consumer:
+                return int(consumer.get_watermark_offsets(place, timeout=self.timeout_s)[1])
         except KafkaException as error:
             raise self._refusal(error.args[0]) from None
+
+    def _take_all(self, messages: Iterable[Any]) -> Iterator[bytes]:
+        """Yield the new records of a batch; an error comes after the other partitions' records."""
+        refusal = None
+        for message in messages:
+            try:
+                yield from self._take(message)
+            except ConfigurationError as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
 
     def _take(self, message: Any) -> Iterator[bytes]:  # noqa: ANN401  (confluent_kafka's)
         """Note the offset, and yield a new record of the group."""
