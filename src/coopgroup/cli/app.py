@@ -11,10 +11,14 @@ coopgroup reports gives status 1.
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType, ModuleType
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -40,6 +44,8 @@ COMMANDS = {
 _EXIT_ERROR = 1
 _EXIT_USAGE = 2
 _SUMMARY_MAX = 200
+# It imports the module of a `module:Class`.
+_RESOLVER: Final = "coopgroup.model.offered_factories"
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
 
@@ -122,15 +128,63 @@ def app() -> None:
     """Incremental cooperative rebalancing for Kafka consumer groups."""
 
 
+class OwnModules(MetaPathFinder):
+    """Finds modules of one folder, for policies and assignors that are given as `module:Class`.
+
+    Such a module, and the modules that it imports, may be in the folder. No other import looks
+    there: a file of that name must not take the place of an extra that is not installed.
+
+    Args:
+        folder: the working directory.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._found: set[str] = set()
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of a module of the folder; None for imports that do not look there."""
+        asking = _importing_module()
+        if path is not None or (
+            asking != _RESOLVER and asking.partition(".")[0] not in self._found
+        ):
+            return None
+        spec = PathFinder.find_spec(fullname, [self._folder], target)
+        if spec is not None:
+            self._found.add(fullname)
+        return spec
+
+
+def _importing_module() -> str:
+    """Return the name of the module that imports another one at this moment."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - a finder gets no other hint
+    while frame is not None:
+        name: str = frame.f_globals.get("__name__", "")
+        if "importlib" not in name.partition(".")[0]:
+            return name
+        frame = frame.f_back
+    return ""
+
+
+def find_own_modules() -> None:
+    """Let policies and assignors that are given as `module:Class` be in the working directory."""
+    if not sys.flags.safe_path:
+        with suppress(OSError):  # the working directory may be deleted
+            sys.meta_path.append(OwnModules(str(Path.cwd())))
+
+
 def main() -> NoReturn:
     """Run the program with the arguments of the process and exit.
 
     Raises:
         SystemExit: always, with the status described at the top of this module.
     """
-    if not sys.flags.safe_path:
-        # For policies and assignors given as module:Class. At the end: it hides no other module.
-        sys.path.append(str(Path.cwd()))
+    find_own_modules()
     sys.exit(run(sys.argv[1:]))
 
 

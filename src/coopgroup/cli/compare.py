@@ -25,6 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from coopgroup.cli.app import find_own_modules
 from coopgroup.cli.choices import parse_choices
 from coopgroup.cli.simulate import chosen
 from coopgroup.cli.simulated import (
@@ -134,7 +135,9 @@ def _runner(count: int) -> Iterator[Runner]:
         return
     # Forking a process with threads can deadlock, so new processes are spawned.
     try:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            processes, mp_context=get_context("spawn"), initializer=find_own_modules
+        ) as pool:
             try:
                 yield _with_progress(partial(side_by_side, pool))
             except BaseException:  # Ctrl-C: do not wait for the running jobs

@@ -1,8 +1,12 @@
 """Commands of the program: help, version, imports, and the status of each error."""
 
+import importlib
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from coopgroup import __version__
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
+from coopgroup.policies import create_policy
 from tests.support.programs import output_of
 
 
@@ -105,6 +110,51 @@ def test_help_when_run_imports_no_client() -> None:
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
     assert output_of(program).splitlines()[-1] == "[]"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working directory with an own policy, and a file with the name of an extra."""
+    (tmp_path / "own_policy.py").write_text(
+        "import own_rules\n"
+        "from coopgroup.policies import SimplePolicy\n"
+        "class Calm(SimplePolicy):\n"
+        "    def later(self):\n"
+        "        import own_later\n"
+        "        return own_later.__name__\n"
+    )
+    for name in ("own_rules", "own_later", "absent_extra"):
+        (tmp_path / f"{name}.py").touch()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "own_policy", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    monkeypatch.setattr(sys, "argv", ["coopgroup", "--version"])
+    return tmp_path
+
+
+def test_modules_of_the_working_directory_are_found_for_a_class_only(own: Path) -> None:
+    """A file there takes the place of no missing extra."""
+    with pytest.raises(SystemExit):
+        app.main()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("absent_extra")
+    policy: Any = create_policy("own_policy:Calm")
+    assert policy.later() == "own_later"
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("absent_extra")
+
+
+def test_program_works_when_its_working_directory_is_deleted(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(own)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert (ended.value.code, capsys.readouterr().err) == (0, "")
+    with pytest.raises(ConfigurationError, match="No module named 'own_policy'"):
+        create_policy("own_policy:Calm")
 
 
 def test_module_when_run_is_the_program() -> None:
