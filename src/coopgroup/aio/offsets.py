@@ -231,7 +231,8 @@ class Offsets:
         def look_up() -> T:
             if renew is None:
                 raise RuntimeError("this consumer has no second client")
-            client = renew()
+            with renew() as client:
+                pass  # its end uses the client, so it comes before `close`
             try:
                 return ask(client)
             finally:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
@@ -167,7 +168,7 @@ class ConsumerParts:
             slot=slot,
         )
         starts = driver.inbox.starts = _starting_offsets(driver, settings)
-        fetching = Fetching(client, starts, renew=lambda: _librdkafka(settings))
+        fetching = Fetching(client, starts, renew=lambda: _renewed(settings))
 
         committing = Committing(
             driver=driver,
@@ -240,10 +241,13 @@ class ConsumerParts:
             TypeError: an argument is not a string.
             ValueError: a string contains NUL.
         """
-        self.fetching.consumer.set_sasl_credentials(username, password)
         credentials = self.driver.settings.connection.credentials
-        if credentials is not None:
-            credentials.replace(username, password)
+        if credentials is None:  # the mechanism has no password, but the arguments may be wrong
+            self.fetching.consumer.set_sasl_credentials(username, password)
+            return
+        # First: a consumer that replaces this one at the same moment takes them from there.
+        credentials.replace(username, password)
+        credentials.give(self.fetching.consumer)
 
     @property
     def work(self) -> ConsumerWork:
@@ -399,3 +403,14 @@ def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub l
     if credentials is not None:
         credentials.give(client)
     return client
+
+
+@contextmanager
+def _renewed(settings: ConsumerSettings) -> Iterator[Any]:
+    """Yield another consumer; credentials may change until it is in place, at the block's end."""
+    client = _librdkafka(settings)
+    try:
+        yield client
+    finally:
+        if settings.connection.credentials is not None:
+            settings.connection.credentials.give(client)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from coopgroup import (
     CooperativeConsumer,
@@ -20,6 +20,7 @@ from coopgroup import (
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.parts import check_plugins
 from coopgroup.policies import EagerPolicy
+from tests.support.inner import inner
 from tests.support.programs import output_of
 
 CONFIGURATION = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -111,6 +112,31 @@ def test_consumer_without_a_token_says_so_as_confluent_kafka(
     with pytest.raises(KafkaException) as caught:
         CooperativeConsumer(CONFIGURATION)
     assert caught.value is refusal
+
+
+def test_credentials_that_change_during_a_replacement_reach_the_new_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The polling thread replaces the client of librdkafka while another thread sets them."""
+    made: list[Client] = []
+
+    class Client(Consumer):
+        def __init__(self, configuration: Any) -> None:  # noqa: ANN401
+            super().__init__(configuration)
+            self.given: list[tuple[str, str]] = []
+            made.append(self)
+
+        def set_sasl_credentials(self, username: str, password: str) -> None:
+            self.given.append((username, password))
+
+    monkeypatch.setattr("coopgroup.kafka.parts.Consumer", Client)
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "old"}
+    configuration = {**CONFIGURATION, **login, "security.protocol": "SASL_PLAINTEXT"}
+    with CooperativeConsumer({**configuration, "log_level": 0}) as consumer:
+        with inner(consumer, "_parts", "fetching").renew():
+            consumer.set_sasl_credentials("me", "new")
+        assert [one.given[-1:] for one in made] == [[("me", "new")]] * 2
+        made[1].close()
 
 
 def test_instrumentation_of_confluent_kafka_does_not_see_our_fetches() -> None:

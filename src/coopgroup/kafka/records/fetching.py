@@ -46,8 +46,8 @@ class Fetching:
     """The fetched partitions, and the position of each.
 
     Attributes:
-        renew: makes another such consumer, to replace one that has lost all brokers; None if the
-            consumer is never replaced.
+        renew: makes another such consumer, to replace one that has lost all brokers, during its
+            block; None if the consumer is never replaced.
         ahead_max: maximum number of records that are taken from librdkafka in one call.
         waiting: partitions that wait for their committed offsets before they are fetched.
         published: positions for other threads; None if they ask librdkafka.
@@ -57,7 +57,7 @@ class Fetching:
 
     consumer: Any
     starts: StartingOffsets
-    renew: Callable[[], Any] | None = None
+    renew: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
     record_buffer: RecordBuffer = field(factory=RecordBuffer)
     ahead_max: int = _AHEAD_MAX
     published: PublishedPositions | None = field(default=None, init=False)
@@ -443,7 +443,8 @@ class Fetching:
         if not self._watch.is_lost(self.consumer, self.fetched.names[0]):
             return
         try:
-            is_replaced = self._continue_with(self.renew())
+            with self.renew() as consumer:
+                is_replaced = self._continue_with(consumer)
         except Exception as error:  # noqa: BLE001 -- such as no token; the next look tries again
             self.starts.warn("consumer_not_replaced", error=str(error))
         else:

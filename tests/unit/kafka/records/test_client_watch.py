@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -38,11 +39,12 @@ class Stage:
 
         monkeypatch.setattr(FakeLibrdkafka, "list_topics", asked)
 
-    def _renew(self) -> FakeLibrdkafka:
+    @contextmanager
+    def _renew(self) -> Iterator[FakeLibrdkafka]:
         if self.refusal is not None:
             raise self.refusal
         self.clients.append(FakeLibrdkafka(without_broker=self.brokers_are_gone))
-        return self.clients[-1]
+        yield self.clients[-1]
 
     def get(self, *messages: Message) -> None:
         """Let the current client return records, and hand them out."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -75,7 +76,9 @@ def test_records_arrive_again(
     monkeypatch.setattr(client_watch, "_DOUBT_S", 0.2)
     configuration = settings(proxy) | {"group.id": "g", "enable.auto.commit": False}
     fetchings = [
-        Fetching(Consumer(configuration), starts(), renew=lambda: Consumer(configuration))
+        Fetching(
+            Consumer(configuration), starts(), renew=lambda: nullcontext(Consumer(configuration))
+        )
         for _ in range(CLIENTS)
     ]
     try:
