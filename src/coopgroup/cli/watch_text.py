@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -17,27 +17,53 @@ from coopgroup.watch.tables import (
     headline,
     member_rows,
     partition_rows,
+    trouble,
 )
 from coopgroup.watch.values import GroupView
 
 __all__ = ["print_view"]
 
 _WIDTH_MAX: Final = 10_000
+_NOTHING: Final = "-"
 
 
 def print_view(view: GroupView) -> None:
-    """Print a snapshot; the tables are as wide as their content, so no cell is cut."""
+    """Print a snapshot.
+
+    A terminal gets tables of its width: long names continue on the next line, and a column without
+    any value is left out. Elsewhere each row is one line. No cell is cut.
+    """
+    console = Console()
+    is_narrow = console.is_terminal
+    if not is_narrow:
+        console = Console(width=_WIDTH_MAX)
     click.echo(headline(view))
-    console = Console(width=_WIDTH_MAX)
-    console.print(_table(MEMBER_COLUMNS, member_rows(view)))
-    console.print(_table(PARTITION_COLUMNS, partition_rows(view)))
+    if view.telemetry_error:
+        click.echo(trouble(view))
+    for columns, rows in (
+        (MEMBER_COLUMNS, member_rows(view)),
+        (PARTITION_COLUMNS, partition_rows(view)),
+    ):
+        console.print(_table(columns, rows, is_narrow=is_narrow))
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, is_narrow: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = column in NUMBER_COLUMNS
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
+    shown = [
+        place
+        for place in range(len(columns))
+        if not (is_narrow and rows and all(row[place] == _NOTHING for row in rows))
+    ]
+    for place in shown:
+        is_number = columns[place] in NUMBER_COLUMNS
+        table.add_column(
+            columns[place],
+            justify="right" if is_number else "left",
+            no_wrap=is_number or not is_narrow,
+            overflow="fold",
+            min_width=len(columns[place]),
+        )
     for row in rows:
-        table.add_row(*map(Text, row))  # a plain string would be read as markup: "[red]"
+        # A plain string would be read as markup: "[red]".
+        table.add_row(*(Text(row[place]) for place in shown))
     return table
