@@ -11,8 +11,8 @@ FIRST_SEED ?= 0
 # A run of chaos takes about two minutes, a run of the swarm milliseconds: SEEDS has two defaults.
 CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 
-# Processes that test, for two cores: two mostly wait for brokers, one computes.
-WORKERS ?= 3
+# Processes that test, for two cores: two mostly wait for brokers, two use the time that is left.
+WORKERS ?= 4
 
 # Pages are read once, for both builders.
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees

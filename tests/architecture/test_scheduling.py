@@ -118,6 +118,15 @@ def test_last_of_three_computes_and_the_others_run_what_is_on_brokers() -> None:
     assert not {*background} & BROKERS
 
 
+def test_last_of_four_runs_quick_tests_and_then_ends() -> None:
+    """The third one runs Spark; both leave the brokers to the others."""
+    first, second, on_spark, quick = shared_out(1, 1, 1, 40)
+    assert {*first, *second} >= BROKERS
+    assert on_spark[0] in SPARK
+    assert quick[0] == "test_e.py"
+    assert {*quick} <= {"test_e.py", "test_f.py", "test_g.py"}
+
+
 def test_process_that_computes_ends_when_only_files_on_brokers_are_left() -> None:
     slow, slower, quick = shared_out(1, 1, 40)
     assert {*slow, *slower} > BROKERS

@@ -1,8 +1,10 @@
 """Distribution of tests over several processes (`make pytest`).
 
-Tests on brokers mostly wait, and some of them measure time. So all processes but one run them. With
-three or more processes the last one runs what computes, at a low priority: it takes the time that
-the others leave, and a test that measures time hardly notices it.
+Tests on brokers mostly wait, and some of them measure time. So most processes run them. With three
+or more processes one runs what computes, Spark first, at a low priority: it takes the time that the
+others leave, and a test that measures time hardly notices it. With four or more processes the last
+one runs quick tests, at the same low priority, and ends after them. Longer tests could exceed their
+time limit there.
 
 Spark uses both cores, so with fewer processes its tests do not run beside brokers while other tests
 remain.
@@ -25,6 +27,7 @@ __all__ = [
 
 ON_BROKERS: Final = ("broker", "interop", "chaos")
 ON_SPARK: Final = "spark"
+_QUICK: Final = ("architecture", "deploy", "unit")
 # A long file at the end would keep one process busy while the others have nothing left.
 LONG_FILES: Final = frozenset(
     f"tests/{ON_SPARK}/test_{name}.py"
@@ -38,7 +41,8 @@ TOGETHER: Final = {
     f"tests/broker/test_{name}.py": "tests/broker/test_policy_deaths.py"
     for name in ("policy_deployments", "prediction")
 }
-_WITH_BACKGROUND: Final = 3
+_WITH_SPARK: Final = 3
+_WITH_QUICK: Final = 4
 _NICENESS: Final = 10
 
 
@@ -56,18 +60,22 @@ class FolderScheduling(LoadScopeScheduling):
         return TOGETHER.get(file, file)
 
     def _reschedule(self, node: WorkerController) -> None:
-        if self._is_background(node) and all(map(_is_on_brokers, self.workqueue)):
-            node.shutdown()
-        else:
+        kind = _kind(self.numnodes, node.gateway.id)
+        if any(_may_run(kind, _folder(one)) for one in self.workqueue):
             super()._reschedule(node)
+        else:
+            node.shutdown()
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         others = [scopes for other, scopes in self.assigned_work.items() if other is not node]
         elsewhere = [one for scopes in others for one in scopes if not all(scopes[one].values())]
         computing = [one for one in self.workqueue if not _is_on_brokers(one)]
         on_spark = [one for one in computing if _folder(one) == ON_SPARK]
-        if self._is_background(node):
-            for scope in reversed(on_spark or computing):
+        quick = [one for one in computing if _folder(one) in _QUICK]
+        kind = _kind(self.numnodes, node.gateway.id)
+        if kind:
+            wanted = on_spark if kind == ON_SPARK else quick
+            for scope in reversed(wanted or computing):
                 self.workqueue.move_to_end(scope, last=False)
         else:
             on_brokers = any(map(_is_on_brokers, (*self.workqueue, *elsewhere)))
@@ -78,19 +86,27 @@ class FolderScheduling(LoadScopeScheduling):
                 self.workqueue.move_to_end(scope, last=False)
         super()._assign_work_unit(node)
 
-    def _is_background(self, node: WorkerController) -> bool:
-        return _computes(self.numnodes, node.gateway.id)
-
 
 def yield_to_brokers() -> None:
-    """Lower the priority of this process if it is the one that computes."""
+    """Lower the priority of this process if it computes from the start."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if _computes(workers, os.environ.get("PYTEST_XDIST_WORKER", "gw0")):
+    if _kind(workers, os.environ.get("PYTEST_XDIST_WORKER", "gw0")):
         os.nice(_NICENESS)
 
 
-def _computes(workers: int, worker: str) -> bool:
-    return workers >= _WITH_BACKGROUND and worker == f"gw{workers - 1}"
+def _kind(workers: int, worker: str) -> str:
+    """Return the first folder of a process in the background; "" for the other processes."""
+    last = int(worker.removeprefix("gw")) - workers
+    if workers >= _WITH_QUICK:
+        return {-2: ON_SPARK, -1: _QUICK[0]}.get(last, "")
+    return ON_SPARK if workers >= _WITH_SPARK and last == -1 else ""
+
+
+def _may_run(kind: str, folder: str) -> bool:
+    """Return whether a process of a kind goes on if only this folder is left."""
+    if kind == _QUICK[0]:
+        return folder in _QUICK
+    return kind != ON_SPARK or folder not in ON_BROKERS
 
 
 def _is_on_brokers(scope: str) -> bool:
