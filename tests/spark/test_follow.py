@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from deltalake import DeltaTable
 
@@ -21,6 +23,7 @@ from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.spark.session import LIGHT
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +36,7 @@ COMMITS_OF_A_LIFE: Final = 50
 LAST: Final = RECORDS - 10
 OF_GROUP: Final = ("commits", "generations", "members", "assignments")
 WAIT_S: Final = 240.0
+LOOK_S: Final = 0.5
 
 
 class Group:
@@ -79,11 +83,9 @@ class Group:
 
 
 @contextmanager
-def following(
-    job: str, folder: Path, bootstrap: str, every_s: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a job that follows, as a process."""
-    command = [sys.executable, "-m", "coopgroup.cli", "pipeline", job, "--follow", str(every_s)]
+def following(folder: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Read the history as it grows, in a process."""
+    command = [sys.executable, "-m", "coopgroup.cli", "pipeline", "history", "--follow", "1"]
     command += ["--tables", str(folder), "--bootstrap-server", bootstrap]
     for name, value in LIGHT.items():
         command += ["--conf", f"{name}={value}"]
@@ -100,15 +102,26 @@ def following(
         process.stdout.close()
 
 
-def wait_until(
-    is_so: Callable[[], bool], process: subprocess.Popen[bytes], look_s: float = 0.5
-) -> None:
-    """Poll for the condition while the process lives."""
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(look_s)
+@contextmanager
+def ctrl_c_when(is_so: Callable[[], bool]) -> Iterator[None]:
+    """Send SIGINT to this process as soon as the condition holds, unless the block has ended."""
+    has_ended = threading.Event()
+
+    def send() -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not is_so() and time.monotonic() < deadline:
+            if has_ended.wait(LOOK_S):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(send)
+        try:
+            yield
+        finally:
+            has_ended.set()
+    sent.result()
+    assert is_so()
 
 
 def commits_of(folder: Path, table: str) -> int:
@@ -137,6 +150,7 @@ def test_what_follows_is_killed_and_goes_on_leaves_the_rows_of_one_run(
     spark: SparkSession,
     kafka_cluster: KafkaCluster,
     tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Records arrive all the time; no row is missing or repeated, and the lag is correct."""
     config, bootstrap = kafka_cluster.client_config(), kafka_cluster.bootstrap_servers
@@ -148,19 +162,21 @@ def test_what_follows_is_killed_and_goes_on_leaves_the_rows_of_one_run(
     folder, whole = tmp_path / "followed", tmp_path / "whole"
     broker = ["--bootstrap-server", bootstrap]
     with Group(config) as group:
-        with following("history", folder, bootstrap, 1) as process:
-            wait_until(lambda: is_in_a_batch(folder), process, look_s=0.05)
+        with following(folder, bootstrap) as process:
+            wait_for(
+                lambda: is_in_a_batch(folder) or process.poll() is not None,
+                timeout_s=WAIT_S,
+                poll=lambda: time.sleep(0.05),
+            )
             os.killpg(process.pid, signal.SIGKILL)
-        with following("lag", folder, bootstrap, 5) as process:  # and history
-            group.finish()
-            wait_until(lambda: last_lags(folder) == [RECORDS - LAST] * PARTITIONS, process)
-            process.send_signal(signal.SIGINT)
-            assert process.stdout is not None
-            said = process.stdout.read().decode()
-            assert process.wait() == 0
-    told = [line.partition(":")[0] for line in said.splitlines()]
-    assert told[-3:] == ["ends", "lag", "loads"], said
-    assert "Traceback" not in said
+            assert process.wait() == -signal.SIGKILL
+        group.finish()
+        with ctrl_c_when(lambda: last_lags(folder) == [RECORDS - LAST] * PARTITIONS):
+            # The history, too.
+            assert run(["pipeline", "lag", "--follow", "1", "--tables", str(folder), *broker]) == 0
+    said, err = capsys.readouterr()
+    assert [line.partition(":")[0] for line in said.splitlines()] == ["ends", "lag", "loads"], said
+    assert "Traceback" not in err
     assert run(["pipeline", "history", "--tables", str(whole), *broker]) == 0
     followed, once = (Tables(spark=spark, folder=str(one)) for one in (folder, whole))
     for name in OF_GROUP:
