@@ -39,6 +39,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
+from coopgroup.kafka.rpc.light_connection import RepeatedMessage, TcpTransport
 from coopgroup.kafka.rpc.outcomes import (
     CredentialsRefusedError,
     FailureKind,
@@ -46,9 +47,14 @@ from coopgroup.kafka.rpc.outcomes import (
     Outcome,
     TransportFailure,
 )
+from coopgroup.kafka.rpc.requests import build_message
+from coopgroup.kafka.rpc.tasks import Callback
+from coopgroup.model.group_api import HeartbeatRequest
 
 if TYPE_CHECKING:
     from coopgroup.kafka.config.sasl import OAuthTokenSource
+    from coopgroup.kafka.rpc.questions import Question, WireMessage
+    from coopgroup.model.group_api import GroupRequest
 
 __all__ = ["Call", "Channel"]
 
@@ -113,6 +119,10 @@ class Channel:
     # In the order of sending, so that failures are reported in that order.
     _in_flight: dict[Call, None] = field(factory=dict, init=False)
     _connection: KafkaConnection | None = field(default=None, init=False)
+    # The heartbeat that the connection repeats, and whose it is.
+    _beat: tuple[KafkaConnection, HeartbeatRequest, RepeatedMessage] | None = field(
+        default=None, init=False
+    )
     _given_up: GivenUpConnections[Call] = field(factory=GivenUpConnections, init=False)
     _attempt: Any = field(default=None, init=False)
     _attempt_timer: Any = field(default=None, init=False)
@@ -128,9 +138,18 @@ class Channel:
         """Return whether a request could be sent now."""
         return self._connection is not None and self._connection.connected
 
+    def message(self, request: GroupRequest | Question) -> WireMessage:
+        """Return the message of a request, to be sent on this channel, as the next one."""
+        connection = self._connection
+        if not isinstance(request, HeartbeatRequest) or not self.is_connected:
+            return build_message(request)
+        if self._beat is None or self._beat[0] is not connection or self._beat[1] != request:
+            self._beat = connection, request, RepeatedMessage(build_message(request))
+        return self._beat[2]
+
     def submit(self, call: Call) -> None:
         """Send a call as soon as the connection is open."""
-        call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
+        call.timer = self.net.call_at(call.deadline, Callback(lambda: self._expire(call)))
         self._waiting.append(call)
         self._advance()
 
@@ -230,7 +249,6 @@ class Channel:
         try:
             sock = await self._open_socket()
             transport = self._wrap(sock)
-            _read_to_the_end(transport)
             sock = None
             await transport.handshake()
             connection = self._new_connection()
@@ -321,12 +339,14 @@ class Channel:
     def _wrap(self, sock: socket.socket) -> KafkaTCPTransport:
         context = self.settings.ssl_context
         if context is None:
-            return KafkaTCPTransport(self.net, sock, host=self.host)
+            return TcpTransport(self.net, sock, host=self.host)
         try:
-            return KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=context)
+            transport = KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=context)
         except BaseException:
             sock.close()
             raise
+        _read_to_the_end(transport)
+        return transport
 
     def _new_connection(self) -> KafkaConnection:
         version = self.settings.api_version

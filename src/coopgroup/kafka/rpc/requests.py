@@ -77,13 +77,6 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
     id: kafka-python drops fields that a version lacks.
     """
     match request:
-        case (
-            FindCoordinatorRequest()
-            | DescribeGroupRequest()
-            | FetchOffsetsRequest()
-            | OtherRequest()
-        ):
-            return _build_question(request)
         case JoinGroupRequest():
             return _build_join(request)
         case SyncGroupRequest():
@@ -100,6 +93,14 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
             return _build_leave(request)
         case OffsetCommitRequest():
             return _build_commit(request)
+        # Last, because `OtherRequest` is a protocol: Python takes long to compare with it.
+        case (
+            FindCoordinatorRequest()
+            | DescribeGroupRequest()
+            | FetchOffsetsRequest()
+            | OtherRequest()
+        ):
+            return _build_question(request)
         case _:
             assert_never(request)
 
@@ -107,13 +108,6 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
 def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply | Any:  # noqa: ANN401  (answers of other requests)
     """Return the answer from kafka-python's response to a request."""
     match request:
-        case (
-            FindCoordinatorRequest()
-            | DescribeGroupRequest()
-            | FetchOffsetsRequest()
-            | OtherRequest()
-        ):
-            return _read_outside(request, response)
         case JoinGroupRequest():
             return _read_join(response)
         case SyncGroupRequest():
@@ -135,6 +129,13 @@ def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answ
                     )
                 )
             )
+        case (
+            FindCoordinatorRequest()
+            | DescribeGroupRequest()
+            | FetchOffsetsRequest()
+            | OtherRequest()
+        ):
+            return _read_outside(request, response)
         case _:
             assert_never(request)
 

@@ -41,6 +41,7 @@ from kafka.net.selector import NetworkSelector
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
 from coopgroup.kafka.rpc.questions import OtherRequest, Question
+from coopgroup.kafka.rpc.tasks import Callback
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -243,7 +244,7 @@ class GroupTransport:
             if self._phase is not _Phase.OPEN:
                 raise RuntimeError("the transport is not running")
             self._inbox.append(action)
-            self._net.call_soon_threadsafe(self._drain_inbox)
+            self._net.call_soon_threadsafe(Callback(self._drain_inbox))
 
     # --- the thread's side -----------------------------------------------------------------------
 
@@ -323,15 +324,15 @@ class GroupTransport:
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
         from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
-        from coopgroup.kafka.rpc.requests import build_message  # noqa: PLC0415 - slow to import
 
+        channel = self._channel(job.lane, address)
         try:
-            message = build_message(job.request)
+            message = channel.message(job.request)
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
             self._report(error)
             on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
             return
-        self._channel(job.lane, address).submit(
+        channel.submit(
             Call(
                 message=message,
                 deadline=deadline,
