@@ -132,6 +132,7 @@ class GroupDriver:
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         is_quiet: whether no notice of the group is expected within the next moments.
+        calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
         member: the member after the last step, for readers on other threads.
@@ -150,6 +151,7 @@ class GroupDriver:
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     is_quiet: bool = field(default=True, init=False)
+    calm_until_s: float | None = field(default=None, init=False)
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
     leader: RoundLeader = field(init=False)
@@ -316,10 +318,13 @@ class GroupDriver:
         except Exception as error:  # noqa: BLE001 -- events must be taken all the same
             self._fail(error)
             pause_s = _ERROR_PAUSE_S
-        event = self._events.take(pause_s)
+        due_s = began_s + pause_s
+        is_busy = self.member.outstanding or backing_off(self._session)
+        self.calm_until_s = None if is_busy else due_s
+        event = self._events.take(None if math.isinf(pause_s) else pause_s)
         if event is None:
             return False
-        self.late.look(math.inf if pause_s is None else began_s + pause_s)
+        self.late.look(due_s)
         woke_s = now_s()
         self._handle(event)
         self.late.look(woke_s)
@@ -343,7 +348,7 @@ class GroupDriver:
                 self.commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
             self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
 
-    def _pause_s(self) -> float | None:
+    def _pause_s(self) -> float:
         deadline_ms = session_deadline_ms(self._session)
         pause_s = math.inf
         if deadline_ms is not None:
@@ -361,20 +366,17 @@ class GroupDriver:
         pause_s = min(pause_s, self.inbox.pause_s())
         if self.commits.are_waited_for:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
-        return None if math.isinf(pause_s) else pause_s
+        return pause_s
 
     def _is_stalled(self) -> bool:
         limit_s = self.settings.max_poll_interval_ms / 1000
         return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
 
     def _take(self, event: SessionEvent) -> None:
-        match event:
-            case CommitRequested():
-                self.commits.take_up(event)
-            case Answered() if not isinstance(event.answer, FindCoordinatorAnswer):
-                self.commits.hear()
-            case _:
-                pass
+        if isinstance(event, CommitRequested):
+            self.commits.take_up(event)
+        elif isinstance(event, Answered) and not isinstance(event.answer, FindCoordinatorAnswer):
+            self.commits.hear()
         try:
             session = with_rate(self._session, self.meter.rate_per_s)
             session, effects = step(session, event, now_ms=now_ms())

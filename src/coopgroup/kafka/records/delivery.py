@@ -22,7 +22,7 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.pace import AWAY_S, Pace
+from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.record_buffer import partition_of
 
 __all__ = ["DecodedDelivery", "Delivery"]
@@ -140,8 +140,9 @@ class Delivery:
         try:
             now = now_s()
             while len(ready) < count:
-                is_quiet = driver.is_quiet and not self.fetching.is_about_to_begin
-                slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
+                slice_s = self._slice_s(now)
+                if count - len(ready) > 1:  # librdkafka waits for a full batch, and for no signal
+                    slice_s = min(slice_s, IDLE_S)
                 wait_s = max(0.0, _whole_ms(min(slice_s, deadline_s - now)))
                 if now >= driver.lease_until_s:
                     # No record may leave, and the group is about to report the reason.
@@ -175,8 +176,17 @@ class Delivery:
             return 0.0
         if driver.inbox.waiting or self.fetching.waiting:
             return 0.0
-        slice_s = self.pace.slice_s(now, is_quiet=driver.is_quiet)
-        return _whole_ms(min(slice_s, self._look_at_s - now))
+        return _whole_ms(min(self._slice_s(now), self._look_at_s - now))
+
+    def _slice_s(self, now: float) -> float:
+        """Return how long to wait in librdkafka before looking at the group again, in seconds."""
+        driver, fetching = self.driver, self.fetching
+        is_quiet = driver.is_quiet and not fetching.is_about_to_begin
+        awaits_more = (
+            fetching.waiting or fetching.record_buffer.paused or driver.commits.are_waited_for
+        )
+        calm_until_s = None if awaits_more else driver.calm_until_s
+        return self.pace.slice_s(now, is_quiet=is_quiet, calm_until_s=calm_until_s)
 
 
 def _whole_ms(wait_s: float) -> float:

@@ -4,6 +4,9 @@ No other thread can wake a thread that waits in librdkafka, so it waits in slice
 the next notice comes within milliseconds, and a slice is short. Some states last for minutes: a
 slow revocation, or the outage of a coordinator. Then the slices grow, because each of them costs
 CPU time. A notice may be late by one slice.
+
+A member at rest hears of a round with the answer to its next heartbeat. Until then no notice is
+expected, so the slices of an idle consumer may be long, and one of them ends with that answer.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from typing import Final
 
 from attrs import define, field
 
-__all__ = ["AWAY_S", "IDLE_S", "QUIET_S", "Pace"]
+__all__ = ["AWAY_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
 
 _BUSY_S: Final = 0.005
 QUIET_S: Final = 0.05
 IDLE_S: Final = 0.2
+# Longest slice until the next heartbeat: some notices need none, such as a changed topic.
+CALM_S: Final = 0.5
+# Most heartbeats are answered in this time.
+_ANSWER_S: Final = 0.03
 # Without a partition to fetch, the thread waits for the group instead, which wakes it. librdkafka
 # only runs its callbacks meanwhile.
 AWAY_S: Final = 0.2
@@ -49,18 +56,23 @@ class Pace:
         """Note that records came, so more of them may follow."""
         self._heard_s = math.inf
 
-    def slice_s(self, now_s: float, *, is_quiet: bool) -> float:
+    def slice_s(self, now_s: float, *, is_quiet: bool, calm_until_s: float | None = None) -> float:
         """Return the next slice, in seconds.
 
         Args:
             now_s: the monotonic clock.
             is_quiet: whether no notice is expected within the next moments.
+            calm_until_s: when the group's thread will act next; None if a notice may come before.
         """
         if is_quiet:
             self._since_s = math.inf
             if math.isinf(self._heard_s):
                 self._heard_s = now_s
-            return self.idle_s if now_s - self._heard_s >= _IDLE_AFTER_S else QUIET_S
+            if now_s - self._heard_s < _IDLE_AFTER_S:
+                return QUIET_S
+            if calm_until_s is None or self.idle_s != IDLE_S:
+                return self.idle_s
+            return min(CALM_S, max(QUIET_S, calm_until_s + _ANSWER_S - now_s))
         self._heard_s = math.inf
         if math.isinf(self._since_s):
             self._since_s = now_s

@@ -140,12 +140,13 @@ class Channel:
 
     def message(self, request: GroupRequest | Question) -> WireMessage:
         """Return the message of a request, to be sent on this channel, as the next one."""
-        connection = self._connection
-        if not isinstance(request, HeartbeatRequest) or not self.is_connected:
+        connection = self._connection if self.is_connected else None
+        if not isinstance(request, HeartbeatRequest) or connection is None:
             return build_message(request)
-        if self._beat is None or self._beat[0] is not connection or self._beat[1] != request:
-            self._beat = connection, request, RepeatedMessage(build_message(request))
-        return self._beat[2]
+        beat = self._beat
+        if beat is None or beat[0] is not connection or beat[1] != request:
+            beat = self._beat = connection, request, RepeatedMessage(build_message(request))
+        return beat[2]
 
     def submit(self, call: Call) -> None:
         """Send a call as soon as the connection is open."""

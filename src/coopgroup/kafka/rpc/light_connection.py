@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import selectors
+import socket
 import time
 from typing import Any, Final, NamedTuple
 
 import kafka.errors as wire_errors
+from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
 from coopgroup.kafka.rpc.questions import WireMessage
@@ -115,6 +117,10 @@ class _Header(NamedTuple):
 class TcpTransport(KafkaTCPTransport):
     """kafka-python's transport, with other reads and writes."""
 
+    def __init__(self, net: NetworkSelector, sock: socket.socket, host: str) -> None:
+        """Speak over a connected socket."""
+        super().__init__(net, sock, host=host)  # type: ignore[no-untyped-call]
+
     def resume_reading(self) -> None:
         """Register the socket for all reads until it is closed."""
         if not self._read:
@@ -133,14 +139,14 @@ class TcpTransport(KafkaTCPTransport):
         The loop meets an error of this call again, and reports it when no caller is on the stack.
         """
         if not request or not self._write or self._closed or self._writing or self._write_buffer:
-            super().write(request)
+            super().write(request)  # type: ignore[no-untyped-call]
             return
         sent = 0
         with contextlib.suppress(OSError):
             sent = self._sock.send(request)
             self.last_write = time.monotonic()
         if sent < len(request):
-            super().write(memoryview(request)[sent:])
+            super().write(memoryview(request)[sent:])  # type: ignore[no-untyped-call]
 
     def _receive(self) -> None:
         """Take what has arrived; the loop calls again while there is more.
@@ -148,21 +154,22 @@ class TcpTransport(KafkaTCPTransport):
         A broker sends its refusal of credentials together with the end of the stream. So the end
         must not be read together with the last bytes.
         """
+        base: Any = self  # kafka-python's code has no types
         if self._closed or not self._read:
             self._net.unregister_event(self._sock, selectors.EVENT_READ)
             return
         try:
-            received = self._sock.recv(_READ_BYTES)
+            received = base._sock.recv(_READ_BYTES)  # noqa: SLF001
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.abort(wire_errors.KafkaConnectionError(error))
+            base.abort(wire_errors.KafkaConnectionError(error))
             return
         if not received:
-            self.abort(wire_errors.KafkaConnectionError("socket disconnected"))
+            base.abort(wire_errors.KafkaConnectionError("socket disconnected"))
             return
         self.last_read = time.monotonic()
         try:
-            self._protocol.data_received(received)
+            base._protocol.data_received(received)  # noqa: SLF001
         except wire_errors.KafkaProtocolError as error:
-            self.abort(error)
+            base.abort(error)

@@ -27,7 +27,7 @@ class Callback(Task):
         self._res = self._exc = self.scheduled_at = None
         self.state = TaskState.CREATED
 
-    def __call__(self) -> None:
+    def __call__(self, arg: object = None) -> None:  # noqa: ARG002  (kafka-python's signature)
         """Run; the loop expects this exception at the end of a task."""
         self._stack = None
         self._call()

@@ -41,10 +41,11 @@ from tests.unit.kafka.one_member_group import (
     subscribe,
 )
 
+PATIENT = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 8_000}
+
 
 def test_driver_joins_leads_and_holds_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 8_000}
-    with running(monkeypatch, more=patient) as (driver, group):
+    with running(monkeypatch, more=PATIENT) as (driver, group):
         assert (driver.lease_until_s, driver.is_quiet, driver.leads) == (math.inf, True, False)
         subscribe(driver)
         # A heartbeat may come between join and sync, if this process was not scheduled for a while.
@@ -54,6 +55,22 @@ def test_driver_joins_leads_and_holds_a_lease(monkeypatch: pytest.MonkeyPatch) -
         assert now_s() < first <= now_s() + 6.0
         wait_for(lambda: driver.lease_until_s > first)
         assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
+
+
+def test_driver_at_rest_is_calm_until_its_next_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**PATIENT, "heartbeat.interval.ms": 300}
+    with running(monkeypatch, more=slow) as (driver, group):
+        subscribe(driver)
+        wait_for(lambda: HeartbeatRequest in group.requests)
+        calm_until_s = None
+        while calm_until_s is None:
+            calm_until_s = driver.calm_until_s
+        sent = group.requests.count(HeartbeatRequest)
+        wait_for(lambda: group.requests.count(HeartbeatRequest) > sent)
+        assert calm_until_s <= now_s()
+        group.silent = frozenset({HeartbeatRequest})
+        wait_for(lambda: group.requests.count(HeartbeatRequest) > sent + 1)
+        wait_for(lambda: driver.calm_until_s is None)
 
 
 def test_driver_tells_the_member_how_fast_the_application_works(

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.pace import CALM_S, IDLE_S, Pace
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
@@ -318,6 +319,44 @@ def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
     assert stage.delivery.take(1, 0.4) == []
     assert stage.heard == [("revoke", [1])]
     assert len(fetches) >= 3
+
+
+@pytest.mark.parametrize("work", ["none", "offset", "commit", "paused"])
+def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
+    waits: list[float], work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coopgroup.kafka.records.fetching._SOON_S", 0.0)
+    stage = owning()
+    stage.delivery.pace = Pace(IDLE_S)
+    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=True)
+    stage.driver.calm_until_s = math.inf
+    if work == "offset":
+        stage.fetching.waiting = frozenset({("t", 7)})
+    elif work == "commit":
+        stage.driver.commits.are_waited_for = True
+    elif work == "paused":
+        stage.fetching.record_buffer.pause([("t", 0)])
+    stage.delivery.take(1, 0.6)
+    assert max(waits) == (CALM_S if work == "none" else IDLE_S)
+
+
+def test_waits_of_an_idle_consumer_for_a_batch_are_not_longer_than_those_for_signals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = owning()
+    stage.delivery.pace = Pace(IDLE_S)
+    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=True)
+    stage.driver.calm_until_s = math.inf
+    waits: list[float] = []
+
+    def consume(_: FakeLibrdkafka, _count: int, timeout_s: float) -> list[Any]:
+        waits.append(timeout_s)
+        time.sleep(timeout_s)
+        return []
+
+    monkeypatch.setattr(FakeLibrdkafka, "consume", consume)
+    assert stage.delivery.take(2, 0.6) == []
+    assert max(waits) == IDLE_S
 
 
 def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(waits: list[float]) -> None:

@@ -1,6 +1,10 @@
 """The waits in librdkafka: short during a round, long in states that last."""
 
-from coopgroup.kafka.records.pace import IDLE_S, QUIET_S, Pace
+import math
+
+import pytest
+
+from coopgroup.kafka.records.pace import CALM_S, IDLE_S, QUIET_S, Pace
 
 
 def test_slice_when_nothing_is_expected_is_long() -> None:
@@ -65,3 +69,29 @@ def test_slices_of_an_idle_consumer_with_a_bell_stay_short_enough_for_its_rounds
     pace = Pace()
     pace.slice_s(10.0, is_quiet=True)
     assert pace.slice_s(600.0, is_quiet=True) == QUIET_S
+
+
+def test_slice_of_an_idle_consumer_ends_with_the_answer_to_the_next_heartbeat() -> None:
+    pace = Pace(IDLE_S)
+    pace.slice_s(10.0, is_quiet=True)
+    slices = [
+        pace.slice_s(20.0, is_quiet=True, calm_until_s=20.0 + after_s)
+        for after_s in (3.0, 0.4, 0.0, -60.0, math.inf)
+    ]
+    assert slices == [CALM_S, pytest.approx(0.43), QUIET_S, QUIET_S, CALM_S]
+
+
+def test_slice_without_an_expected_time_is_not_longer_than_that_of_signals() -> None:
+    pace = Pace(IDLE_S)
+    pace.slice_s(10.0, is_quiet=True)
+    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=None) == IDLE_S
+
+
+def test_slice_soon_after_records_does_not_wait_for_the_next_heartbeat() -> None:
+    assert Pace(IDLE_S).slice_s(10.0, is_quiet=True, calm_until_s=13.0) == QUIET_S
+
+
+def test_slice_of_a_member_with_a_bell_does_not_wait_for_the_next_heartbeat() -> None:
+    pace = Pace(QUIET_S)
+    pace.slice_s(10.0, is_quiet=True)
+    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=23.0) == QUIET_S
