@@ -34,6 +34,7 @@ class Reader:
         self.members: tuple[MemberView, ...] = MEMBERS
         self.records: tuple[Envelope, ...] = ()
         self.error: Exception | None = None
+        self.telemetry_error = ""
 
     def read(self) -> GroupView:
         self.at_s += 2
@@ -42,7 +43,7 @@ class Reader:
         records, self.records = self.records, ()
         committed = tuple((10 + np.arange(6) + int(self.at_s)).tolist())
         found = view(self.at_s, self.owners, committed, end=400, members=self.members)
-        return evolve(found, records=records)
+        return evolve(found, records=records, telemetry_error=self.telemetry_error)
 
 
 @contextmanager
@@ -160,6 +161,8 @@ def test_page_says_since_when_the_brokers_are_silent(page: Page, reader: Reader)
         reader.error = None
         _wait(page, lambda: _notice(page) == "", "the end of the notice")
         _wait(page, lambda: page.column("faults", "label"), "the fault")
+        reader.telemetry_error = "not allowed"
+        _wait(page, lambda: _notice(page) == "No telemetry: not allowed", "the error")
 
 
 def test_page_finds_a_server_that_comes_back(page: Page, reader: Reader) -> None:
