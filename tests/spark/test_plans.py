@@ -14,18 +14,23 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import commit_gaps, outages_of, patience_of
-from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
-from coopgroup.pipeline.episodes.rebalances import numbered_steps, owner_changes, rebalances_of
-from coopgroup.pipeline.episodes.skew import skew_of
-from coopgroup.pipeline.episodes.telemetry_episodes import (
-    led_rebalances,
+from coopgroup.pipeline.episodes.outages import (
+    commit_gaps,
+    outages_of,
     outages_of_work,
+    patience_of,
+)
+from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
+from coopgroup.pipeline.episodes.rebalances import (
+    led_rebalances,
+    numbered_steps,
+    owner_changes,
+    rebalances_of,
     rebalances_of_rounds,
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of
+from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of, skew_of
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame

@@ -1,4 +1,4 @@
-"""Lag and load of groups: ends of partitions, joined with the commits of the same time.
+"""Lag, load and skew of groups: ends of partitions, joined with the commits of the same time.
 
 The rules for partitions without a commit are those of the lag-aware assignors (KAFKA-5337). With
 `auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
@@ -33,12 +33,14 @@ __all__ = [
     "interests_of",
     "lag_of",
     "loads_of",
+    "skew_of",
     "write_lag",
 ]
 
 LAG_JOB: Final = "lag"
 RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
+_MOMENT: Final = ("group", "at_ms", "generation")
 _INPUT: Final = ("commits", "members", "generations", "ends")
 _AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
 _MS_PER_DAY: Final = 86_400_000
@@ -161,6 +163,41 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     return parts.groupBy(*keys, "hour").agg(
         (sql.sum(sql.col("per_ms") * sql.col("ms")) / seconds).alias(f"{name}_per_s"),
         seconds.alias(f"{name}_s"),
+    )
+
+
+def skew_of(lag: DataFrame, states: DataFrame, holders: DataFrame) -> DataFrame:
+    """Return the table: a row for each time with a known lag of a group with members.
+
+    A member without partitions counts with a lag of 0. A partition without an owner does not count.
+
+    Args:
+        lag: the table.
+        states: from `episodes.processes.states_of`.
+        holders: from `episodes.processes.holders_of`.
+    """
+    times = lag.select("group", "at_ms").distinct()
+    facts = states.select("group", "at_ms", "state", "generation", "member_count")
+    at = with_last(
+        times,
+        facts,
+        keys=["group"],
+        columns=["state", "generation", "member_count"],
+        order=["state"],
+    ).where(sql.col("member_count") > 0)
+    held = holders.select("group", "state", "topic", "partition", "member_id")
+    rows = lag.join(at, ["group", "at_ms"]).join(held, ["group", "state", "topic", "partition"])
+    by_member = rows.groupBy(*_MOMENT, "member_count", "member_id").agg(sql.sum("lag").alias("lag"))
+    mean = sql.col("lag_total") / sql.col("members")
+    return (
+        by_member.groupBy(*_MOMENT, sql.col("member_count").alias("members"))
+        .agg(sql.sum("lag").alias("lag_total"), sql.max("lag").alias("lag_max"))
+        .withColumn("lag_mean", mean)
+        .withColumn(
+            "imbalance",
+            sql.when(sql.col("lag_total") > 0, sql.col("lag_max") / sql.col("lag_mean")),
+        )
+        .select(*TABLES["skew"].schema.names)
     )
 
 

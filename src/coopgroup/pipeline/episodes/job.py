@@ -17,22 +17,24 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import commit_gaps, outages_of, patience_of
+from coopgroup.pipeline.episodes.outages import (
+    commit_gaps,
+    outages_of,
+    outages_of_work,
+    patience_of,
+)
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.episodes.rebalances import (
     SETTLE_MS,
+    led_rebalances,
     numbered_steps,
     owner_changes,
     rebalances_of,
-)
-from coopgroup.pipeline.episodes.skew import skew_of
-from coopgroup.pipeline.episodes.telemetry_episodes import (
-    led_rebalances,
-    outages_of_work,
     rebalances_of_rounds,
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.folders import Folders
+from coopgroup.pipeline.lag import skew_of
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 

@@ -1,4 +1,7 @@
-"""Times without work on a partition, from gaps between commits: the table `outages`.
+"""Times without work on a partition: the table `outages`.
+
+From telemetry, an outage lasts from the end of all work on the partition to the next begin of work
+(see `work_spans`). The rest of this page is about the history, which only has commits.
 
 An owner commits at its usual interval, the median of the partition's gaps. At the end of a round,
 the new owner has not yet committed in the previous generation, and the old owner cannot commit any
@@ -27,12 +30,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last, with_next
-from coopgroup.pipeline.episodes.rebalances import HISTORY
+from coopgroup.pipeline.episodes.rebalances import HISTORY, TELEMETRY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["commit_gaps", "outages_of", "patience_of", "usual_intervals"]
+__all__ = ["commit_gaps", "outages_of", "outages_of_work", "patience_of", "usual_intervals"]
 
 _PARTITION: Final = ("group", "topic", "partition")
 _TELLING: Final = 2  # in usual intervals
@@ -183,4 +186,29 @@ def _judged(rows: DataFrame, gaps: DataFrame, patience: DataFrame) -> DataFrame:
         sql.lit(HISTORY).alias("source"),
         unavailable_ms.alias("unavailable_ms"),
         error_ms.alias("error_ms"),
+    )
+
+
+def outages_of_work(spans: DataFrame) -> DataFrame:
+    """Return the times between the end of all work on a partition and the next start, in one life.
+
+    Args:
+        spans: from `work_spans.work_spans`.
+
+    Returns:
+        The columns of the table `outages`, and `life`.
+    """
+    forever = sql.lit(_FOREVER_MS)
+    window = Window.partitionBy(*_PARTITION, "life").orderBy("begin_ms", "end_ms")
+    before = window.rowsBetween(Window.unboundedPreceding, -1)
+    reached = sql.struct(sql.coalesce("end_ms", forever).alias("at_ms"), "error_ms")
+    gaps = spans.withColumn("reached", sql.max(reached).over(before))
+    gaps = gaps.where(sql.col("begin_ms") > sql.col("reached.at_ms"))
+    return gaps.select(
+        *("group", "life", "first_generation", "topic", "partition"),
+        sql.lit(TELEMETRY).alias("source"),
+        sql.col("reached.at_ms").alias("begin_ms"),
+        sql.col("begin_ms").alias("end_ms"),
+        (sql.col("begin_ms") - sql.col("reached.at_ms")).alias("unavailable_ms"),
+        sql.col("reached.error_ms").alias("error_ms"),
     )

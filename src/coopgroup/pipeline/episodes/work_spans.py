@@ -64,7 +64,7 @@ def work_spans(work: DataFrame, events: DataFrame, led: DataFrame, known: DataFr
     Args:
         work: the table.
         events: the table.
-        led: from `telemetry_episodes.led_rebalances`.
+        led: from `rebalances.led_rebalances`.
         known: from `known_members`; may be empty.
 
     Returns:
