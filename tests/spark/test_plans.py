@@ -14,12 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import (
-    commit_gaps,
-    outages_of,
-    outages_of_work,
-    patience_of,
-)
+from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.episodes.rebalances import (
     led_rebalances,
@@ -88,9 +83,8 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     numbered = cut(found["numbered"])
     found["changes"] = owner_changes(holders, numbered)
     changes = cut(found["changes"])
-    found["gaps"] = commit_gaps(commits)
     patience = cut(patience_of(present))
-    found["outages"] = outages_of(changes, cut(found["gaps"]), table("lag"), patience)
+    found["outages"] = outages_of(changes, commits, table("lag"), patience)
     found["rebalances"] = rebalances_of(numbered, present, changes, cut(found["outages"]))
     found["departures"] = departures_of(present, states, holders, commits)
     found["arrivals"] = arrivals_of(present)

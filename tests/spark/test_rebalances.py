@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
-from coopgroup.pipeline.episodes.outages import commit_gaps, outages_of
+from coopgroup.pipeline.episodes.outages import outages_of
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ def test_outages_that_cannot_be_seen_count_for_their_own_rebalances(spark: Spark
         *("at_ms AS lost_ms", "true AS is_move", "false AS is_resumed"),
     )
     patience = spark.createDataFrame([], "`group` string, patience_ms long")
-    gaps = commit_gaps(make(spark, "commits"))
-    outages = outages_of(changes, gaps, make(spark, "lag"), patience)
+    outages = outages_of(changes, make(spark, "commits"), make(spark, "lag"), patience)
     columns = ("first_generation", "is_observed")
     assert rows(outages, *columns) == [(1, False), (4, False)]

@@ -17,12 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import (
-    commit_gaps,
-    outages_of,
-    outages_of_work,
-    patience_of,
-)
+from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.episodes.rebalances import (
     SETTLE_MS,
@@ -101,8 +96,7 @@ def _of_states(
     holders = keep(holders_of(assignments, present))
     numbered = keep(numbered_steps(steps_of(states), settle_ms))
     changes = keep(owner_changes(holders, numbered))
-    gaps = keep(commit_gaps(commits))
-    outages = keep(outages_of(changes, gaps, lag, patience_of(present)))
+    outages = keep(outages_of(changes, commits, lag, patience_of(present)))
     return {
         "rebalances": rebalances_of(numbered, present, changes, outages),
         "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),

@@ -35,7 +35,7 @@ from coopgroup.pipeline.episodes.rebalances import HISTORY, TELEMETRY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["commit_gaps", "outages_of", "outages_of_work", "patience_of", "usual_intervals"]
+__all__ = ["outages_of", "outages_of_work", "patience_of"]
 
 _PARTITION: Final = ("group", "topic", "partition")
 _TELLING: Final = 2  # in usual intervals
@@ -55,50 +55,14 @@ def patience_of(present: DataFrame) -> DataFrame:
     return present.groupBy("group").agg(known_ms.alias("patience_ms"))
 
 
-def commit_gaps(commits: DataFrame) -> DataFrame:
-    """Return the gap after each commit: (group, topic, partition, at_ms, begin_ms, end_ms, ...).
-
-    `committed` and `end_committed` are the offsets at both ends. The last commit of a partition has
-    no end. Of commits at the same time, the last one counts.
-
-    Args:
-        commits: the table.
-    """
-    work = commits.where(~sql.col("is_tombstone"))
-    once = work.groupBy(*_PARTITION, "at_ms").agg(
-        sql.max_by("committed", "source_offset").alias("committed")
-    )
-    window = Window.partitionBy(*_PARTITION).orderBy("at_ms")
-    return once.select(
-        *(*_PARTITION, "at_ms", sql.col("at_ms").alias("begin_ms")),
-        sql.lead("at_ms").over(window).alias("end_ms"),
-        "committed",
-        sql.lead("committed").over(window).alias("end_committed"),
-    )
-
-
-def usual_intervals(gaps: DataFrame) -> DataFrame:
-    """Return medians of each partition: (group, topic, partition, usual_ms, usual_records).
-
-    Args:
-        gaps: from `commit_gaps`.
-    """
-    ms = sql.col("end_ms") - sql.col("begin_ms")
-    records = sql.col("end_committed") - sql.col("committed")
-    return gaps.groupBy(*_PARTITION).agg(
-        sql.percentile(ms, 0.5).cast("long").alias("usual_ms"),
-        sql.percentile(records, 0.5).alias("usual_records"),
-    )
-
-
 def outages_of(
-    changes: DataFrame, gaps: DataFrame, lag: DataFrame, patience: DataFrame
+    changes: DataFrame, commits: DataFrame, lag: DataFrame, patience: DataFrame
 ) -> DataFrame:
     """Return the table, and rows for gaps that are not visible (`is_observed` is false).
 
     Args:
         changes: from `rebalances.owner_changes`.
-        gaps: from `commit_gaps`.
+        commits: the table.
         lag: the table; may be empty.
         patience: from `patience_of`.
     """
@@ -107,25 +71,86 @@ def outages_of(
         *(*_PARTITION, "at_ms", "lost_ms", "first_state", "first_generation"),
         (sql.col("is_move") | sql.col("is_resumed")).alias("is_changed"),
     )
-    ends = ["begin_ms", "end_ms", "committed", "end_committed"]
-    found = with_last(moments, gaps, keys=_PARTITION, columns=ends)
-    found = found.join(usual_intervals(gaps), list(_PARTITION), "left")
     is_visible = sql.col("usual_ms").isNotNull() & sql.col("end_ms").isNotNull()
     gap_ms = sql.col("end_ms") - sql.col("begin_ms")
-    rows = found.withColumn("is_visible", is_visible).where(
+    rows = _with_gaps(moments, commits).withColumn("is_visible", is_visible)
+    rows = rows.where(
         sql.col("is_changed") | (is_visible & (gap_ms > _TELLING * sql.col("usual_ms")))
     )
     # Two rounds within one gap are one outage, of the first round. Rows without a gap stay
     # separate.
     unseen = sql.when(~sql.col("is_visible"), sql.col("first_state")).alias("unseen")
-    gap = (*_PARTITION, *ends, "is_visible", "usual_ms", "usual_records")
-    once = rows.groupBy(*gap, unseen).agg(
+    once = rows.groupBy(*_PARTITION, *_OF_GAPS, "is_visible", unseen).agg(
         sql.min("first_state").alias("first_state"),
         sql.min_by("first_generation", "first_state").alias("first_generation"),
         sql.min("lost_ms").alias("lost_ms"),
         sql.max("at_ms").alias("last_ms"),
     )
-    return _judged(_bounded(once, lag), gaps, patience)
+    return _judged(_bounded(once, lag), patience)
+
+
+_OF_GAPS: Final = (
+    *("begin_ms", "end_ms", "committed", "end_committed"),
+    *("usual_ms", "usual_records", "reached_ms", "reached"),
+)
+
+
+def _with_gaps(moments: DataFrame, commits: DataFrame) -> DataFrame:
+    """Add the gap between commits that contains each moment.
+
+    Moments and commits share one frame. So one shuffle brings the rows of a partition together, and
+    all that follows only sorts them.
+
+    Returns:
+        `moments` with time and offset of the commits around them (`begin_ms`, `end_ms`,
+        `committed`, `end_committed`), the medians of the partition (`usual_ms`, `usual_records`),
+        and the last commit within another gap's length after the gap (`reached_ms`, `reached`);
+        null if missing.
+    """
+    own = [name for name in moments.columns if name not in {*_PARTITION, "at_ms"}]
+    asked = moments.select(
+        *(*_PARTITION, "at_ms", sql.struct(*own).alias("moment"), sql.lit(1).alias("is_moment"))
+    )
+    work = commits.where(~sql.col("is_tombstone"))
+    work = work.select(
+        *(*_PARTITION, "at_ms", "committed", "source_offset", sql.lit(0).alias("is_moment"))
+    )
+    rows = work.unionByName(asked, allowMissingColumns=True)
+    is_commit = sql.col("is_moment") == 0
+    alike = Window.partitionBy(*_PARTITION, "is_moment").orderBy("at_ms", "source_offset")
+    # Of commits at the same time, the last one counts.
+    is_repeated = is_commit & (sql.lead("at_ms").over(alike) == sql.col("at_ms"))
+    rows = rows.withColumn("is_repeated", is_repeated)
+    rows = rows.where(~sql.coalesce("is_repeated", sql.lit(0).cast("boolean")))
+    next_ms, next_offset = (sql.lead(name).over(alike) for name in ("at_ms", "committed"))
+    rows = rows.withColumns({"end_ms": next_ms, "end_committed": next_offset})
+    gap = sql.struct(sql.col("at_ms").alias("begin_ms"), "end_ms", "committed", "end_committed")
+    partition = Window.partitionBy(*_PARTITION)
+    so_far = (Window.unboundedPreceding, Window.currentRow)
+    in_time = partition.orderBy("at_ms", "is_moment").rowsBetween(*so_far)
+    ms = sql.when(is_commit, sql.col("end_ms") - sql.col("at_ms"))
+    records = sql.when(is_commit, sql.col("end_committed") - sql.col("committed"))
+    rows = rows.withColumns(
+        {
+            "gap": sql.last(sql.when(is_commit, gap), ignorenulls=True).over(in_time),
+            "usual_ms": sql.percentile(ms, 0.5).over(partition).cast("long"),
+            "usual_records": sql.percentile(records, 0.5).over(partition),
+        }
+    )
+    after_ms = 2 * sql.col("gap.end_ms") - sql.col("gap.begin_ms")
+    rows = rows.withColumn("time_ms", sql.when(is_commit, sql.col("at_ms")).otherwise(after_ms))
+    later = partition.orderBy("time_ms", "is_moment").rowsBetween(*so_far)
+    said = sql.struct("at_ms", "committed")
+    reached = sql.last(sql.when(is_commit, said), ignorenulls=True).over(later)
+    return (
+        rows.withColumn("reached", reached)
+        .where(~is_commit)
+        .select(
+            *(*_PARTITION, "at_ms", "moment.*", "gap.*", "usual_ms", "usual_records"),
+            sql.col("reached.at_ms").alias("reached_ms"),
+            sql.col("reached.committed").alias("reached"),
+        )
+    )
 
 
 def _bounded(rows: DataFrame, lag: DataFrame) -> DataFrame:
@@ -145,19 +170,10 @@ def _bounded(rows: DataFrame, lag: DataFrame) -> DataFrame:
     return with_next(found, waited, keys=_PARTITION, columns=["waited_ms"]).drop("at_ms")
 
 
-def _judged(rows: DataFrame, gaps: DataFrame, patience: DataFrame) -> DataFrame:
+def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
     """Decide which gaps are outages, with estimate and error."""
     gap_ms = sql.col("end_ms") - sql.col("begin_ms")
-    # If the owner has caught up, it made the progress of twice the gap since the gap began.
-    later = rows.withColumn(
-        "at_ms", sql.coalesce("end_ms", "last_ms") + sql.coalesce(gap_ms, sql.lit(0))
-    )
-    reached = gaps.select(
-        *(*_PARTITION, "at_ms", sql.col("at_ms").alias("reached_ms")),
-        sql.col("committed").alias("reached"),
-    )
-    known = with_last(later, reached, keys=_PARTITION, columns=["reached", "reached_ms"])
-    known = known.join(patience, "group", "left")
+    known = rows.join(patience, "group", "left")
     patience_ms = sql.coalesce("patience_ms", sql.lit(_PATIENCE_MS)) + sql.col("usual_ms")
     begin_ms = sql.coalesce("idle_ms", "begin_ms")
     is_early = begin_ms < sql.col("lost_ms") - patience_ms
@@ -168,6 +184,7 @@ def _judged(rows: DataFrame, gaps: DataFrame, patience: DataFrame) -> DataFrame:
     progress = sql.col("usual_records") / sql.col("usual_ms")
     after_ms = sql.greatest(sql.col("reached_ms") - sql.col("end_ms"), sql.lit(0))
     made = sql.col("reached") - sql.col("committed")
+    # If the owner has caught up, it made the progress of twice the gap since the gap began.
     is_steady = made >= progress * (after_ms + _CAUGHT_UP * gap_ms)
     is_steady &= sql.col("usual_records") > 0
     zero = sql.lit(0).cast("long")
