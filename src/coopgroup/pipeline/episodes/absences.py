@@ -10,16 +10,16 @@ processes may share it. So an arrival with a weak name ends only an absence of a
 `RETURN_MS_MAX`. Without this limit, one member that leaves permanently would shift all later
 returns of its name.
 
-Within each name, `_pairs` needs no comparison of all rows with all others. First, each arrival is
-matched with the newest open absence, like closing with opening brackets: running sums give the
-depth, and the partner is the row before at the same depth. An arrival without an open absence, and
-a match that is too long, are no return. What remains is balanced. So the n-th return then ends the
-n-th absence, because members that stop together return in the same order more often than not.
+Departures and arrivals are the *steps* of one frame. Within each name, `_with_partners` needs no
+comparison of all steps with all others. First, each arrival is matched with the newest open
+absence, like closing with opening brackets: running sums give the depth, and the partner is the
+step before at the same depth. An arrival without an open absence, and a match that is too long, are
+no return. What remains is balanced. So the n-th return then ends the n-th absence, because members
+that stop together return in the same order more often than not.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
@@ -48,6 +48,7 @@ _KINDS: Final = {
     "host": ("client_host",),
 }
 _STATIC: Final = "static_id"
+_PARTNER: Final = "struct<member_id string, at_ms long, returned_as string>"
 _GOING: Final = 1
 _COMING: Final = -1
 
@@ -161,23 +162,24 @@ def absences_of(
         commits: the table.
         keep: as in `episodes`.
     """
-    open_ones, comings = departures, arrivals
-    paired = []
+    went = departures.join(_ends_of_lives(states, commits), ["group", "life"])
+    went = went.withColumns({"at_ms": sql.col("gone_latest_ms"), "step": sql.lit(_GOING)})
+    came = arrivals.withColumn("step", sql.lit(_COMING))
+    steps = keep(went.unionByName(came, allowMissingColumns=True))
+    # All windows below are within a group, so they need no other shuffle.
+    steps = steps.repartition("group").withColumn("partner", sql.lit(None).cast(_PARTNER))
     for kind, keys in _KINDS.items():
-        pairs = _pairs(open_ones, comings, keys, is_static=kind == _STATIC)
-        pairs = keep(pairs.withColumn("returned_as", sql.lit(kind)))
-        paired.append(pairs)
-        open_ones = open_ones.join(pairs.select(*_MEMBER), list(_MEMBER), "left_anti")
-        came = pairs.select("group", sql.col("returned_member_id").alias("member_id"))
-        comings = comings.join(came, list(_MEMBER), "left_anti")
-    returns = reduce(lambda one, other: one.unionByName(other), paired)
-    rows = departures.join(returns, list(_MEMBER), "left")
-    rows = rows.join(_ends_of_lives(states, commits), ["group", "life"])
-    return (
-        rows.withColumn("returned_as", sql.coalesce("returned_as", sql.lit("never")))
-        .withColumn("absent_ms", sql.col("returned_ms") - sql.col("gone_ms"))
-        .select(*TABLES["absences"].schema.names)
-    )
+        steps = _with_partners(steps, kind, keys)
+    rows = steps.where(sql.col("step") == _GOING)
+    returned_ms = sql.col("partner.at_ms")
+    return rows.withColumns(
+        {
+            "returned_ms": returned_ms,
+            "returned_member_id": sql.col("partner.member_id"),
+            "returned_as": sql.coalesce("partner.returned_as", sql.lit("never")),
+            "absent_ms": returned_ms - sql.col("gone_ms"),
+        }
+    ).select(*TABLES["absences"].schema.names)
 
 
 def _ends_of_lives(states: DataFrame, commits: DataFrame) -> DataFrame:
@@ -193,36 +195,35 @@ def _ends_of_lives(states: DataFrame, commits: DataFrame) -> DataFrame:
     )
 
 
-def _pairs(
-    departures: DataFrame, arrivals: DataFrame, keys: tuple[str, ...], *, is_static: bool
-) -> DataFrame:
-    """Pair the n-th return of a name with its n-th absence: (group, member_id, returned_*)."""
-    fits = sql.col("instance_id").isNotNull() if is_static else sql.col("instance_id").isNull()
-    name = sql.concat_ws("\0", *keys).alias("name")
-    columns = ("group", "life", name, "member_id")
-    went = departures.where(fits).select(
-        *columns, sql.col("gone_latest_ms").alias("at_ms"), sql.lit(_GOING).alias("step")
-    )
-    came = arrivals.where(fits).select(*columns, "at_ms", sql.lit(_COMING).alias("step"))
-    returned = _in_time(_with_open(went.unionByName(came)), is_static=is_static)
-    order = Window.partitionBy(*_NAME, "step").orderBy("at_ms", "member_id")
-    ranked = returned.withColumn("rank", sql.row_number().over(order))
-    absent = ranked.where(sql.col("step") == _GOING).select(*_NAME, "rank", "member_id")
-    back = ranked.where(sql.col("step") == _COMING).select(
-        *(*_NAME, "rank"),
-        sql.col("member_id").alias("returned_member_id"),
-        sql.col("at_ms").alias("returned_ms"),
-    )
-    return absent.join(back, [*_NAME, "rank"]).drop("life", "name", "rank")
+def _with_partners(steps: DataFrame, kind: str, keys: tuple[str, ...]) -> DataFrame:
+    """Set `partner` of the n-th absence and the n-th return of each name, unless it is set.
+
+    Args:
+        steps: departures and arrivals.
+        kind: one of `_KINDS`.
+        keys: columns of the name.
+    """
+    is_static = kind == _STATIC
+    has_id = sql.col("instance_id").isNotNull()
+    fits = sql.col("partner").isNull() & (has_id if is_static else ~has_id)
+    named = steps.withColumn("name", sql.when(fits, sql.concat_ws("\0", *keys)))
+    matched = _in_time(_with_open(named), is_static=is_static)
+    order = Window.partitionBy(*_NAME, "is_matched", "step").orderBy("at_ms", "member_id")
+    ranked = matched.withColumn("rank", sql.row_number().over(order))
+    pair = Window.partitionBy(*_NAME, "is_matched", "rank").orderBy(sql.desc("step"))
+    own = sql.struct("member_id", "at_ms", sql.lit(kind).alias("returned_as"))
+    other = sql.coalesce(sql.lead(own).over(pair), sql.lag(own).over(pair))
+    partner = sql.coalesce("partner", sql.when(sql.col("is_matched"), other))
+    return ranked.withColumn("partner", partner).select(*steps.columns)
 
 
-def _in_order() -> WindowSpec:
+def _in_order(*more: str) -> WindowSpec:
     """Return the steps of a name. Within a round the old member departs before the new arrives."""
-    return Window.partitionBy(*_NAME).orderBy("at_ms", sql.desc("step"), "member_id")
+    return Window.partitionBy(*_NAME, *more).orderBy("at_ms", sql.desc("step"), "member_id")
 
 
 def _with_open(steps: DataFrame) -> DataFrame:
-    """Leave out arrivals without an open absence of their name."""
+    """Add `is_open`: whether the step is a departure, or an arrival with an open absence."""
     so_far = _in_order().rowsBetween(Window.unboundedPreceding, Window.currentRow)
     summed = steps.withColumn("sum", sql.sum("step").over(so_far))
     # The sum minus its minimum so far (0 at the begin) is the number of open absences. An arrival
@@ -230,29 +231,26 @@ def _with_open(steps: DataFrame) -> DataFrame:
     low = sql.least(sql.min("sum").over(so_far), sql.lit(0))
     floor = summed.withColumn("low", low)
     low_before = sql.coalesce(sql.lag("low").over(_in_order()), sql.lit(0))
-    floor = floor.withColumn("low_before", low_before)
-    is_return = (sql.col("step") == _COMING) & (sql.col("low") == sql.col("low_before"))
-    return floor.where((sql.col("step") == _GOING) | is_return).select(*steps.columns)
+    is_open = (sql.col("step") == _GOING) | (sql.col("low") == low_before)
+    return floor.withColumn("is_open", sql.col("name").isNotNull() & is_open)
 
 
 def _in_time(steps: DataFrame, *, is_static: bool) -> DataFrame:
-    """Leave out departures without a return in time, and arrivals that end none.
+    """Add `is_matched`: whether an open departure has a return in time, or is that return.
 
     Args:
-        steps: from `_with_open`: no arrival without an open absence.
+        steps: from `_with_open`.
         is_static: whether the name is a static id, which has no limit.
     """
-    so_far = _in_order().rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    depth = sql.sum("step").over(so_far) + sql.when(sql.col("step") == _COMING, 1).otherwise(0)
+    so_far = _in_order("is_open").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    is_coming = sql.col("step") == _COMING
+    depth = sql.sum("step").over(so_far) + sql.when(is_coming, 1).otherwise(0)
     # At one depth, departures and their returns alternate.
-    one_depth = Window.partitionBy(*_NAME, "depth").orderBy("at_ms", sql.desc("step"), "member_id")
-    matched = steps.withColumn("depth", depth).select(
-        *steps.columns,
-        sql.lag("at_ms").over(one_depth).alias("before_ms"),
-        sql.lead("at_ms").over(one_depth).alias("after_ms"),
+    one_depth = _in_order("is_open", "depth")
+    before_ms, after_ms = (one("at_ms").over(one_depth) for one in (sql.lag, sql.lead))
+    length_ms = sql.when(is_coming, sql.col("at_ms") - before_ms).otherwise(
+        after_ms - sql.col("at_ms")
     )
-    length_ms = sql.when(
-        sql.col("step") == _GOING, sql.col("after_ms") - sql.col("at_ms")
-    ).otherwise(sql.col("at_ms") - sql.col("before_ms"))
     is_short = length_ms.isNotNull() if is_static else length_ms <= RETURN_MS_MAX
-    return matched.where(is_short).select(*steps.columns)
+    is_matched = sql.col("is_open") & sql.coalesce(is_short, sql.lit(0).cast("boolean"))
+    return steps.withColumn("depth", depth).withColumn("is_matched", is_matched)
