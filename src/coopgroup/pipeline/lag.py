@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last
-from coopgroup.pipeline.basis import ANEW, Basis
+from coopgroup.pipeline.basis import ANEW, Basis, begin_anew
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope, in_groups
 
@@ -239,7 +239,7 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
     loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
     try:
         if from_ms == ANEW:
-            _begin_anew(tables)
+            begin_anew(tables, LAG_JOB)
             frames = {"lag": lag_of(ends, commits, interests, aliveness, reset), **loads}
             tables.replace(LAG_JOB, frames, groups=scope.groups, basis=basis.to_json())
             return
@@ -254,13 +254,6 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         interests.unpersist()
 
 
-def _begin_anew(tables: Tables) -> None:
-    """Forget the last basis: after a kill, the table may differ from it on all days."""
-    last = tables.batches().get(LAG_JOB)
-    if last is not None and last.basis:
-        tables.record(LAG_JOB, {}, basis="")
-
-
 def _from(frame: DataFrame, from_ms: int) -> DataFrame:
     """Return the rows from a time on; of tables with days, only these days are read."""
     return frame.where(sql.col("at_ms") >= from_ms)
@@ -272,7 +265,7 @@ def _forget(tables: Tables, scope: Scope) -> None:
     if scope.groups:
         where += f" AND {in_groups(scope.groups)}"
     if scope.since_ms and not tables.newest("lag").where(where).isEmpty():
-        _begin_anew(tables)
+        begin_anew(tables, LAG_JOB)
         statement = f"DELETE FROM {tables.in_sql('lag')} WHERE {where}"  # noqa: S608 - quoted
         tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
 

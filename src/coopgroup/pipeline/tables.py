@@ -283,7 +283,7 @@ class Tables:
             writer.option("mergeSchema", "true").save(self.path("batches"))
 
         version = self._commit("batches", session, write)
-        (before, batches), after = tried[-1], self._snapshot("batches")
+        (before, batches), after = tried[-1], self.snapshot("batches")
         # If another job has recorded a batch meanwhile, the next reader reads the table.
         if after.version() == version == before.version() + 1:
             self._cache["batches"] = after, batches
@@ -346,9 +346,9 @@ class Tables:
 
     def version(self, name: str) -> int:
         """Return the newest version of a table, whether or not its batch is complete."""
-        return int(self._snapshot(name).version())
+        return int(self.snapshot(name).version())
 
-    def _snapshot(self, name: str) -> Any:  # noqa: ANN401 - an object of Java
+    def snapshot(self, name: str) -> Any:  # noqa: ANN401 - an object of Java
         """Return Delta's snapshot of a table: the same object until the table changes."""
         jvm = self.spark._jvm  # noqa: SLF001 - Python could only ask with a Spark job
         assert jvm is not None
@@ -465,7 +465,7 @@ class Tables:
 
         A read takes several Spark jobs, so an unchanged table is not read again.
         """
-        snapshot = self._snapshot("batches")
+        snapshot = self.snapshot("batches")
         known = self._cache.get("batches")
         if known is None or known[0] != snapshot:
             known = self._cache["batches"] = snapshot, self._read_batches()

@@ -28,7 +28,6 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
-from coopgroup.pipeline.lag import LAG_JOB
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import NO_BATCH
 
@@ -126,7 +125,7 @@ class Compaction:
 
 
 def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
-    """Join small files of `lag` and of growing tables, and delete old files of all tables.
+    """Join small files of all tables but `loads`, and delete old files of all tables.
 
     Args:
         tables: the tables.
@@ -147,8 +146,8 @@ def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
 def _optimized(tables: Tables, name: str, retention_hours: float) -> Compaction:
     before, recorded = _detail(tables, name), tables.versions()[name]
     is_current = recorded == tables.version(name)
-    # A job replaces the other snapshots as a whole, in few files.
-    if is_current and (not TABLES[name].is_snapshot or name == LAG_JOB):
+    # A job replaces `loads` as a whole, in few files.
+    if is_current and name != "loads":
         version = tables.execute(name, f"OPTIMIZE {tables.in_sql(name)}")
         # Another job may have written part of a batch meanwhile.
         if version == recorded + 1:

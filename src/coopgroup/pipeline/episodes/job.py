@@ -1,7 +1,9 @@
 """The job that computes the tables of episodes: `rebalances`, `outages`, `absences`, `skew`.
 
-The job recomputes everything from the whole history, by joins and windows. Late or repeated input
-changes only its own episodes, and no row passes through the driver.
+Groups are independent of each other. The job computes the episodes of a group only if the group has
+new input since the last run (see `basis`), and then from its whole history. A part of the history
+would not be enough: a late commit changes the usual interval of its partition. All is computed by
+joins and windows, and no row passes through the driver.
 
 Frames with several uses are computed once and stored (`keep`). Otherwise Spark would analyse the
 whole plan of a frame at each step, and a plan that is joined with itself repeatedly grows without
@@ -11,11 +13,17 @@ bounds.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from attrs import evolve
+from pyspark.sql import functions as sql
+
+from coopgroup import __version__
+from coopgroup.pipeline.basis import Basis, begin_anew
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
@@ -47,6 +55,10 @@ __all__ = [
 ]
 
 EPISODES_JOB: Final = "episodes"
+_HISTORY: Final = ("commits", "generations", "members", "assignments")
+_TELEMETRY: Final = ("events", "rounds", "work")
+_INPUT: Final = (*_HISTORY, "lag", *_TELEMETRY)
+_OUTPUT: Final = ("rebalances", "outages", "absences", "skew")
 _CONTEXT_MS: Final = 86_400_000
 """Commits of this time before the begin of a `Scope` count: an outage may have begun there, and
 they show the usual interval of a partition."""
@@ -101,8 +113,8 @@ def _of_states(
         "rebalances": rebalances_of(numbered, present, changes, outages),
         "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),
         "absences": absences_of(
-            keep(departures_of(present, states, holders, commits)),
-            keep(arrivals_of(present)),
+            departures_of(present, states, holders, commits),
+            arrivals_of(present),
             states,
             commits,
             keep,
@@ -138,7 +150,11 @@ def telemetry_episodes(
 
 
 def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = ALL) -> None:
-    """Recompute the episodes from history and telemetry.
+    """Bring the episodes up to date with history and telemetry.
+
+    Only groups with new input are computed. The job computes all groups of the scope if it cannot
+    continue the last run: after other settings, another scope or another release, or with an
+    incomplete log.
 
     Args:
         tables: with history, telemetry or both.
@@ -146,7 +162,36 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         scope: groups, and begin of the episodes.
     """
     # Batches that end meanwhile would otherwise be in some of the tables only.
-    tables = tables.current().for_rows_of("commits", "lag", "events")
+    tables = tables.current()
+    basis = Basis.of(tables, _INPUT, f"{__version__}, settled in {settle_ms} ms", scope)
+    last = tables.batches().get(EPISODES_JOB)
+    recorded = last.basis if last else ""
+    if recorded == basis.to_json():
+        return
+    groups = basis.new_groups(tables, recorded)
+    if groups is None:
+        begin_anew(tables, EPISODES_JOB)
+    elif not groups:
+        tables.record(EPISODES_JOB, {}, basis=basis.to_json())
+        return
+    elif not _is_all(tables, scope, groups):
+        scope = evolve(scope, groups=groups)
+    tables = tables.for_rows_of("commits", "lag", "events")
+    with _staging(tables) as keep:
+        frames = _frames(tables, settle_ms, scope, keep)
+        wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
+        tables.replace(EPISODES_JOB, wanted, groups=scope.groups, basis=basis.to_json())
+
+
+def _is_all(tables: Tables, scope: Scope, groups: Sequence[str]) -> bool:
+    """Return whether all rows of the scope are of some groups, so that all can be replaced."""
+    rows = (scope.of_groups(tables.read(name)).select("group") for name in _OUTPUT)
+    found = reduce(lambda one, other: one.union(other), rows)
+    return found.where(~sql.col("group").isin(*groups)).isEmpty()
+
+
+def _frames(tables: Tables, settle_ms: int, scope: Scope, keep: Keep) -> dict[str, DataFrame]:
+    """Return the episodes of a scope, and rows of the time before it."""
 
     def read(name: str) -> DataFrame:
         return scope.of_groups(tables.read(name))
@@ -154,17 +199,19 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     def recent(name: str) -> DataFrame:
         return scope.since(read(name), before_ms=_CONTEXT_MS)
 
-    commits, lag = recent("commits"), recent("lag")
-    with _staging(tables) as keep:
-        states = keep(states_of(read("generations")))
-        present = keep(members_of(read("members"), states))
-        frames = _of_states(commits, states, present, read("assignments"), lag, settle_ms, keep)
-        telemetry = (read(name) for name in ("events", "rounds", "work"))
-        known = keep(known_members(present))
-        for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
-            frames[name] = frames[name].unionByName(frame)
-        wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
-        tables.replace(EPISODES_JOB, wanted, groups=scope.groups)
+    frames: dict[str, DataFrame] = {}
+    known = tables.versions()
+    states = keep(states_of(read("generations")))
+    present = keep(members_of(read("members"), states))
+    if "generations" in known:
+        commits, assignments = recent("commits"), read("assignments")
+        frames |= _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
+    if "events" in known:
+        telemetry = (read(name) for name in _TELEMETRY)
+        found = telemetry_episodes(*telemetry, known=keep(known_members(present)), keep=keep)
+        for name, frame in found.items():
+            frames[name] = frames[name].unionByName(frame) if name in frames else frame
+    return frames
 
 
 @contextmanager

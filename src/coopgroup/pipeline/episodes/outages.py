@@ -102,9 +102,8 @@ def _with_gaps(moments: DataFrame, commits: DataFrame) -> DataFrame:
     all that follows only sorts them.
 
     Returns:
-        `moments` with time and offset of the commits around them (`begin_ms`, `end_ms`,
-        `committed`, `end_committed`), the medians of the partition (`usual_ms`, `usual_records`),
-        and the last commit within another gap's length after the gap (`reached_ms`, `reached`);
+        `moments` with `_OF_GAPS`: times and offsets of the commits around them, the medians of the
+        partition's gaps, and the last commit before another gap's length after the gap. Values are
         null if missing.
     """
     own = [name for name in moments.columns if name not in {*_PARTITION, "at_ms"}]
