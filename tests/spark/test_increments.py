@@ -96,9 +96,11 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     computed: list[tuple[str, ...]] = []
     compute = job._frames  # noqa: SLF001 - to see which groups are computed
 
-    def seen(tables: Tables, settle_ms: int, scope: Scope, keep: Keep) -> dict[str, DataFrame]:
+    def seen(
+        tables: Tables, settle_ms: int, scope: Scope, keep: Keep, *, is_few: bool
+    ) -> dict[str, DataFrame]:
         computed.append(scope.groups)
-        return compute(tables, settle_ms, scope, keep)
+        return compute(tables, settle_ms, scope, keep, is_few=is_few)
 
     def found() -> dict[str, list[tuple[Any, ...]]]:
         return {name: rows(tables.read(name)) for name in EPISODES}

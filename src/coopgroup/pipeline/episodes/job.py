@@ -176,11 +176,12 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         return
     elif not _is_all(tables, scope, groups):
         scope = evolve(scope, groups=groups)
-    tables = tables.for_rows_of("commits", "lag", "events")
-    with _staging(tables) as keep:
-        frames = _frames(tables, settle_ms, scope, keep)
+    sized = tables.for_rows_of("commits", "lag", "events")
+    is_few = sized is not tables
+    with _staging(sized, is_few=is_few) as keep:
+        frames = _frames(sized, settle_ms, scope, keep, is_few=is_few)
         wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
-        tables.replace(EPISODES_JOB, wanted, groups=scope.groups, basis=basis.to_json())
+        sized.replace(EPISODES_JOB, wanted, groups=scope.groups, basis=basis.to_json())
 
 
 def _is_all(tables: Tables, scope: Scope, groups: Sequence[str]) -> bool:
@@ -190,14 +191,18 @@ def _is_all(tables: Tables, scope: Scope, groups: Sequence[str]) -> bool:
     return found.where(~sql.col("group").isin(*groups)).isEmpty()
 
 
-def _frames(tables: Tables, settle_ms: int, scope: Scope, keep: Keep) -> dict[str, DataFrame]:
+def _frames(
+    tables: Tables, settle_ms: int, scope: Scope, keep: Keep, *, is_few: bool
+) -> dict[str, DataFrame]:
     """Return the episodes of a scope, and rows of the time before it."""
 
     def read(name: str) -> DataFrame:
-        return scope.of_groups(tables.read(name))
+        return _in_tasks(scope.of_groups(tables.read(name)), is_few=is_few)
 
     def recent(name: str) -> DataFrame:
-        return scope.since(read(name), before_ms=_CONTEXT_MS)
+        rows = scope.since(read(name), before_ms=_CONTEXT_MS)
+        # Delta takes a Spark job for each use of a table, which costs more than few rows do.
+        return keep(rows) if is_few else rows
 
     frames: dict[str, DataFrame] = {}
     known = tables.versions()
@@ -207,15 +212,21 @@ def _frames(tables: Tables, settle_ms: int, scope: Scope, keep: Keep) -> dict[st
         commits, assignments = recent("commits"), read("assignments")
         frames |= _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
     if "events" in known:
-        telemetry = (read(name) for name in _TELEMETRY)
-        found = telemetry_episodes(*telemetry, known=keep(known_members(present)), keep=keep)
+        events = keep(read("events")) if is_few else read("events")
+        rounds, work = read("rounds"), read("work")
+        found = telemetry_episodes(events, rounds, work, known=known_members(present), keep=keep)
         for name, frame in found.items():
             frames[name] = frames[name].unionByName(frame) if name in frames else frame
     return frames
 
 
+def _in_tasks(frame: DataFrame, *, is_few: bool) -> DataFrame:
+    """Return a frame in one task if it has few rows, because then Spark need not shuffle them."""
+    return frame.coalesce(1) if is_few else frame
+
+
 @contextmanager
-def _staging(tables: Tables) -> Iterator[Keep]:
+def _staging(tables: Tables, *, is_few: bool) -> Iterator[Keep]:
     """Yield a function that stores a frame as Parquet, and returns it without its plan.
 
     The files are deleted afterwards.
@@ -225,8 +236,9 @@ def _staging(tables: Tables) -> Iterator[Keep]:
 
     def keep(frame: DataFrame) -> DataFrame:
         path = f"{folder}/{next(numbers)}"
-        frame.write.parquet(path)
-        return tables.spark.read.schema(frame.schema).parquet(path)
+        _in_tasks(frame, is_few=is_few).write.parquet(path)
+        stored = tables.spark.read.schema(frame.schema).parquet(path)
+        return _in_tasks(stored, is_few=is_few)
 
     try:
         yield keep
