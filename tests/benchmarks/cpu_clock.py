@@ -1,4 +1,4 @@
-"""CPU time of this process and of all processes that it started, as Linux counts it.
+"""CPU time and peak memory of this process and of all processes that it started, by Linux.
 
 On a busy machine only CPU time is a valid measure. A benchmark should also say how busy the machine
 was: `others_s` is the CPU time of all other processes.
@@ -6,17 +6,19 @@ was: `others_s` is the CPU time of all other processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field
 
-__all__ = ["CpuClock", "descendants"]
+__all__ = ["CpuClock", "descendants", "forget_peaks", "peaks_mb"]
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 # from the first line of /proc/stat: all but idle, waiting and stolen
 _BUSY: Final = (0, 1, 2, 5, 6)
+_KB_PER_MB: Final = 1_024
 
 
 def descendants() -> list[int]:
@@ -50,6 +52,32 @@ class CpuClock:
         for name, ticks in self._seen.values():
             found[name] = found.get(name, 0.0) + ticks / _TICKS_PER_S
         return {**found, "others": _busy_s() - sum(found.values())}
+
+
+def peaks_mb() -> dict[str, int]:
+    """Return the peak memory of the JVM and of any Python worker, in MB."""
+    _, *started = descendants()
+    peaks: dict[bool, int] = {True: 0, False: 0}
+    for pid in started:
+        is_java = _status(pid, "Name:") == "java"
+        peaks[is_java] = max(peaks[is_java], int(_status(pid, "VmHWM:") or 0))
+    return {"jvm_mb": peaks[True] // _KB_PER_MB, "worker_mb": peaks[False] // _KB_PER_MB}
+
+
+def forget_peaks() -> None:
+    """Begin again to record peaks, from the present memory on."""
+    for pid in descendants():
+        with contextlib.suppress(OSError):  # it has ended
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _status(pid: int, name: str) -> str:
+    """Return the first word of a line of a process' status; empty if the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split()[1] for line in lines if line.startswith(name)), "")
 
 
 def _fields(path: Path) -> list[str]:

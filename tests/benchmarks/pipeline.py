@@ -39,7 +39,7 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
-from tests.benchmarks.cpu_clock import CpuClock, descendants
+from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
 from tests.benchmarks.results import RESULTS, write_between
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ WARM_UP: Final = 50_000
 KEYS: Final = 1_000
 SLICES: Final = 50
 FIRST_MS: Final = 1_730_000_000_000
-_KB_PER_MB: Final = 1_024
 
 
 def run() -> dict[str, Any]:
@@ -125,18 +124,8 @@ def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> 
         "rows_per_s": round(size / seconds),
         "rows_per_cpu_s": round(size / cpu_s),
         "others": round(whole["others_s"] / whole["seconds"], 2),
-        **_memory(),
+        **peaks_mb(),
     }
-
-
-def _memory() -> dict[str, float]:
-    """Return the peak memory of the JVM and of any Python worker, in MB."""
-    _, *started = descendants()
-    peaks: dict[bool, int] = {True: 0, False: 0}
-    for pid in started:
-        is_java = _status(pid, "Name:") == "java"
-        peaks[is_java] = max(peaks[is_java], int(_status(pid, "VmHWM:") or 0))
-    return {"jvm_mb": peaks[True] // _KB_PER_MB, "worker_mb": peaks[False] // _KB_PER_MB}
 
 
 def _records(spark: SparkSession, size: int) -> DataFrame:
@@ -224,15 +213,6 @@ def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
         "cpu_s": sum(after.values()) - sum(before.values()),
         "others_s": others_s,
     }
-
-
-def _status(pid: int, name: str) -> str:
-    """Return the first word of a line of a process' status; empty if the process has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.split()[1] for line in lines if line.startswith(name)), "")
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "leader",
     "assignors",
     "pipeline",
+    "lag",
     "sweep",
     "advice",
     "throughput",

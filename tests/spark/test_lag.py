@@ -11,8 +11,8 @@ import pytest
 from attrs import evolve
 
 from coopgroup.pipeline.lag import (
-    aliveness_of,
     committed_topics,
+    dead_moments,
     interests_of,
     lag_of,
     loads_of,
@@ -21,6 +21,7 @@ from coopgroup.pipeline.lag import (
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.spark.session import FEW_ROWS
 from coopgroup.pipeline.tables import Tables
+from tests.benchmarks import lag as benchmark
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def test_lag_is_end_less_what_was_committed_by_then(
         end(41, 80, partition=1, begin=5),  # a repetition
     )
     interests = interests_of(commits, make(spark, "members"))
-    found = lag_of(ends, commits, interests, aliveness_of(make(spark, "generations")), reset)
+    dead = dead_moments(ends, interests, make(spark, "generations"))
+    found = lag_of(ends, commits, interests, dead, reset)
     uncommitted = 0 if reset == "latest" else 27
     assert rows(found) == [
         ("g", "orders", 0, 15, 10, 4, 6, "committed"),
@@ -92,10 +94,10 @@ def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkS
     ends = make(spark, "ends", end(15, 10), end(25, 20))
     given = [commit(10, 4), commit(20, 7), commit(12, 5)]
     interests = interests_of(make(spark, "commits", *given), make(spark, "members"))
-    aliveness = aliveness_of(make(spark, "generations"))
-    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, aliveness, "latest"))
+    dead = dead_moments(ends, interests, make(spark, "generations"))
+    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, dead, "latest"))
     again = make(spark, "commits", *reversed(given), given[0], given[2])
-    assert rows(lag_of(ends, again, interests, aliveness, "latest")) == expected
+    assert rows(lag_of(ends, again, interests, dead, "latest")) == expected
     assert [row[6] for row in expected] == [5, 13]
 
 
@@ -111,7 +113,8 @@ def test_a_dead_group_has_no_lag(spark: SparkSession) -> None:
     commits = make(spark, "commits", commit(10, 4), commit(40, None))
     ends = make(spark, "ends", *(end(at_ms, 100) for at_ms in range(5, 100, 10)))
     interests = interests_of(commits, make(spark, "members"))
-    found = lag_of(ends, commits, interests, aliveness_of(generations), "earliest")
+    dead = dead_moments(ends, interests, generations)
+    found = lag_of(ends, commits, interests, dead, "earliest")
     assert rows(found, "at_ms", "lag", "rule") == [
         (15, 96, "committed"),
         (25, 96, "committed"),
@@ -212,8 +215,9 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
         commits, members, generations, ends = map(
             tables.read, ("commits", "members", "generations", "ends")
         )
-        interests, aliveness = interests_of(commits, members), aliveness_of(generations)
-        expected = rows(lag_of(ends, commits, interests, aliveness, "earliest"))
+        interests = interests_of(commits, members)
+        dead = dead_moments(ends, interests, generations)
+        expected = rows(lag_of(ends, commits, interests, dead, "earliest"))
         assert rows(tables.read("lag")) == expected
         files = {path.name for path in tmp_path.glob("v2/lag/day=1970-01-01/*.parquet")}
         assert number == 0 or files == old_files
@@ -240,3 +244,13 @@ def history_of(
             found["generations"].append({**place, "member_count": count, "is_tombstone": False})
             found["members"] += [{**place, "topics": ["orders"], "member_id": "m"}] * count
     return {name: make(spark, name, *some) for name, some in found.items()}
+
+
+def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    found = benchmark.measure(tables, 12, 25, tmp_path)
+    assert found["rows"] == 300
+    assert found["whole"]["cpu_s"] > 0
+    assert benchmark.table({"sizes": {"12": found}}).splitlines()[2].startswith("| 12 | 300 | ")
+    with pytest.raises(RuntimeError, match=r"lag has 312 rows and sum \d+, not 300 and 109395"):
+        benchmark.check(tables, 12, 25)

@@ -25,7 +25,7 @@ from coopgroup.pipeline.episodes.rebalances import (
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.lag import aliveness_of, interests_of, lag_of, loads_of, skew_of
+from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of, loads_of, skew_of
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame
@@ -68,9 +68,10 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     interests = interests_of(commits, table("members"))
     found |= {
         "interests": interests,
-        "lag": lag_of(ends, commits, cut(interests), aliveness_of(table("generations")), "latest"),
+        "dead": dead_moments(ends, cut(interests), table("generations")),
         "loads": loads_of(ends, commits, cut(interests)),
     }
+    found["lag"] = lag_of(ends, commits, cut(interests), cut(found["dead"]), "latest")
     events = events_of(read_lines(spark.createDataFrame([], LINES)))
     found |= {"events": events, "rounds": rounds_of(cut(events)), "work": work_of(cut(events))}
     found["states"] = states_of(table("generations"))

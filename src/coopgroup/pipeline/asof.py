@@ -20,6 +20,7 @@ __all__ = ["with_last", "with_next"]
 
 _FACT: Final = "_fact"
 _IS_MOMENT: Final = "_is_moment"
+_EARLIER_MS: Final = "_earlier_ms"  # time of the moment right before, if that row is a moment
 
 
 def with_last(
@@ -29,6 +30,7 @@ def with_last(
     keys: Sequence[str],
     columns: Sequence[str],
     order: Sequence[str] = (),
+    is_once: bool = False,
 ) -> DataFrame:
     """Add the columns of the last fact at or before each moment; nulls without a fact.
 
@@ -38,12 +40,22 @@ def with_last(
         keys: columns that identify the subject of a fact.
         columns: columns to add, which moments must not have.
         order: columns that order facts of the same time; the last fact wins.
+        is_once: whether to keep one of several moments with the same keys and time. The rows are
+            sorted already, so this needs no further shuffle.
     """
     both = _together(moments, facts, keys, columns, order)
     # At equal times facts come first, so that a commit at the moment counts.
     window = Window.partitionBy(*keys).orderBy("at_ms", _IS_MOMENT, *(f"_{one}" for one in order))
-    window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    found = both.withColumn(_FACT, sql.last(_FACT, ignorenulls=True).over(window))
+    before = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    moment_ms = sql.when(sql.col(_IS_MOMENT) == 1, sql.col("at_ms"))
+    found = both.withColumns(
+        {
+            _FACT: sql.last(_FACT, ignorenulls=True).over(before),
+            **({_EARLIER_MS: sql.lag(moment_ms).over(window)} if is_once else {}),
+        }
+    )
+    if is_once:
+        found = found.where(~sql.col(_EARLIER_MS).eqNullSafe(sql.col("at_ms")))
     return _moments(found, moments, columns)
 
 

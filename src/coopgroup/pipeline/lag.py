@@ -10,6 +10,7 @@ have expired. It consumes nothing, so its lag would grow for ever.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LAG_JOB",
     "RESETS",
-    "aliveness_of",
     "committed_topics",
+    "dead_moments",
     "interests_of",
     "lag_of",
     "loads_of",
@@ -61,41 +62,33 @@ def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
     return both.groupBy("group", "topic").agg(sql.min("at_ms").alias("since_ms"))
 
 
-def aliveness_of(generations: DataFrame) -> DataFrame:
-    """Return when each group gained or lost all its members: (group, at_ms, order, is_alive).
-
-    Args:
-        generations: the table.
-    """
-    return generations.select(
-        *("group", "at_ms", sql.col("source_offset").alias("order")),
-        (~sql.col("is_tombstone") & (sql.col("member_count") > 0)).alias("is_alive"),
-    )
-
-
 def lag_of(
-    ends: DataFrame, commits: DataFrame, interests: DataFrame, aliveness: DataFrame, reset: str
+    ends: DataFrame, commits: DataFrame, interests: DataFrame, dead: DataFrame, reset: str
 ) -> DataFrame:
     """Return the lag of every group at every time with known ends: the table `lag`.
+
+    `ends` and `commits` may be large, and each of their rows is shuffled once. `interests` and
+    `dead` are small; Spark broadcasts them if it knows their size when it plans (see `_sized`).
 
     Args:
         ends: the table.
         commits: the table.
         interests: from `interests_of`.
-        aliveness: from `aliveness_of`.
+        dead: from `dead_moments`.
         reset: `auto.offset.reset` of the consumers, one of `RESETS`.
     """
-    wanted = (
-        ends.dropDuplicates(["topic", "partition", "at_ms"])
-        .join(interests, "topic")
-        .where(sql.col("at_ms") >= sql.col("since_ms"))
-        .drop("since_ms")
-    )
+    wanted = _wanted(ends, interests)
     known = with_last(
-        wanted, commits, keys=_PARTITION, columns=["committed"], order=["source_offset"]
+        *(wanted, commits),
+        keys=_PARTITION,
+        columns=["committed"],
+        order=["source_offset"],
+        is_once=True,
     )
     is_committed = sql.col("committed").isNotNull()
-    known = known.join(_dead(wanted, aliveness), ["group", "at_ms"], "left")
+    known = known.join(
+        dead.select("group", "at_ms", sql.lit(1).alias("is_dead")), ["group", "at_ms"], "left"
+    )
     known = known.where(is_committed | sql.col("is_dead").isNull())
     ahead = sql.col("end") - sql.coalesce("committed", "begin")
     uncommitted = sql.lit(0).cast("long") if reset == "latest" else ahead
@@ -109,12 +102,30 @@ def lag_of(
     )
 
 
-def _dead(wanted: DataFrame, aliveness: DataFrame) -> DataFrame:
-    """Return the moments at which a group had no member: (group, at_ms, is_dead)."""
-    moments = wanted.select("group", "at_ms").distinct()
-    at = with_last(moments, aliveness, keys=["group"], columns=["is_alive"], order=["order"])
+def dead_moments(ends: DataFrame, interests: DataFrame, generations: DataFrame) -> DataFrame:
+    """Return the moments at which a group had lost all its members: (group, at_ms).
+
+    Args:
+        ends: the table.
+        interests: from `interests_of`.
+        generations: the table.
+    """
+    alive = generations.select(
+        *("group", "at_ms", sql.col("source_offset").alias("order")),
+        (~sql.col("is_tombstone") & (sql.col("member_count") > 0)).alias("is_alive"),
+    )
+    # Distinct moments of a topic first: they are few, and the ends of all partitions are many.
+    times = ends.select("topic", "at_ms").distinct()
+    moments = _wanted(times, interests).select("group", "at_ms").distinct()
+    at = with_last(moments, alive, keys=["group"], columns=["is_alive"], order=["order"])
     # A group without any state assigns its partitions itself, and never joins.
-    return at.where(~sql.col("is_alive")).select("group", "at_ms", sql.lit(1).alias("is_dead"))
+    return at.where(~sql.col("is_alive")).select("group", "at_ms")
+
+
+def _wanted(ends: DataFrame, interests: DataFrame) -> DataFrame:
+    """Return ends for each group that uses the topic then."""
+    wanted = ends.join(interests, "topic").where(sql.col("at_ms") >= sql.col("since_ms"))
+    return wanted.drop("since_ms")
 
 
 def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataFrame:
@@ -234,24 +245,36 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
     )
     ends = scope.since(tables.read("ends"))
-    interests = interests_of(commits, members).persist()
-    aliveness = aliveness_of(generations)
-    loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
-    try:
+    with ExitStack() as kept:
+        interests = _sized(interests_of(commits, members), kept)
+        loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
         if from_ms == ANEW:
             begin_anew(tables, LAG_JOB)
-            frames = {"lag": lag_of(ends, commits, interests, aliveness, reset), **loads}
+            dead = _sized(dead_moments(ends, interests, generations), kept)
+            frames = {"lag": lag_of(ends, commits, interests, dead, reset), **loads}
             tables.replace(LAG_JOB, frames, groups=scope.groups, basis=basis.to_json())
             return
         _forget(tables, scope)
         if from_ms is not None:
+            later = _from(ends, from_ms)
             known = _known_commits(tables, from_ms, ends, commits, interests)
-            new = lag_of(_from(ends, from_ms), known, interests, aliveness, reset)
+            dead = _sized(dead_moments(later, interests, generations), kept)
+            new = lag_of(later, known, interests, dead, reset)
             old = scope.of_groups(_from(tables.newest("lag"), from_ms))
             tables.update(LAG_JOB, "lag", _changes(old, new), from_ms=from_ms)
         tables.replace(LAG_JOB, loads, groups=scope.groups, basis=basis.to_json())
-    finally:
-        interests.unpersist()
+
+
+def _sized(small: DataFrame, kept: ExitStack) -> DataFrame:
+    """Compute a small frame now, and keep it until the end of the job.
+
+    Spark then knows its size, and broadcasts it if it is small enough. Otherwise Spark would guess
+    a size from the tables, and shuffle all rows of the large side by topic or by moment.
+    """
+    small = small.persist()
+    kept.callback(small.unpersist)
+    small.count()
+    return small
 
 
 def _from(frame: DataFrame, from_ms: int) -> DataFrame:
@@ -284,12 +307,20 @@ def _known_commits(
     wanted = _from(ends, from_ms).select("topic", "partition").distinct()
     if not wanted.join(last, ["topic", "partition"], "left_anti").isEmpty():
         return commits
-    known = _from(tables.newest("lag"), before_ms).select(*_PARTITION, "at_ms", "committed")
+    # One row for each partition before the join, because lag has one for each moment as well.
+    lag = _from(tables.newest("lag"), before_ms).where(sql.col("at_ms") < from_ms)
+    known = lag.groupBy(*_PARTITION).agg(
+        sql.max("at_ms").alias("known_ms"), sql.max_by("committed", "at_ms").alias("known")
+    )
     # A moment without lag had no commit: the group was dead, or began to use the topic later.
+    committed = sql.when(sql.col("known_ms") == sql.col("at_ms"), sql.col("known"))
     carried = (
         last.join(interests.select("group", "topic"), "topic")
-        .join(known, [*_PARTITION, "at_ms"], "left")
-        .withColumn("source_offset", sql.lit(_AFTER_ALL))
+        .join(known, [*_PARTITION], "left")
+        .select(
+            *(*_PARTITION, "at_ms", committed.alias("committed")),
+            sql.lit(_AFTER_ALL).alias("source_offset"),
+        )
     )
     names = carried.columns
     return _from(commits, before_ms).select(*names).unionByName(carried)
