@@ -21,8 +21,9 @@ __all__ = ["AWAY_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
 _BUSY_S: Final = 0.005
 QUIET_S: Final = 0.05
 IDLE_S: Final = 0.2
-# Longest slice until the next heartbeat: some notices need none, such as a changed topic.
-CALM_S: Final = 0.5
+# Longest slice until the next heartbeat: some notices need none, such as a changed topic. A shorter
+# slice costs more CPU time than confluent_kafka's look for signals, which needs no Python code.
+CALM_S: Final = 1.0
 # Most heartbeats are answered in this time.
 _ANSWER_S: Final = 0.03
 # Without a partition to fetch, the thread waits for the group instead, which wakes it. librdkafka
