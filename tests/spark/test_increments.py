@@ -89,10 +89,7 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     chance = random.Random(18)
     tables = Tables(spark=spark, folder=str(tmp_path))
     frames = tables_of(spark, {name: story_of(chance) for name in "gh"})
-    frames |= {
-        name: make(spark, name, *given).withColumn("digest", sql.md5(sql.to_json(sql.struct("*"))))
-        for name, given in zip(TELEMETRY, TOLD, strict=True)
-    }
+    frames |= {name: make(spark, name, *given) for name, given in zip(TELEMETRY, TOLD, strict=True)}
     computed: list[tuple[str, ...]] = []
     compute = job._frames  # noqa: SLF001 - to see which groups are computed
 
@@ -125,8 +122,7 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
 
 def add(tables: Tables, frames: dict[str, DataFrame]) -> None:
     batch = tables.batches()["history"].number + 1 if tables.has_batches("history") else 0
-    tables.append("history", batch, {name: frames[name] for name in HISTORY})
-    tables.merge("telemetry", {name: frames[name] for name in TELEMETRY})
+    tables.append("history", batch, {name: frames[name] for name in (*HISTORY, *TELEMETRY)})
     if batch == 0:
         tables.replace("lag", {"lag": frames["lag"]})
     else:
