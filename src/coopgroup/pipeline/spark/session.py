@@ -53,6 +53,9 @@ _JAVA_TIMEOUT_S: Final = 30
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_MIN: Final = 4
 _PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
+# Spark joins small partitions after a shuffle. Large ones stay small enough to be sorted in memory.
+_FIRST_PARTITIONS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+_FIRST_PER_CORE: Final = 24
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
@@ -65,6 +68,10 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+        # A task writes the files of a few days side by side. Otherwise it would sort all its rows
+        # by day first, and merge hundreds of spilled files. Smaller blocks bound the memory.
+        "spark.sql.maxConcurrentOutputFileWriters": "8",
+        "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -244,6 +251,8 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     if _SHUFFLE_PARTITIONS not in settings:
         cores = session.sparkContext.defaultParallelism
         session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
+        if _FIRST_PARTITIONS not in settings:
+            session.conf.set(_FIRST_PARTITIONS, str(_FIRST_PER_CORE * cores))
     return session
 
 
