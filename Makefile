@@ -11,8 +11,9 @@ FIRST_SEED ?= 0
 # A run of chaos takes about two minutes, a run of the swarm milliseconds: SEEDS has two defaults.
 CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 
-# Processes that test, for two cores: two mostly wait for brokers, two use the time that is left.
-WORKERS ?= 4
+# Processes that test, for two cores: two mostly wait for brokers, one computes. A fourth would run
+# quick tests in the time that is left: a minute less, but tests on brokers then time out more often.
+WORKERS ?= 3
 
 # Pages are read once, for both builders.
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees

@@ -103,10 +103,15 @@ def test_member_with_slow_handlers_gets_less_of_a_backlog(kafka_cluster: KafkaCl
         even = dict.fromkeys(("threads", "tasks", "loop"), PARTITIONS // 3)
         wait_for(lambda: len(members.consumers) == 3 and members.counts() == even, "even shares")
         produce(kafka_cluster, topic, [BACKLOG] * PARTITIONS)
-        wait_for(lambda: all(members.rate(name) > 0 for name in even), "the rates are measured")
-        assert 80 < members.rate("threads") <= HANDLERS / FAST_S
-        assert 20 < members.rate("tasks") <= HANDLERS / SLOW_S
-        assert 5 < members.rate("loop") <= 1 / SLOW_S
+        # The first rate is of the first records, which come slowly on a busy machine.
+        least = {"threads": 80, "tasks": 20, "loop": 5}
+        wait_for(
+            lambda: all(members.rate(name) > rate for name, rate in least.items()),
+            "the rates are measured",
+        )
+        assert members.rate("threads") <= HANDLERS / FAST_S
+        assert members.rate("tasks") <= HANDLERS / SLOW_S
+        assert members.rate("loop") <= 1 / SLOW_S
         kafka_cluster.create_topic(later, 1)
         wait_for(lambda: members.counts()["threads"] > 12, "the fast member gets more", 30)
         shares = members.counts()
