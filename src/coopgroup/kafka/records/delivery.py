@@ -182,11 +182,13 @@ class Delivery:
         """Return how long to wait in librdkafka before looking at the group again, in seconds."""
         driver, fetching = self.driver, self.fetching
         is_quiet = driver.is_quiet and not fetching.is_about_to_begin
-        awaits_more = (
-            fetching.waiting or fetching.record_buffer.paused or driver.commits.are_waited_for
-        )
-        calm_until_s = None if awaits_more else driver.calm_until_s
-        return self.pace.slice_s(now, is_quiet=is_quiet, calm_until_s=calm_until_s)
+        slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
+        # Each record comes this way, but an idle consumer only a few times per second.
+        if slice_s != IDLE_S or not is_quiet or fetching.waiting:
+            return slice_s
+        if fetching.record_buffer.paused or driver.commits.are_waited_for:
+            return slice_s
+        return self.pace.slice_s(now, is_quiet=True, calm_until_s=driver.calm_until_s)
 
 
 def _whole_ms(wait_s: float) -> float:
