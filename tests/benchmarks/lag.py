@@ -32,8 +32,7 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.lag import write_lag
 from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.spark.jars import connector_jars
-from coopgroup.pipeline.spark.session import build_session
+from coopgroup.pipeline.spark.session import build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
 from tests.benchmarks.cpu_clock import CpuClock, forget_peaks, peaks_mb
 from tests.benchmarks.pipeline import PAGE

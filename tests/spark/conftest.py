@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from coopgroup.pipeline.spark.jars import connector_jars
-from coopgroup.pipeline.spark.session import LIGHT, build_session
+from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.spark.jars import connector_jars
-from coopgroup.pipeline.spark.session import LIGHT, build_session
+from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make
 

@@ -22,8 +22,7 @@ from rich.table import Table
 from coopgroup.cli.app import run
 from coopgroup.cli.demo import terminated_as_interrupt
 from coopgroup.errors import CoopgroupError
-from coopgroup.pipeline.spark.jars import connector_jars
-from coopgroup.pipeline.spark.session import LIGHT, build_session, require_spark
+from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars, require_spark
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.brokers import open_stage
 

@@ -17,13 +17,13 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import local_folder
-from coopgroup.pipeline.spark.jars import check_jars, connector_jars
-from coopgroup.pipeline.spark.reasons import reason_of
 from coopgroup.pipeline.spark.session import (
     LOCAL_MASTER,
     build_session,
     check_settings,
+    connector_jars,
     is_submitted,
+    reason_of,
     require_spark,
 )
 
@@ -101,9 +101,7 @@ class Place:
         local = local_folder(self.folder)
         if local is not None and local.exists() and not local.is_dir():
             raise ConfigurationError("--tables", self.folder, "a folder, not a file")
-        jars = check_jars(self.jars)
-        if not jars and not is_submitted():
-            jars = connector_jars()
+        jars = self.jars or (() if is_submitted() else connector_jars())
         session = build_session(master=self.master, jars=jars, extra=self.settings)
         # A session that runs already may have begun in another folder.
         folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())

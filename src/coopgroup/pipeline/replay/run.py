@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay.play import FIGURES, ROWS, play_cells
-from coopgroup.pipeline.spark.reasons import reason_of
+from coopgroup.pipeline.spark.session import reason_of
 from coopgroup.pipeline.spark.workers import settled
 
 if TYPE_CHECKING:

@@ -1,37 +1,44 @@
-"""`build_session`: the Spark session of every job, and `light_session` for few rows.
+"""Spark's start, and the causes of its errors, in the words of a user.
 
-Rules of this file: requirements are checked first and reported in one line, because Spark would
-fail with a page of Java. Memory is bounded. On a local master no port listens beyond the loopback
-interface. Lines that Java, Spark and Ivy print at every start are silenced; all other lines of
-theirs reach standard error.
+`build_session` starts Spark for a job, and `light_session` suits a job with few rows.
+Requirements are checked first and reported in one line, because Spark would fail with a page of
+Java. Memory is bounded. On a local master no port listens beyond the loopback interface. Lines that
+Java, Spark and Ivy print at every start are silenced; all other lines of theirs reach standard
+error. The jars for Kafka and Delta Lake are the user's own, or Maven fetches them once.
 
 Generated Java code, adaptive plans, broadcasts, many partitions and an optimising compiler pay off
 with many rows. A sweep, a demonstration, tests, and lag and episodes of a small history have few
 rows. There these features cost more than the work itself, and take cores from Python. A plan must
 be made and run under the same settings: Spark fails if code generation is turned off in between. So
 `light_session` returns another session, and the settings of the given one stay.
+
+`reason_of` names the cause of an error. Spark wraps a cause in several exceptions of Java, and Py4J
+wraps these in one of Python, whose first line is often "An error occurred while calling o6298".
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.spark.jars import check_jars
-from coopgroup.testing.errors import ToolMissingError
-from coopgroup.testing.maven import find_java
+from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
+from coopgroup.testing.maven import cache_lock, cache_root, find_java, find_program, run_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,13 +49,16 @@ __all__ = [
     "LOCAL_MASTER",
     "build_session",
     "check_settings",
+    "connector_jars",
     "is_submitted",
     "light_session",
+    "reason_of",
     "require_spark",
 ]
 
 LOCAL_MASTER: Final = "local[*]"
-JAVA_MIN: Final = 17
+_PACKAGE: Final = "coopgroup.pipeline.spark"
+_JAVA_MIN: Final = 17
 _JAVA_TIMEOUT_S: Final = 30
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_MIN: Final = 4
@@ -56,6 +66,11 @@ _PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
 # Spark joins small partitions after a shuffle. Large ones stay small enough to be sorted in memory.
 _FIRST_PARTITIONS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 _FIRST_PER_CORE: Final = 24
+_JARS_VERSION: Final = "4.0.0"
+_FETCH_TIMEOUT_S: Final = 600
+_CAUSES_MAX: Final = 50
+_REASON_LETTERS_MAX: Final = 400
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
@@ -93,7 +108,7 @@ _LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
 FEW_ROWS: Final = 100_000
 """Number of rows up to which the light settings are faster."""
 
-_OF_QUERIES: Final[Mapping[str, str]] = MappingProxyType(
+_LIGHT_QUERIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
@@ -107,14 +122,14 @@ _OF_QUERIES: Final[Mapping[str, str]] = MappingProxyType(
 # Without its optimising compiler, Java keeps only 48 MB of compiled code. Spark fills them, so
 # Java drops code that it compiles again soon after. The default space for classes costs five full
 # collections at the start.
-_OF_JAVA: Final = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
-)
 LIGHT: Final[Mapping[str, str]] = MappingProxyType(
-    {**_OF_QUERIES, "spark.driver.extraJavaOptions": _OF_JAVA}
+    {
+        **_LIGHT_QUERIES,
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        " -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m",
+    }
 )
-"""The settings of a whole Spark."""
-
+"""The settings for few rows, of a Spark that has not started yet."""
 
 # Java prints the first line before any configuration applies, and Spark the others past its log.
 # The rest is the report of Ivy on `spark.jars.packages`, without its errors.
@@ -148,6 +163,32 @@ def require_spark() -> None:
     _require_java()
 
 
+def _require_java() -> None:
+    try:
+        java = find_java()
+    except ToolMissingError as error:
+        raise PipelineError(
+            f"{error.tool} is missing, which Spark needs; install it with {error.remedy}"
+        ) from None
+    try:
+        said = subprocess.run(  # noqa: S603 - the Java of the machine
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_TIMEOUT_S,
+            check=False,
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PipelineError(f"Java does not run: {error}") from None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if found is None:
+        raise PipelineError(f"{java} does not say which version of Java it is")
+    # Java 8 reports version 1.8.
+    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if version < _JAVA_MIN:
+        raise PipelineError(f"Java {_JAVA_MIN} or newer is needed for Spark, {java} is {version}")
+
+
 def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]) -> None:
     """Check for errors that are visible before Spark starts; else as `build_session`."""
     if not _MASTER.fullmatch(master):
@@ -155,7 +196,9 @@ def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]
     for name in extra:
         if not name.startswith("spark."):
             raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
-    check_jars(jars)
+    for jar in jars:
+        if "://" not in jar and not Path(jar).is_file():
+            raise ConfigurationError("--jars", jar, "a jar file that exists")
 
 
 def is_submitted() -> bool:
@@ -189,12 +232,11 @@ def build_session(
     check_settings(master=master, jars=jars, extra=extra)
     require_spark()
     submitted = _submitted()
-    master = submitted.get("spark.master", master)
-    return _start({**_settings(master, jars, extra), **submitted})
+    return _start({**_settings(submitted.get("spark.master", master), jars, extra), **submitted})
 
 
 def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
-    log = resources.files("coopgroup.pipeline.spark").joinpath("log4j2.properties")
+    log = resources.files(_PACKAGE).joinpath("log4j2.properties")
     settings = {"spark.master": master, "spark.app.name": "coopgroup", **_DEFAULTS}
     java_options = "spark.driver.extraJavaOptions"
     settings[java_options] = f'"-Dlog4j2.configurationFile={log}"'
@@ -250,9 +292,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if _SHUFFLE_PARTITIONS not in settings:
         cores = session.sparkContext.defaultParallelism
-        session.conf.set(_SHUFFLE_PARTITIONS, str(max(_PARTITIONS_MIN, _PER_CORE * cores)))
+        session.conf.set(_SHUFFLE_PARTITIONS, max(_PARTITIONS_MIN, _PER_CORE * cores))
         if _FIRST_PARTITIONS not in settings:
-            session.conf.set(_FIRST_PARTITIONS, str(_FIRST_PER_CORE * cores))
+            session.conf.set(_FIRST_PARTITIONS, _FIRST_PER_CORE * cores)
     return session
 
 
@@ -284,44 +326,100 @@ def _pass_on(source: int, target: int) -> None:
     os.close(target)
 
 
-def _require_java() -> None:
-    try:
-        java = find_java()
-    except ToolMissingError as error:
-        raise PipelineError(
-            f"{error.tool} is missing, which Spark needs; install it with {error.remedy}"
-        ) from None
-    try:
-        said = subprocess.run(  # noqa: S603 - the Java of the machine
-            [java, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=_JAVA_TIMEOUT_S,
-            check=False,
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PipelineError(f"Java does not run: {error}") from None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    if found is None:
-        raise PipelineError(f"{java} does not say which version of Java it is")
-    # Java 8 reports version 1.8.
-    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
-    if version < JAVA_MIN:
-        raise PipelineError(f"Java {JAVA_MIN} or newer is needed for Spark, {java} is {version}")
-
-
 def light_session(spark: SparkSession) -> SparkSession:
     """Return a session of the same Spark, with the same settings except those for few rows.
 
     Args:
         spark: a session; it is returned if it has the settings for few rows already.
     """
-    if all(spark.conf.get(name, None) == value for name, value in _OF_QUERIES.items()):
+    if all(spark.conf.get(name, None) == value for name, value in _LIGHT_QUERIES.items()):
         return spark
     light = spark.newSession()
     for name, value in spark.conf.getAll.items():
         if light.conf.isModifiable(name) and light.conf.get(name, None) != value:
             light.conf.set(name, value)
-    for name, value in _OF_QUERIES.items():
+    for name, value in _LIGHT_QUERIES.items():
         light.conf.set(name, value)
     return light
+
+
+# --- jars -----------------------------------------------------------------------------------------
+
+
+def connector_jars() -> tuple[str, ...]:
+    """Return the jars of Spark's Kafka source and of Delta Lake, fetched once by Maven.
+
+    Raises:
+        PipelineError: they cannot be fetched; the message has the reason and the alternatives.
+    """
+    pom = resources.files(_PACKAGE).joinpath("connector-pom.xml").read_bytes()
+    # Another pom gets another folder. A folder with its final name is complete.
+    folder = cache_root() / f"spark-jars-{_JARS_VERSION}-{hashlib.sha256(pom).hexdigest()[:12]}"
+    try:
+        if not folder.is_dir():
+            maven = find_program("mvn", "Maven (mvn)", "apt-get install maven")
+            with cache_lock(folder):
+                if not folder.is_dir():  # another process may have been first
+                    _fetch(maven, pom, folder)
+    except ToolMissingError as error:
+        raise PipelineError(
+            f"{error.tool} is missing, which fetches Spark's jars for Kafka and Delta Lake; install"
+            f" it with {error.remedy}, or name the jars with --jars"
+        ) from None
+    except (KafkaFetchError, OSError) as error:
+        raise PipelineError(
+            f"Spark's jars for Kafka and Delta Lake could not be fetched: {error}; name the jars "
+            "with --jars"
+        ) from error
+    return tuple(sorted(str(jar) for jar in folder.glob("*.jar")))
+
+
+def _fetch(maven: str, pom: bytes, folder: Path) -> None:
+    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
+    try:
+        (building / "pom.xml").write_bytes(pom)
+        command = [
+            *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never"),
+            *("--file", str(building / "pom.xml")),
+            *("dependency:copy-dependencies", "-DincludeScope=runtime"),
+            f"-DoutputDirectory={building}",
+        ]
+        run_step(command, "Maven failed", _FETCH_TIMEOUT_S)
+        building.chmod(0o755)
+        building.rename(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the cause of an error of Spark or Py4J in one line."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = _innermost(java) if java is not None else ""
+    line = _telling_line(text or str(error)) or type(error).__name__
+    return line if len(line) <= _REASON_LETTERS_MAX else f"{line[: _REASON_LETTERS_MAX - 1]}…"
+
+
+def _innermost(java: Any) -> str:  # noqa: ANN401 - an object of Java
+    """Return the innermost exception of Java that has a message; "" if Java does not answer."""
+    text = ""
+    with contextlib.suppress(Exception):  # the JVM may be gone
+        for _ in range(_CAUSES_MAX):
+            if java is None:
+                break
+            if java.getMessage() or not text:
+                text = str(java.toString())
+            java = java.getCause()
+    return text
+
+
+def _telling_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(_TRACEBACK in line for line in lines):
+        begin = max(number for number, line in enumerate(lines) if _TRACEBACK in line)
+        said = [line for line in lines[begin + 1 :] if not line.startswith(("at ", "File ", "^"))]
+        # What follows the traceback is a stack of Java, or nothing.
+        return said[-1] if said else lines[begin]
+    return lines[0] if lines else ""

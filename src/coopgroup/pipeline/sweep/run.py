@@ -24,7 +24,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.spark.reasons import reason_of
+from coopgroup.pipeline.spark.session import reason_of
 from coopgroup.pipeline.spark.workers import settled
 from coopgroup.pipeline.sweep.order import Backlog
 from coopgroup.pipeline.sweep.play import play_tasks

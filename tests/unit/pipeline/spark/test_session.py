@@ -1,4 +1,4 @@
-"""Missing requirements are reported before Spark reports them in Java."""
+"""Spark's start without Spark: what is missing, which lines are silenced, which jar is fetched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.spark import session
-from coopgroup.pipeline.spark.session import build_session, require_spark
+from coopgroup.pipeline.spark.session import (
+    build_session,
+    check_settings,
+    connector_jars,
+    reason_of,
+    require_spark,
+)
+from coopgroup.testing.errors import KafkaFetchError
 
 
 def _java(folder: Path, version: str) -> None:
@@ -30,8 +37,12 @@ def test_master_when_invalid_is_refused(master: str) -> None:
 
 
 def test_jar_when_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"none\.jar"):
-        build_session(jars=[str(tmp_path / "none.jar")])
+    """Spark itself looks for a jar on another file system."""
+    (tmp_path / "one.jar").touch()
+    there = [str(tmp_path / "one.jar"), "hdfs://cluster/two.jar"]
+    check_settings(master="local[2]", jars=there, extra={})
+    with pytest.raises(ConfigurationError, match=r"--jars: got .*none\.jar"):
+        build_session(jars=[*there, str(tmp_path / "none.jar")])
 
 
 def test_setting_when_not_of_spark_is_refused() -> None:
@@ -116,3 +127,102 @@ def test_lines_of_every_start_are_silenced_and_errors_stay(
         time.sleep(0.01)
         said += capfd.readouterr().err
     assert sorted(said.splitlines()) == sorted([*TOLD.splitlines(), "at the end", "ours"])
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
+        calls.append(command)
+        folder = next(one for one in command if one.startswith("-DoutputDirectory="))
+        Path(folder.partition("=")[2], "source.jar").touch()
+
+    monkeypatch.setattr(session, "run_step", maven)
+    monkeypatch.setattr(session, "find_program", lambda *_: "mvn")
+    found = connector_jars()
+    assert [Path(one).name for one in found] == ["source.jar"]
+    assert connector_jars() == found
+    assert len(calls) == 1
+    assert len(list(cache.glob("spark-jars-*.building-*"))) == 0
+
+
+def test_a_missing_maven_is_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PipelineError, match=r"Maven \(mvn\) is missing.*--jars"):
+        connector_jars()
+
+
+def test_a_maven_that_fails_leaves_nothing_behind(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
+        raise KafkaFetchError(f"{complaint}: no network")
+
+    monkeypatch.setattr(session, "run_step", maven)
+    monkeypatch.setattr(session, "find_program", lambda *_: "mvn")
+    with pytest.raises(PipelineError, match="no network; name the jars with --jars"):
+        connector_jars()
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
+
+
+class Throwable:
+    """An exception of Java."""
+
+    def __init__(self, name: str, message: str | None, cause: Throwable | None = None) -> None:
+        self._text = name if message is None else f"{name}: {message}"
+        self._message = message
+        self._cause = cause
+
+    def getMessage(self) -> str | None:  # noqa: N802 - Java's name
+        return self._message
+
+    def getCause(self) -> Throwable | None:  # noqa: N802 - likewise
+        return self._cause
+
+    def toString(self) -> str:  # noqa: N802 - likewise
+        return self._text
+
+
+class JavaError(Exception):
+    """As Py4J reports an exception of Java."""
+
+    def __init__(self, java: object) -> None:
+        super().__init__("An error occurred while calling o6298.parquet.\n: org...\n\tat x.y")
+        self.java_exception = java
+
+
+def test_innermost_cause_is_told() -> None:
+    root = Throwable("java.io.IOException", "No space left on device")
+    middle = Throwable("org.apache.spark.SparkException", "[TASK_WRITE_FAILED] Task failed", root)
+    assert reason_of(JavaError(middle)) == "java.io.IOException: No space left on device"
+
+
+def test_cause_without_a_message_tells_less_than_what_it_caused() -> None:
+    outer = Throwable("java.io.IOException", "disk", Throwable("java.lang.Error", None))
+    assert reason_of(JavaError(outer)) == "java.io.IOException: disk"
+
+
+def test_failed_python_is_told_by_the_last_line_of_its_traceback() -> None:
+    text = (
+        "Job aborted\nTraceback (most recent call last):\n"
+        '  File "x.py", line 3, in f\n    g()\nValueError: no such group\n\tat org.apache.x'
+    )
+    assert reason_of(RuntimeError(text)) == "ValueError: no such group"
+
+
+@pytest.mark.parametrize("gone", [None, object()])
+def test_error_without_java_has_its_first_line(gone: object) -> None:
+    """Also if the JVM does not answer any longer."""
+    error = JavaError(gone)
+    assert reason_of(error) == "An error occurred while calling o6298.parquet."
+    assert reason_of(RuntimeError()) == "RuntimeError"
+    assert len(reason_of(RuntimeError("x" * 9_999))) == 400
