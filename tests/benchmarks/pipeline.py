@@ -24,14 +24,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
 from coopgroup.pipeline.spark.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
-from coopgroup.pipeline.topic.codec import (
-    GroupKey,
-    GroupMember,
-    GroupValue,
-    OffsetKey,
-    encode_group_value,
-    encode_key,
-)
+from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey
 from coopgroup.protocol import (
     KafkaAssignment,
     Subscription,
@@ -41,6 +34,7 @@ from coopgroup.protocol import (
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
 from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
 from tests.benchmarks.results import RESULTS, write_between
+from tests.support.internal_topic import encode_group_value, encode_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

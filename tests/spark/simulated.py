@@ -6,16 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from coopgroup.model import ResourceSet
-from coopgroup.pipeline.topic.codec import (
-    GroupKey,
-    GroupMember,
-    GroupValue,
-    OffsetKey,
-    OffsetValue,
-    encode_group_value,
-    encode_key,
-    encode_offset_value,
-)
+from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
 from coopgroup.protocol import (
     KafkaAssignment,
@@ -24,6 +15,7 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundDecided
+from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,20 +18,11 @@ from coopgroup.pipeline.history import (
     start_history,
 )
 from coopgroup.pipeline.tables import Tables
-from coopgroup.pipeline.topic.codec import (
-    GroupKey,
-    GroupMember,
-    GroupValue,
-    OffsetKey,
-    OffsetValue,
-    encode_group_value,
-    encode_key,
-    encode_offset_value,
-)
+from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
-from tests.support.internal_topic import MEMBER
+from tests.support.internal_topic import MEMBER, encode_group_value, encode_key, encode_offset_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,15 +13,11 @@ from coopgroup.pipeline.history import commit_records, commits_of
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.tables import Tables
-from coopgroup.pipeline.topic.codec import (
-    OffsetKey,
-    OffsetValue,
-    encode_key,
-    encode_offset_value,
-)
+from coopgroup.pipeline.topic.codec import OffsetKey, OffsetValue
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
 from tests.spark.stories import State, Story, every, tables_of
+from tests.support.internal_topic import encode_key, encode_offset_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,42 +1,23 @@
-"""Codec of the records of `__consumer_offsets`, which the group coordinator writes.
+"""The records of `__consumer_offsets`, which the group coordinator writes, as values.
 
 Kafka calls the messages OffsetCommitKey (v0, v1), OffsetCommitValue (v0 to v4), GroupMetadataKey
-(v2) and GroupMetadataValue (v0 to v4). v4 of the values is flexible (KIP-482): compact strings and
-bytes, and tagged fields at the end of each structure. Keys of higher versions belong to groups of
-the newer protocols (KIP-848, KIP-932, KIP-1071), whose state differs from that of a classic group.
+(v2) and GroupMetadataValue (v0 to v4). Keys of higher versions belong to groups of the newer
+protocols (KIP-848, KIP-932, KIP-1071), whose state differs from that of a classic group.
 
-The encoders serve tests and benchmarks, which create histories with them.
+v4 of the values is flexible (KIP-482). A length or count is an UNSIGNED_VARINT of itself plus one,
+or 0 for null, and every structure ends with tagged fields. As in `coopgroup.protocol.reader`, every
+length is checked before use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, TypeVar
 from uuid import UUID
 
 from attrs import frozen
 
 from coopgroup.errors import BufferUnderflowError, InvalidCountError, UnsupportedVersionError
-from coopgroup.pipeline.topic.compact_types import (
-    NO_TAGS,
-    packed_compact,
-    packed_compact_string,
-    packed_uvarint,
-    read_compact_count,
-    read_compact_nullable_bytes,
-    read_compact_nullable_string,
-    read_compact_string,
-    read_tags,
-)
-from coopgroup.protocol.reader import ByteReader
-from coopgroup.protocol.writer import (
-    packed_int32,
-    packed_nullable_bytes,
-    packed_nullable_string,
-    packed_string,
-    require_version,
-)
+from coopgroup.protocol.reader import ByteReader, decoded_string
 
 __all__ = [
     "VALUE_NEWEST",
@@ -48,17 +29,17 @@ __all__ = [
     "decode_group_value",
     "decode_key",
     "decode_offset_value",
-    "encode_group_value",
-    "encode_key",
-    "encode_offset_value",
 ]
 
 VALUE_NEWEST: Final = 4
+"""Newest known version of the values."""
+
 _GROUP_KEY: Final = 2
 _FLEXIBLE_FROM: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _UUID_BYTES: Final = 16
-_INT64: Final = Struct(">q")
+_UVARINT_BYTES_MAX: Final = 5
+_Value = TypeVar("_Value")
 
 
 @frozen(kw_only=True)
@@ -158,9 +139,6 @@ class GroupValue:
     version: int = VALUE_NEWEST
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def decode_key(content: bytes) -> OffsetKey | GroupKey:
     """Read a key, which determines the type of the value.
 
@@ -188,22 +166,26 @@ def decode_offset_value(content: bytes) -> OffsetValue:
     Raises:
         DecodeError: the bytes are not such a value, or the version is unknown.
     """
-    reader, version = _opened(content)
-    read_string = read_compact_string if version >= _FLEXIBLE_FROM else ByteReader.read_string
-    committed = _read_int64(reader, "offset")
+    value = _ValueReader(content)
+    version, reader = value.version, value.reader
+    committed = reader.read_int64("offset")
     leader_epoch = reader.read_int32("leader_epoch") if version >= 3 else -1
-    metadata = read_string(reader, "metadata")
-    commit_ms = _read_int64(reader, "commit_timestamp")
-    expire_ms = _read_int64(reader, "expire_timestamp") if version == 1 else -1
-    tags = read_tags(reader) if version >= _FLEXIBLE_FROM else {}
+    metadata = value.read_string("metadata")
+    commit_ms = reader.read_int64("commit_timestamp")
+    expire_ms = reader.read_int64("expire_timestamp") if version == 1 else -1
+    raw_id = value.read_tags().get(_TOPIC_ID_TAG)
     reader.require_end()
+    if raw_id is not None and len(raw_id) != _UUID_BYTES:
+        raise InvalidCountError(
+            f"topic_id: length {len(raw_id)}, expected {_UUID_BYTES}", reader.offset
+        )
     return OffsetValue(
         committed=committed,
         leader_epoch=leader_epoch,
         metadata=metadata,
         commit_ms=commit_ms,
         expire_ms=expire_ms,
-        topic_id=_topic_id(tags, reader.offset),
+        topic_id=None if raw_id is None else UUID(bytes=raw_id),
         version=version,
     )
 
@@ -214,210 +196,134 @@ def decode_group_value(content: bytes) -> GroupValue:
     Raises:
         DecodeError: the bytes are not such a value, or the version is unknown.
     """
-    reader, version = _opened(content)
-    is_flexible = version >= _FLEXIBLE_FROM
-    form = _FLEXIBLE if is_flexible else _CLASSIC
-    protocol_type = form.string(reader, "protocol_type")
-    generation = reader.read_int32("generation")
-    protocol = form.nullable_string(reader, "protocol")
-    leader = form.nullable_string(reader, "leader")
-    state_ms = _read_int64(reader, "current_state_timestamp") if version >= 2 else -1
-    count = form.count(reader, "members")
-    members = tuple(_read_member(reader, form, version) for _ in range(count))
-    if is_flexible:
-        read_tags(reader)
-    reader.require_end()
-    return GroupValue(
-        protocol_type=protocol_type,
-        generation=generation,
-        protocol=protocol,
-        leader=leader,
-        state_ms=state_ms,
-        members=members,
-        version=version,
+    value = _ValueReader(content)
+    group = GroupValue(
+        protocol_type=value.read_string("protocol_type"),
+        generation=value.reader.read_int32("generation"),
+        protocol=value.read_nullable_string("protocol"),
+        leader=value.read_nullable_string("leader"),
+        state_ms=value.reader.read_int64("current_state_timestamp") if value.version >= 2 else -1,
+        members=tuple(_read_member(value) for _ in range(value.read_count("members"))),
+        version=value.version,
     )
+    value.read_tags()
+    value.reader.require_end()
+    return group
 
 
-def _opened(content: bytes) -> tuple[ByteReader, int]:
-    reader = ByteReader(content)
-    version = reader.read_int16("version")
-    if not 0 <= version <= VALUE_NEWEST:
-        raise UnsupportedVersionError(
-            f"value version: {version} is not known (0 to {VALUE_NEWEST})", 0
-        )
-    return reader, version
-
-
-def _read_member(reader: ByteReader, form: _Form, version: int) -> GroupMember:
-    member_id = form.string(reader, "member_id")
-    instance_id = form.nullable_string(reader, "group_instance_id") if version >= 3 else None
-    client_id = form.string(reader, "client_id")
-    client_host = form.string(reader, "client_host")
-    rebalance_timeout_ms = reader.read_int32("rebalance_timeout") if version >= 1 else -1
+def _read_member(value: _ValueReader) -> GroupMember:
+    version, reader = value.version, value.reader
+    member_id = value.read_string("member_id")
+    instance_id = value.read_nullable_string("group_instance_id") if version >= 3 else None
+    client_id = value.read_string("client_id")
+    client_host = value.read_string("client_host")
+    rebalance_timeout_ms = reader.read_int32("rebalance_timeout") if version >= 1 else None
     session_timeout_ms = reader.read_int32("session_timeout")
-    subscription = form.nullable_bytes(reader, "subscription") or b""
-    assignment = form.nullable_bytes(reader, "assignment") or b""
-    if version >= _FLEXIBLE_FROM:
-        read_tags(reader)
-    return GroupMember(
+    member = GroupMember(
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
         # KIP-62 introduced the rebalance time-out. Before, the session time-out limited both.
-        rebalance_timeout_ms=session_timeout_ms if version < 1 else rebalance_timeout_ms,
+        rebalance_timeout_ms=(
+            session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
+        ),
         session_timeout_ms=session_timeout_ms,
-        subscription=subscription,
-        assignment=assignment,
+        subscription=value.read_bytes("subscription") or b"",
+        assignment=value.read_bytes("assignment") or b"",
     )
+    value.read_tags()
+    return member
 
 
-def _read_int64(reader: ByteReader, field: str) -> int:
-    if reader.left < _INT64.size:
-        raise BufferUnderflowError(
-            f"{field}: {_INT64.size} bytes needed, {reader.left} left", reader.offset
+class _ValueReader:
+    """A position in a value; strings, bytes and counts are compact in a flexible version.
+
+    Every read raises a `DecodeError` if the bytes are wrong.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.reader = ByteReader(content)
+        self.version = self.reader.read_int16("version")
+        if not 0 <= self.version <= VALUE_NEWEST:
+            raise UnsupportedVersionError(
+                f"value version: {self.version} is not known (0 to {VALUE_NEWEST})", 0
+            )
+        self.is_flexible = self.version >= _FLEXIBLE_FROM
+
+    def read_string(self, field: str) -> str:
+        if not self.is_flexible:
+            return self.reader.read_string(field)
+        offset = self.reader.offset
+        return _required(self.read_nullable_string(field), field, offset)
+
+    def read_nullable_string(self, field: str) -> str | None:
+        if not self.is_flexible:
+            return self.reader.read_nullable_string(field)
+        raw = self.read_bytes(field)
+        if raw is None:
+            return None
+        return decoded_string(raw, field=field, offset=self.reader.offset - len(raw))
+
+    def read_bytes(self, field: str) -> bytes | None:
+        if not self.is_flexible:
+            return self.reader.read_nullable_bytes(field)
+        length = self._read_compact_length(field)
+        return None if length is None else self._take(length)
+
+    def read_count(self, field: str) -> int:
+        if not self.is_flexible:
+            return self.reader.read_count(field, bytes_min=1)
+        offset = self.reader.offset
+        return _required(self._read_compact_length(field), field, offset)
+
+    def read_tags(self) -> dict[int, bytes]:
+        """Read the tagged fields, which newer brokers add to a version."""
+        if not self.is_flexible:
+            return {}
+        tags = {}
+        for _ in range(self._read_uvarint("tagged fields")):
+            tag = self._read_uvarint("tag")
+            size = self._read_uvarint("size of a tagged field")
+            if size > self.reader.left:
+                raise BufferUnderflowError(
+                    f"tagged field {tag}: {size} bytes needed, {self.reader.left} left",
+                    self.reader.offset,
+                )
+            tags[tag] = self._take(size)
+        return tags
+
+    def _read_compact_length(self, field: str) -> int | None:
+        offset = self.reader.offset
+        length = self._read_uvarint(field) - 1
+        if length > self.reader.left:
+            raise InvalidCountError(
+                f"{field}: length {length} with no more than {self.reader.left} bytes left", offset
+            )
+        return None if length < 0 else length
+
+    def _read_uvarint(self, field: str) -> int:
+        """Read an UNSIGNED_VARINT: seven bits per byte, the lowest first."""
+        offset = self.reader.offset
+        value = 0
+        for number, byte in enumerate(self.reader.content[offset : offset + _UVARINT_BYTES_MAX]):
+            value |= (byte & 0x7F) << (7 * number)
+            if byte < 0x80:
+                self.reader.offset += number + 1
+                return value
+        if self.reader.left < _UVARINT_BYTES_MAX:
+            raise BufferUnderflowError(f"{field}: the bytes end within a varint", offset)
+        raise InvalidCountError(
+            f"{field}: a varint of more than {_UVARINT_BYTES_MAX} bytes", offset
         )
-    value: int = _INT64.unpack_from(reader.content, reader.offset)[0]
-    reader.offset += _INT64.size
+
+    def _take(self, size: int) -> bytes:
+        offset = self.reader.offset
+        self.reader.offset += size
+        return self.reader.content[offset : self.reader.offset]
+
+
+def _required(value: _Value | None, field: str, offset: int) -> _Value:
+    if value is None:
+        raise InvalidCountError(f"{field}: length -1 is negative", offset)
     return value
-
-
-def _topic_id(tags: dict[int, bytes], offset: int) -> UUID | None:
-    raw = tags.get(_TOPIC_ID_TAG)
-    if raw is None:
-        return None
-    if len(raw) != _UUID_BYTES:
-        raise InvalidCountError(f"topic_id: length {len(raw)}, expected {_UUID_BYTES}", offset)
-    return UUID(bytes=raw)
-
-
-def _read_classic_count(reader: ByteReader, field: str) -> int:
-    return reader.read_count(field, bytes_min=1)
-
-
-@frozen(kw_only=True)
-class _Form:
-    """Encoding of strings, bytes and counts in a version."""
-
-    string: Callable[[ByteReader, str], str]
-    nullable_string: Callable[[ByteReader, str], str | None]
-    nullable_bytes: Callable[[ByteReader, str], bytes | None]
-    count: Callable[[ByteReader, str], int]
-
-
-_CLASSIC: Final = _Form(
-    string=ByteReader.read_string,
-    nullable_string=ByteReader.read_nullable_string,
-    nullable_bytes=ByteReader.read_nullable_bytes,
-    count=_read_classic_count,
-)
-_FLEXIBLE: Final = _Form(
-    string=read_compact_string,
-    nullable_string=read_compact_nullable_string,
-    nullable_bytes=read_compact_nullable_bytes,
-    count=read_compact_count,
-)
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-_PackString: TypeAlias = Callable[[str | None], bytes]
-
-
-def encode_key(key: OffsetKey | GroupKey, *, version: int = 1) -> bytes:
-    """Write a key.
-
-    Args:
-        key: the key.
-        version: 0 or 1 of an `OffsetKey`; a `GroupKey` has one version only.
-
-    Raises:
-        EncodeError: the version does not exist, or a field does not fit its wire type.
-    """
-    group = packed_string(key.group, "group")
-    if isinstance(key, GroupKey):
-        return require_version(_GROUP_KEY, oldest=_GROUP_KEY, newest=_GROUP_KEY) + group
-    return b"".join(
-        [
-            require_version(version, oldest=0, newest=1),
-            group,
-            packed_string(key.topic, "topic"),
-            packed_int32(key.partition, "partition"),
-        ]
-    )
-
-
-def encode_offset_value(value: OffsetValue) -> bytes:
-    """Write a commit in its own version; fields that the version lacks are left out.
-
-    Raises:
-        EncodeError: the version does not exist, or a field does not fit its wire type.
-    """
-    is_flexible = value.version >= _FLEXIBLE_FROM
-    return b"".join(
-        [
-            require_version(value.version, oldest=0, newest=VALUE_NEWEST),
-            _INT64.pack(value.committed),
-            packed_int32(value.leader_epoch, "leader_epoch") if value.version >= 3 else b"",
-            packed_compact(value.metadata.encode())
-            if is_flexible
-            else packed_string(value.metadata, "metadata"),
-            _INT64.pack(value.commit_ms),
-            _INT64.pack(value.expire_ms) if value.version == 1 else b"",
-            _packed_topic_id(value.topic_id) if is_flexible else b"",
-        ]
-    )
-
-
-def encode_group_value(value: GroupValue) -> bytes:
-    """Write a group's state in its own version; fields that the version lacks are left out.
-
-    Raises:
-        EncodeError: the version does not exist, or a field does not fit its wire type.
-    """
-    is_flexible = value.version >= _FLEXIBLE_FROM
-    pack_string = packed_compact_string if is_flexible else _pack_classic_string
-    count = len(value.members)
-    return b"".join(
-        [
-            require_version(value.version, oldest=0, newest=VALUE_NEWEST),
-            pack_string(value.protocol_type),
-            packed_int32(value.generation, "generation"),
-            pack_string(value.protocol),
-            pack_string(value.leader),
-            _INT64.pack(value.state_ms) if value.version >= 2 else b"",
-            packed_uvarint(count + 1) if is_flexible else packed_int32(count, "members"),
-            *(_packed_member(member, value.version, pack_string) for member in value.members),
-            NO_TAGS if is_flexible else b"",
-        ]
-    )
-
-
-def _packed_member(member: GroupMember, version: int, pack_string: _PackString) -> bytes:
-    is_flexible = version >= _FLEXIBLE_FROM
-    timeout_ms = packed_int32(member.rebalance_timeout_ms, "rebalance_timeout")
-    return b"".join(
-        [
-            pack_string(member.member_id),
-            pack_string(member.instance_id) if version >= 3 else b"",
-            pack_string(member.client_id),
-            pack_string(member.client_host),
-            timeout_ms if version >= 1 else b"",
-            packed_int32(member.session_timeout_ms, "session_timeout"),
-            *(
-                packed_compact(raw) if is_flexible else packed_nullable_bytes(raw, "embedded")
-                for raw in (member.subscription, member.assignment)
-            ),
-            NO_TAGS if is_flexible else b"",
-        ]
-    )
-
-
-def _pack_classic_string(value: str | None) -> bytes:
-    return packed_nullable_string(value, "string")
-
-
-def _packed_topic_id(topic_id: UUID | None) -> bytes:
-    if topic_id is None:
-        return NO_TAGS
-    return b"\x01" + bytes([_TOPIC_ID_TAG, _UUID_BYTES]) + topic_id.bytes

@@ -21,10 +21,8 @@ from coopgroup.pipeline.topic.codec import (
     decode_group_value,
     decode_key,
     decode_offset_value,
-    encode_group_value,
-    encode_key,
-    encode_offset_value,
 )
+from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
 
 VECTORS = Path(__file__).resolve().parents[4] / "protocol" / "vectors" / "internal_topic"
 KEY = OffsetKey(group="billing", topic="orders", partition=3)

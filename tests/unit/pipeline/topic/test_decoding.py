@@ -22,12 +22,9 @@ from coopgroup.pipeline.topic.codec import (
     OffsetKey,
     OffsetValue,
     decode_offset_value,
-    encode_group_value,
-    encode_key,
-    encode_offset_value,
 )
 from coopgroup.pipeline.topic.decoding import RAW, decode_commits, decode_groups
-from tests.support.internal_topic import MEMBER
+from tests.support.internal_topic import MEMBER, encode_group_value, encode_key, encode_offset_value
 
 WRITTEN_MS = 1_730_000_000_500
 KEY = encode_key(OffsetKey(group="g", topic="orders", partition=3))
