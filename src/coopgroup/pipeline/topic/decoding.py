@@ -10,15 +10,15 @@ Arrow's buffers in bulk. The codec decodes other shapes row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from attrs import define, field, frozen
+import pyarrow.compute as pc
+from attrs import frozen
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -36,7 +36,6 @@ from coopgroup.pipeline.topic.codec import (
     GroupMember,
     GroupValue,
     OffsetKey,
-    OffsetValue,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -79,6 +78,10 @@ _MEMBER: Final = StructType(
         StructField("assigned", _PARTITIONS),
     ]
 )
+_MEMBER_COLUMNS: Final = (
+    *("member_id", "instance_id", "client_id", "client_host"),
+    *("session_timeout_ms", "rebalance_timeout_ms"),
+)
 _COMPLAINT: Final = StructType(_REJECTION[:2])
 
 GROUP_RECORDS: Final = StructType(
@@ -95,8 +98,18 @@ _CACHED_MAX: Final = 4_096
 _CONSUMER: Final = "consumer"
 _NO_TIME: Final = "time: not ms since 1970"
 _BytesArray = npt.NDArray[np.uint8]
-_BoolArray = npt.NDArray[np.bool_]
 _Int64Array = npt.NDArray[np.int64]
+_Columns = dict[str, npt.NDArray[Any]]
+
+_VALUE_COLUMNS: Final = {
+    "committed": np.int64,
+    "leader_epoch": np.int32,
+    "metadata": np.object_,
+    "at_ms": np.int64,
+    "version": np.int16,
+    "is_read": np.bool_,
+}
+"""Columns of values under construction; `is_read` is whether a row has a valid value."""
 
 
 # --- commits --------------------------------------------------------------------------------------
@@ -106,51 +119,49 @@ def decode_commits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """Decode records whose keys have version 0 or 1; rows come out as `COMMIT_RECORDS`."""
     schema = to_arrow_schema(COMMIT_RECORDS)
     for batch in batches:
-        keys = _Keys.of(batch.column("key"))
-        values = _Values.of(batch.column("value"), batch.column("written_ms"))
-        reasons = {**values.reasons, **keys.reasons}
-        parts = {**dict.fromkeys(values.reasons, "value"), **dict.fromkeys(keys.reasons, "key")}
+        keys, wrong_keys = _commit_keys(batch.column("key"))
+        values, wrong_values = _commit_values(batch.column("value"), batch.column("written_ms"))
+        wrong = {row: ("value", reason) for row, reason in wrong_values.items()}
+        wrong |= {row: ("key", reason) for row, reason in wrong_keys.items()}
         columns = {
-            **keys.columns,
-            **values.columns,
-            "written_ms": batch.column("written_ms"),
-            "source_partition": batch.column("source_partition"),
-            "source_offset": batch.column("source_offset"),
-            "part": _sparse(parts, batch.num_rows, pa.string()),
-            "reason": _sparse(reasons, batch.num_rows, pa.string()),
-            "key": _picked(batch.column("key"), reasons),
-            "value": _picked(batch.column("value"), reasons),
+            **{name: batch.column(name) for name in RAW.names[2:]},
+            **keys,
+            **values,
+            **_rejections(batch, wrong),
         }
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-@frozen(kw_only=True, eq=False)
-class _Keys:
-    """Keys of a batch: three columns, and the reason if a row has no valid key."""
+def _commit_keys(raw: pa.Array) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    """Return the columns of keys, and the reason for each row without a valid key."""
+    encoded = raw.dictionary_encode()
+    decoded = [_commit_key(key) for key in encoded.dictionary.to_pylist()]
+    bad = {number: one for number, one in enumerate(decoded) if isinstance(one, str)}
+    good = [None if isinstance(one, str) else one for one in decoded]
+    kinds = {"group": pa.string(), "topic": pa.string(), "partition": pa.int32()}
+    columns = {
+        name: pa.array([one and getattr(one, name) for one in good], kind).take(encoded.indices)
+        for name, kind in kinds.items()
+    }
+    numbers = encoded.indices.to_pylist() if bad else []
+    return columns, {row: bad[number] for row, number in enumerate(numbers) if number in bad}
 
-    columns: dict[str, pa.Array]
-    reasons: dict[int, str]
 
-    @staticmethod
-    def of(raw: pa.Array) -> _Keys:
-        encoded = raw.dictionary_encode()
-        decoded = [_commit_key(key) for key in encoded.dictionary.to_pylist()]
-        bad = {number: one for number, one in enumerate(decoded) if isinstance(one, str)}
-        good = [None if isinstance(one, str) else one for one in decoded]
-        columns = {
-            name: pa.array([one and getattr(one, name) for one in good], kind).take(encoded.indices)
-            for name, kind in (
-                ("group", pa.string()),
-                ("topic", pa.string()),
-                ("partition", pa.int32()),
-            )
-        }
-        reasons = {}
-        if bad:
-            for row, number in enumerate(encoded.indices.to_pylist()):
-                if number in bad:
-                    reasons[row] = bad[number]
-        return _Keys(columns=columns, reasons=reasons)
+def _rejections(batch: pa.RecordBatch, wrong: dict[int, tuple[str, str]]) -> dict[str, pa.Array]:
+    """Return the columns of `_REJECTION`: part and reason of some rows, and their bytes."""
+    size = batch.num_rows
+    if not wrong:
+        kinds = (pa.string(), pa.string(), pa.binary(), pa.binary())
+        return {one.name: pa.nulls(size, kind) for one, kind in zip(_REJECTION, kinds, strict=True)}
+    rows = [wrong.get(row, (None, None)) for row in range(size)]
+    parts, reasons = zip(*rows, strict=True)
+    is_wrong = pa.array([part is not None for part in parts])
+    nothing = pa.scalar(None, pa.binary())
+    return {
+        "part": pa.array(parts, pa.string()),
+        "reason": pa.array(reasons, pa.string()),
+        **{name: pc.if_else(is_wrong, batch.column(name), nothing) for name in ("key", "value")},
+    }
 
 
 def _commit_key(raw: bytes) -> OffsetKey | str:
@@ -162,85 +173,44 @@ def _commit_key(raw: bytes) -> OffsetKey | str:
     return key if isinstance(key, OffsetKey) else "key version: 2 is of a group, not of a commit"
 
 
-@define(kw_only=True, eq=False)
-class _Values:
-    """Values of N rows: columns under construction, and the reason if a row has no valid value."""
-
-    committed: _Int64Array
-    leader_epoch: _Int64Array
-    at_ms: _Int64Array
-    version: _Int64Array
-    known: _BoolArray  # whether the row has a readable value
-    tombstone: _BoolArray
-    metadata: dict[int, str] = field(factory=dict)
-    reasons: dict[int, str] = field(factory=dict)
-
-    @staticmethod
-    def of(raw: pa.Array, written_ms: pa.Array) -> _Values:
-        size = len(raw)
-        tombstone = raw.is_null().to_numpy(zero_copy_only=False)
-        values = _Values(
-            committed=np.zeros(size, dtype=np.int64),
-            leader_epoch=np.zeros(size, dtype=np.int64),
-            at_ms=np.array(written_ms.to_numpy(zero_copy_only=False), dtype=np.int64),
-            version=np.zeros(size, dtype=np.int64),
-            known=np.zeros(size, dtype=np.bool_),
-            tombstone=tombstone,
-        )
-        content, starts, lengths = _flat(raw)
-        for shape in _SHAPES:
-            values._read_shape(shape, content, starts, lengths)
-        for row in np.flatnonzero(~(values.known | tombstone)).tolist():
-            values._read_one(row, raw[row].as_py())
-        for row in np.flatnonzero((values.at_ms < 0) | (values.at_ms > LAST_MS)).tolist():
-            values.known[row] = False
-            values.at_ms[row] = written_ms[row].as_py()
-            values.reasons[row] = _NO_TIME
-        return values
-
-    def _read_shape(
-        self, shape: _Shape, content: _BytesArray, starts: _Int64Array, lengths: _Int64Array
-    ) -> None:
-        rows = np.flatnonzero((lengths == shape.size) & ~self.tombstone)
-        if not rows.size:
-            return
-        block = content[starts[rows][:, None] + np.arange(shape.size)]
-        for place, expected in shape.constants:
-            fits = block[:, place] == expected
-            rows, block = rows[fits], block[fits]
-        self.version[rows] = shape.version
-        self.committed[rows] = _integers(block, 2, ">i8")
-        self.leader_epoch[rows] = _integers(block, 10, ">i4")
-        self.at_ms[rows] = _integers(block, shape.time_at, ">i8")
-        self.known[rows] = True
-
-    def _read_one(self, row: int, raw: bytes) -> None:
+def _commit_values(
+    raw: pa.Array, written_ms: pa.Array
+) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    """Return the columns of values, and the reason for each row without a valid value."""
+    values = {name: np.zeros(len(raw), kind) for name, kind in _VALUE_COLUMNS.items()}
+    values["at_ms"][:] = written_ms.to_numpy(zero_copy_only=False)
+    values["metadata"][:] = ""
+    is_read, is_tombstone = values["is_read"], raw.is_null().to_numpy(zero_copy_only=False)
+    content, starts, lengths = _flat(raw)
+    for shape in _SHAPES:
+        rows = np.flatnonzero((lengths == shape.size) & ~is_tombstone)
+        if rows.size:
+            shape.read(content[starts[rows][:, None] + np.arange(shape.size)], rows, values)
+    reasons: dict[int, str] = {}
+    for row in np.flatnonzero(~(is_read | is_tombstone)).tolist():
         try:
-            value: OffsetValue = decode_offset_value(raw)
+            one = decode_offset_value(raw[row].as_py())
         except DecodeError as error:
-            self.reasons[row] = str(error)
-            return
-        self.version[row] = value.version
-        self.committed[row] = value.committed
-        self.leader_epoch[row] = value.leader_epoch
-        self.at_ms[row] = value.commit_ms
-        self.metadata[row] = value.metadata
-        self.known[row] = True
-
-    @property
-    def columns(self) -> dict[str, pa.Array]:
-        missing = ~self.known
-        metadata = np.full(missing.size, "", dtype=object)
-        for row, text in self.metadata.items():
-            metadata[row] = text
-        return {
-            "at_ms": pa.array(self.at_ms),
-            "committed": pa.array(self.committed, mask=missing),
-            "leader_epoch": pa.array(self.leader_epoch.astype(np.int32), mask=missing),
-            "metadata": pa.array(metadata, pa.string(), mask=missing),
-            "is_tombstone": pa.array(self.tombstone),
-            "version": pa.array(self.version.astype(np.int16), mask=missing),
-        }
+            reasons[row] = str(error)
+            continue
+        found = (one.committed, one.leader_epoch, one.metadata, one.commit_ms, one.version, True)
+        for name, value in zip(_VALUE_COLUMNS, found, strict=True):
+            values[name][row] = value
+    for row in np.flatnonzero((values["at_ms"] < 0) | (values["at_ms"] > LAST_MS)).tolist():
+        is_read[row] = False
+        values["at_ms"][row] = written_ms[row].as_py()
+        reasons[row] = _NO_TIME
+    columns = {
+        name: pa.array(values[name], kind, mask=~is_read)
+        for name, kind in (
+            ("committed", pa.int64()),
+            ("leader_epoch", pa.int32()),
+            ("metadata", pa.string()),
+            ("version", pa.int16()),
+        )
+    }
+    always = {"at_ms": pa.array(values["at_ms"]), "is_tombstone": pa.array(is_tombstone)}
+    return columns | always, reasons
 
 
 @frozen(kw_only=True)
@@ -258,6 +228,23 @@ class _Shape:
     size: int
     time_at: int
     constants: tuple[tuple[int, int], ...]
+
+    def read(self, block: _BytesArray, rows: _Int64Array, values: _Columns) -> None:
+        """Read the rows that have this shape.
+
+        Args:
+            block: (N, size) bytes of values of this size.
+            rows: (N,) their rows.
+            values: columns of `_VALUE_COLUMNS` to be filled.
+        """
+        for place, expected in self.constants:
+            fits = block[:, place] == expected
+            rows, block = rows[fits], block[fits]
+        values["version"][rows] = self.version
+        values["committed"][rows] = _integers(block, 2, ">i8")
+        values["leader_epoch"][rows] = _integers(block, 10, ">i4")
+        values["at_ms"][rows] = _integers(block, self.time_at, ">i8")
+        values["is_read"][rows] = True
 
 
 _SHAPES: Final = (
@@ -284,26 +271,11 @@ def _flat(raw: pa.Array) -> tuple[_BytesArray, _Int64Array, _Int64Array]:
     return flat, starts, np.diff(bounds).astype(np.int64)
 
 
-def _integers(block: _BytesArray, first: int, form: str) -> _Int64Array:
+def _integers(block: _BytesArray, first: int, form: str) -> npt.NDArray[Any]:
     """Return the integers at the same position of every row."""
     kind = np.dtype(form)
     cut = np.ascontiguousarray(block[:, first : first + kind.itemsize])
-    return cut.view(kind)[:, 0].astype(np.int64)
-
-
-def _sparse(values: dict[int, str], size: int, kind: pa.DataType) -> pa.Array:
-    if not values:
-        return pa.nulls(size, kind)
-    return pa.array([values.get(row) for row in range(size)], kind)
-
-
-def _picked(column: pa.Array, rows: dict[int, str]) -> pa.Array:
-    """Return the cells of some rows, null elsewhere."""
-    if not rows:
-        return pa.nulls(len(column), pa.binary())
-    return pa.array(
-        [column[row].as_py() if row in rows else None for row in range(len(column))], pa.binary()
-    )
+    return cut.view(kind)[:, 0]
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -358,8 +330,8 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
     value = _group_value(row["value"])
     if isinstance(value, str):
         return place | raw | _rejected("value", value)
-    read = [_member_row(member, value.protocol_type) for member in value.members]
-    rejections = list(chain.from_iterable(complaints for _, complaints in read))
+    rejections: list[dict[str, str]] = []
+    members = [_member_row(one, value.protocol_type, rejections) for one in value.members]
     return {
         **place,
         **(raw if rejections else {}),
@@ -372,7 +344,7 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
         "member_count": len(value.members),
         "is_tombstone": False,
         "version": value.version,
-        "members": [member for member, _ in read],
+        "members": members,
         "rejections": rejections,
     }
 
@@ -391,44 +363,27 @@ def _rejected(part: str, reason: str) -> dict[str, Any]:
 
 
 def _member_row(
-    member: GroupMember, protocol_type: str
-) -> tuple[dict[str, Any], Sequence[dict[str, str]]]:
-    """Return a member, and the reasons why embedded messages could not be read."""
-    row: dict[str, Any] = {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-    }
-    complaints = []
-    # Connect and other protocols embed their own messages.
-    if protocol_type == _CONSUMER:
-        for part, raw, read in (
-            ("subscription", member.subscription, _topics),
-            ("assignment", member.assignment, _assigned),
-        ):
-            try:
-                row |= read(raw)
-            except DecodeError as error:
-                complaints.append({"part": part, "reason": f"{member.member_id}: {error}"})
-    return row, complaints
+    member: GroupMember, protocol_type: str, rejections: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Return a member; an embedded message that cannot be read is added to the rejections."""
+    row = {name: getattr(member, name) for name in _MEMBER_COLUMNS}
+    if protocol_type != _CONSUMER:  # Connect and other protocols embed their own messages
+        return row
+    for part, read in (("subscription", _topics), ("assignment", _assigned)):
+        try:
+            row |= read(getattr(member, part))
+        except DecodeError as error:
+            rejections.append({"part": part, "reason": f"{member.member_id}: {error}"})
+    return row
 
 
-def _cached(
-    read: Callable[[bytes], dict[str, Any]],
-) -> Callable[[bytes], dict[str, Any]]:
-    # Members subscribe to the same topics, and keep their partitions from round to round.
-    return lru_cache(maxsize=_CACHED_MAX)(read)
-
-
-@_cached
+# Members subscribe to the same topics, and keep their partitions from round to round.
+@lru_cache(maxsize=_CACHED_MAX)
 def _topics(raw: bytes) -> dict[str, Any]:
     return {"topics": list(decode_subscription(raw).topics)}
 
 
-@_cached
+@lru_cache(maxsize=_CACHED_MAX)
 def _assigned(raw: bytes) -> dict[str, Any]:
     # A group that became empty, or is between join and sync, has no assignment yet.
     if not raw:
