@@ -15,8 +15,7 @@ from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.advice.tables import history_of
 from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.replay.run import SparkPlay
-from coopgroup.pipeline.replay.scenario import ReplayedGroup
+from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import (
     Close,

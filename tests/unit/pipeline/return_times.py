@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.history import Absence, Episode, GroupHistory
-from coopgroup.pipeline.replay.play import FIGURES, replay
-from coopgroup.pipeline.replay.scenario import ReplayedGroup
+from coopgroup.pipeline.replay import FIGURES, ReplayedGroup, replay
 from coopgroup.simulator.scenario import Choice, How
 
 Array = npt.NDArray[np.float64]

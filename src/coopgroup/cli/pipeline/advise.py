@@ -135,8 +135,7 @@ def advice_for(
     """
     from coopgroup.pipeline.advice.choose import advise, with_notes  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
-    from coopgroup.pipeline.replay.run import SparkPlay  # noqa: PLC0415 - likewise
-    from coopgroup.pipeline.replay.scenario import ReplayedGroup  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay  # noqa: PLC0415 - likewise
 
     history = history_of(tables, group, today, since_ms)
     cost, notes = _cost(tables, group, move_ms, return_ms)

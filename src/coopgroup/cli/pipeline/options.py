@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,7 +14,6 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.folders import local_folder
 from coopgroup.pipeline.spark.session import (
     LOCAL_MASTER,
@@ -23,7 +21,7 @@ from coopgroup.pipeline.spark.session import (
     check_settings,
     connector_jars,
     is_submitted,
-    reason_of,
+    one_line,
     require_spark,
 )
 
@@ -312,19 +310,3 @@ def kafka_options(config: Mapping[str, str], further: Mapping[str, str]) -> dict
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-@contextmanager
-def one_line() -> Iterator[None]:
-    """Report the cause of an error of Spark in one line, in place of a page of Java.
-
-    Raises:
-        PipelineError: in the place of an error of Spark.
-    """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"Spark failed: {reason_of(error)}") from error

@@ -33,7 +33,7 @@ from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost, estimated_s, wor
 from coopgroup.pipeline.advice.history import span_words
 from coopgroup.pipeline.advice.warmups import warmed_up, warmup_in, with_warmups
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.replay.play import FIGURES
+from coopgroup.pipeline.replay import FIGURES
 from coopgroup.policies import DeferredPolicy
 from coopgroup.simulator.scenario import Choice
 

@@ -12,8 +12,8 @@ rows. There these features cost more than the work itself, and take cores from P
 be made and run under the same settings: Spark fails if code generation is turned off in between. So
 `light_session` returns another session, and the settings of the given one stay.
 
-`reason_of` names the cause of an error. Spark wraps a cause in several exceptions of Java, and Py4J
-wraps these in one of Python, whose first line is often "An error occurred while calling o6298".
+`one_line` reports the cause of an error. Spark wraps a cause in several exceptions of Java, and
+Py4J wraps these in one of Python, whose first line is often "An error occurred while calling o98".
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = [
     "connector_jars",
     "is_submitted",
     "light_session",
+    "one_line",
     "reason_of",
     "require_spark",
 ]
@@ -392,6 +393,22 @@ def _fetch(maven: str, pom: bytes, folder: Path) -> None:
 
 
 # --- errors ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def one_line(complaint: str = "Spark failed") -> Iterator[None]:
+    """Report the cause of an error of Spark in one line, in place of a page of Java.
+
+    Raises:
+        PipelineError: in the place of an error of Spark; it begins with the complaint.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(f"{complaint}: {reason_of(error)}") from error
 
 
 def reason_of(error: BaseException) -> str:

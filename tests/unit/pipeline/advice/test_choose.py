@@ -13,7 +13,7 @@ from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.history import Episode, Observed
 from coopgroup.pipeline.advice.warmups import warmup_words
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.replay.play import FIGURES
+from coopgroup.pipeline.replay import FIGURES
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 

@@ -1,22 +1,29 @@
-"""Episodes as scenarios: a group like the real one, all events, and enough time to finish."""
+"""Replays: a group like the real one, all events of an episode, and their cost."""
 
+import pyarrow as pa
 import pytest
 from attrs import evolve
 
+from coopgroup.pipeline.advice.choose import deferred
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.history import Absence, Episode
-from coopgroup.pipeline.replay.scenario import (
+from coopgroup.pipeline.advice.warmups import with_warmups
+from coopgroup.pipeline.replay import (
+    FIGURES,
     MEMBERS_MAX,
     ReplayedGroup,
+    play_cells,
     played_absences,
+    replay,
     scenario_of,
 )
 from coopgroup.simulator.scenario import Choice, Close, Crash, How, Identity, Scale
 from coopgroup.simulator.scenario.checks import check_scenario
 from tests.unit.pipeline.return_times import history
 
-COST = MoveCost(move_ms=4_000)
+COST = MoveCost(move_ms=8_000)
 SIMPLE = Choice(name="simple")
+EPISODE = history([6_000]).episodes[0].shape
 
 
 def episode(*processes: int, joined: int = 0) -> Episode:
@@ -36,10 +43,10 @@ def test_small_group_is_played_as_it_is() -> None:
     check_scenario(scenario)
     assert (group.members, group.partitions, group.partition_factor) == (5, 20, 1.0)
     assert scenario.topics[0].rate_per_s == (10.0,) * 20
-    assert scenario.costs[0].restore_ms.low == 4_000
+    assert scenario.costs[0].restore_ms.low == 8_000
     assert [type(one) for one in scenario.events] == [Close, Close]
     assert scenario.events[1].at_ms - scenario.events[0].at_ms == 1_000
-    assert scenario.events[0].at_ms > 4_000  # the first assignment has been restored by then
+    assert scenario.events[0].at_ms > 8_000  # the first assignment has been restored by then
 
 
 def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
@@ -110,3 +117,80 @@ def test_policy_without_options_is_waited_for_by_its_defaults() -> None:
     plain = scenario_of(group, episode(1), SIMPLE)
     waits = scenario_of(group, episode(1), Choice(name="deferred"))
     assert waits.settle_ms == plain.settle_ms + 60_000
+
+
+def group(cost: MoveCost = COST) -> ReplayedGroup:
+    return ReplayedGroup.of(history([]), cost)
+
+
+def test_partition_that_comes_back_costs_what_returning_costs() -> None:
+    for return_ms in (8_000, 1_000, 0):
+        cost = MoveCost(move_ms=8_000, return_ms=return_ms)
+        found = replay(group(cost), EPISODE, deferred(30_000), seed=1)
+        assert found.moved == 0
+        assert found.unavailable_s == pytest.approx(2 * (6 + return_ms / 1_000), abs=0.5)
+
+
+def test_partition_that_moves_costs_a_move_each_way() -> None:
+    far = history([60_000]).episodes[0].shape
+    found = replay(group(), far, deferred(0), seed=1)
+    assert found.moved == 4
+    assert found.unavailable_s == pytest.approx(2 * 1.5 + 4 * 8, abs=3)
+    assert found.violations == 0
+
+
+def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() -> None:
+    """The group continues when the session ends, so advice need not know the exact return."""
+    (gone,) = EPISODE.absences
+    for policy in (SIMPLE, deferred(30_000)):
+        costs = []
+        for part in (0.1, 0.5):
+            absent_ms = round(part * group().session_timeout_ms)
+            killed = evolve(gone, how=How.CRASH, absent_ms=absent_ms)
+            found = replay(group(), evolve(EPISODE, absences=(killed,)), policy, seed=1)
+            assert found.moved == 0
+            costs.append(found.unavailable_s)
+        assert costs[0] == pytest.approx(costs[1], rel=0.1)
+
+
+def test_warm_ups_save_the_restore_of_the_way_back_and_standbys_of_both() -> None:
+    far = history([60_000]).episodes[0].shape
+    warm, doubled = with_warmups(SIMPLE, COST, members=3)
+    costs = []
+    for policy in (SIMPLE, warm, doubled):
+        found = replay(group(), far, policy, seed=1)
+        assert (found.moved, found.violations) == (4, 0)
+        costs.append(found.unavailable_s)
+    assert costs == pytest.approx([2 * 1.5 + 4 * 8, 2 * 1.5 + 2 * 8, 2 * 1.5], abs=3)
+
+
+@pytest.mark.parametrize("session_timeout_ms", [1, 600_000])
+def test_session_of_any_length_can_be_played(session_timeout_ms: int) -> None:
+    played = ReplayedGroup.of(evolve(history([]), session_timeout_ms=session_timeout_ms), COST)
+    for policy in (SIMPLE, deferred(30_000)):
+        assert replay(played, EPISODE, policy, seed=1).violations == 0
+
+
+def test_figures_are_those_of_the_real_group() -> None:
+    one = replay(group(), EPISODE, deferred(30_000), seed=1)
+    four = replay(evolve(group(), partition_factor=4.0), EPISODE, deferred(30_000), seed=1)
+    assert four.unavailable_s == pytest.approx(4 * one.unavailable_s)
+    assert four.lag_peak == 4 * one.lag_peak > 0
+    assert four.unavailable_peak == 4 * one.unavailable_peak
+
+
+def test_rows_number_cells_with_settings_fastest_and_tell_what_failed() -> None:
+    batches = play_cells(
+        iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]),
+        group=group(),
+        episodes=(EPISODE, EPISODE),
+        policies=(deferred(30_000), Choice(name="gone")),
+    )
+    (batch,) = batches
+    failed, played = batch.to_pylist()
+    assert [failed["cell"], played["cell"]] == [1, 2]
+    assert "ConfigurationError" in failed["error"]
+    assert "\n" not in failed["error"]
+    assert played["error"] is None
+    expected = replay(group(), EPISODE, deferred(30_000), seed=1)
+    assert [played[name] for name in FIGURES] == [getattr(expected, name) for name in FIGURES]

@@ -1,20 +1,29 @@
-"""An episode of a group as a scenario of the simulator, for each setting.
+"""Replays: every episode of a history under every setting, in the simulator, as one job of Spark.
 
 The played group is like the real one: as many members up to `MEMBERS_MAX`, as many partitions per
 member, equal load. If an episode has more absences than that group has members, every n-th absence
 is played and counts n times. The simulator's `restore_ms` is the cost of a move, and `return_ms`
-that of a return.
+that of a return (`advice.cost` defines both).
+
+A *cell* is one episode under one setting with one seed. It depends only on its arguments, and a
+cell that cannot be played costs the others nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from attrs import frozen
+import pyarrow as pa
+from attrs import define, field, frozen
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.workers import settled
 from coopgroup.policies.registry import create_policy
 from coopgroup.policies.warming.option import warmup_of
+from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import (
     Close,
     Cost,
@@ -30,11 +39,27 @@ from coopgroup.simulator.scenario import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+    from pyspark.sql import SparkSession
+
     from coopgroup.pipeline.advice.cost import MoveCost
     from coopgroup.pipeline.advice.history import Absence, Episode, GroupHistory
     from coopgroup.simulator.scenario import Choice, Event
 
-__all__ = ["MEMBERS_MAX", "ReplayedGroup", "played_absences", "scenario_of"]
+__all__ = [
+    "FIGURES",
+    "MEMBERS_MAX",
+    "ROWS",
+    "Replayed",
+    "ReplayedGroup",
+    "SparkPlay",
+    "play_cells",
+    "played_absences",
+    "replay",
+    "scenario_of",
+]
 
 MEMBERS_MAX: Final = 24
 """Limit of members in a played group: an absence costs the same in a larger one."""
@@ -46,6 +71,37 @@ _BEGIN_MS: Final = 10_000
 _MARGIN_MS: Final = 5_000
 _BACK_MS_MAX: Final = 3_600_000
 _ROUNDS_MS: Final = 30_000  # time for some rounds, in addition to the known times
+_SEEDED_MIN: Final = 40  # plays of each setting, at least
+_TASKS_PER_CORE: Final = 8  # cells differ in length: small tasks keep all cores busy
+
+
+class Replayed(NamedTuple):
+    """Cost of an episode under a setting, in partitions of the real group.
+
+    Attributes:
+        unavailable_s: partition-seconds without work, including the cost of moves.
+        moved: number of moves of partitions.
+        unavailable_peak: maximum number of partitions without work at a time.
+        lag_peak: highest lag of the group, in records.
+        violations: number of violated invariants; a bug, to be reported.
+        restores: moves that paid the cost of a move: the new process was not warm.
+    """
+
+    unavailable_s: float
+    moved: float
+    unavailable_peak: float
+    lag_peak: float
+    violations: int
+    restores: float
+
+
+FIGURES: Final = Replayed._fields
+"""Names of the figures, in the order in which rows and matrices have them."""
+
+ROWS: Final = pa.schema(
+    [("cell", pa.int64()), *((name, pa.float64()) for name in FIGURES), ("error", pa.string())]
+)
+"""A row for each cell, numbered so that settings vary fastest, then episodes, then seeds."""
 
 
 @frozen(kw_only=True)
@@ -206,3 +262,115 @@ def _settle_ms(group: ReplayedGroup, policy: Choice) -> int:
         moves_ms += restores * (group.cost.move_ms + 2 * _heartbeat_ms(group))
     known_ms: int = group.session_timeout_ms + waits_ms + moves_ms + 2 * group.cost.move_ms
     return known_ms + _ROUNDS_MS
+
+
+# --- playing --------------------------------------------------------------------------------------
+
+
+def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -> Replayed:
+    """Play an episode under a policy."""
+    run = simulate(scenario_of(group, episode, policy), seed=seed)
+    measures, each = run.measures, group.partition_factor
+    all_of_them = played_absences(group, episode)[1] * each
+    return Replayed(
+        unavailable_s=measures.unavailable_partition_s * all_of_them,
+        moved=measures.moved * all_of_them,
+        unavailable_peak=measures.unavailable_peak * each,
+        lag_peak=measures.lag_peak * each,
+        violations=len(run.violations),
+        restores=measures.moved_cold * all_of_them,
+    )
+
+
+def play_cells(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    group: ReplayedGroup,
+    episodes: Sequence[Episode],
+    policies: Sequence[Choice],
+) -> Iterator[pa.RecordBatch]:
+    """Play the cells with the given numbers, for `mapInArrow`.
+
+    Args:
+        batches: numbers of cells, in a column `id`.
+        group: the group to play.
+        episodes: the episodes.
+        policies: the policies.
+
+    Yields:
+        Batches of `ROWS`; cells that could not be played have an `error`, and no figures.
+    """
+    for batch in batches:
+        rows = []
+        for cell in batch.column("id").to_pylist():
+            play, policy = divmod(cell, len(policies))
+            turn, episode = divmod(play, len(episodes))
+            row: dict[str, Any] = {"cell": cell}
+            try:
+                found = replay(group, episodes[episode], policies[policy], seed=1 + turn)
+            except Exception as error:  # noqa: BLE001 - one episode must not cost the others
+                text = f"{policies[policy]}: {type(error).__name__}: {error}"
+                row["error"] = " ".join(text.split())
+            else:
+                row |= found._asdict()
+            rows.append(row)
+        yield pa.RecordBatch.from_pylist(rows, schema=ROWS)
+
+
+@define(kw_only=True)
+class SparkPlay:
+    """Play episodes under settings, for `advise`.
+
+    Attributes:
+        spark: the session.
+        group: the group to play.
+        seeds: limits of the number of seeds of a cell.
+        errors: reasons of failed cells, the first of each job.
+    """
+
+    spark: SparkSession
+    group: ReplayedGroup
+    seeds: tuple[int, int] = (2, 5)
+    errors: list[str] = field(factory=list)
+
+    def __call__(
+        self, episodes: Sequence[Episode], policies: Sequence[Choice]
+    ) -> npt.NDArray[np.float64]:
+        """Play all cells, each with several seeds.
+
+        Few episodes are played with more seeds: otherwise one lucky order of events would decide
+        between two settings, and the cost would zigzag over the time-outs.
+
+        Returns:
+            float64 (E, S, F): figures, averaged over the seeds that could be played, and the sum of
+            violations; NaN where no seed could be played.
+
+        Raises:
+            PipelineError: Spark could not run the job.
+        """
+        fewest, most = self.seeds
+        seeds = min(most, max(fewest, -(-_SEEDED_MIN // max(1, len(episodes)))))
+        count = seeds * len(episodes) * len(policies)
+        tasks = min(count, _TASKS_PER_CORE * max(1, self.spark.sparkContext.defaultParallelism))
+        play = partial(
+            play_cells, group=self.group, episodes=tuple(episodes), policies=tuple(policies)
+        )
+        cells = self.spark.range(0, count, 1, max(1, tasks))
+        with one_line("Spark could not replay"):
+            rows = cells.mapInArrow(partial(settled, play), from_arrow_schema(ROWS)).collect()
+        found = np.full((count, len(FIGURES)), np.nan)
+        for row in rows:
+            if row.error is None:
+                found[row.cell] = [row[name] for name in FIGURES]
+        self.errors += [row.error for row in rows if row.error is not None][:1]
+        return _mean(found.reshape(seeds, len(episodes), len(policies), len(FIGURES)))
+
+
+def _mean(found: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    known = ~np.isnan(found)
+    sums, counts = np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0)
+    means: npt.NDArray[np.float64] = sums / np.maximum(counts, 1)
+    violations = FIGURES.index("violations")
+    means[..., violations] = sums[..., violations]
+    means[counts == 0] = np.nan
+    return means

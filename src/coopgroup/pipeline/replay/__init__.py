@@ -1,1 +1,0 @@
-"""Replays: the episodes of a real group in the simulator, under other settings."""
