@@ -8,8 +8,7 @@ import pytest
 
 from coopgroup.cli import sweep
 from coopgroup.cli.pipeline import advise as pipeline_advise
-from coopgroup.pipeline.sweep.file import parse_sweep
-from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES
+from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep
 from coopgroup.report.charts import AXIS_WORDS
 from tests.architecture.tree import ROOT
 

@@ -45,7 +45,7 @@ DURATION_MS_MIN: Final = 90_000  # every event has happened by then
 GOAL_SPEED_UP: Final = 0.85
 GOAL_OVERHEAD: Final = 0.2
 ROUNDS: Final = 2
-WARM: Final = 4  # short sweeps, until Java has compiled the code of a batch
+WARM: Final = 4  # short sweeps, until Java has compiled the code of a job
 
 
 def run(*, cells: int = CELLS) -> dict[str, Any]:
@@ -140,10 +140,10 @@ def plain(scenario: str, cells: int) -> None:
     """
     import gc  # noqa: PLC0415 - of use here only
 
-    from coopgroup.pipeline.sweep.play import play_cell  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.sweep.run import play_cell  # noqa: PLC0415 - an extra
 
     sweep, given = _sweep(scenario, cells)
-    scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
+    scenarios = sweep.bases
     play_cell(given[0], scenarios)
     gc.collect()
     gc.freeze()  # as Spark's workers do
@@ -159,8 +159,7 @@ def _silent(_: int) -> None:
 
 
 def _sweep(scenario: str, seeds: int) -> tuple[Sweep, tuple[Cell, ...]]:
-    from coopgroup.pipeline.sweep.file import parse_sweep  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.sweep.grid import cells_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.sweep.grid import cells_of, parse_sweep  # noqa: PLC0415 - an extra
 
     text = (
         f"scenarios = {json.dumps(scenario)}\nseeds = {seeds}\n"

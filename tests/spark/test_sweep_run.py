@@ -11,12 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.sweep.file import read_sweep
-from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of
-from coopgroup.pipeline.sweep.play import play_cell
-from coopgroup.pipeline.sweep.run import finished_keys, read_results, run_sweep
-from coopgroup.pipeline.sweep.schema import VERSION
-from coopgroup.pipeline.sweep.summary import objections, only, settings_of, summarised
+from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of, read_sweep
+from coopgroup.pipeline.sweep.run import (
+    VERSION,
+    finished_keys,
+    play_cell,
+    read_results,
+    run_sweep,
+)
+from coopgroup.pipeline.sweep.summary import objections, only, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
@@ -73,25 +76,29 @@ def failing(cell: Cell) -> Cell:
 
 
 KILLED = """
-import os, signal, sys
-from coopgroup.pipeline.sweep import order as sweep_order
-from coopgroup.pipeline.spark.session import LIGHT
-from coopgroup.pipeline.spark.session import build_session
-from coopgroup.pipeline.sweep.file import read_sweep
-from coopgroup.pipeline.sweep.grid import cells_of
-from coopgroup.pipeline.sweep.run import run_sweep
+import os, signal, sys, time
+from pathlib import Path
+from coopgroup.pipeline.sweep import run
+from coopgroup.pipeline.spark.session import LIGHT, build_session
+from coopgroup.pipeline.sweep.grid import cells_of, read_sweep
 
-told = []
+folder, play = sys.argv[2], run._play_tasks
+
+def stopping(tasks, **named):
+    written = [one for one in Path(folder).rglob("part-*") if "_temporary" not in one.parts]
+    if len(written) > 20:
+        time.sleep(600)  # the job must not end before it is killed
+    return play(tasks, **named)
 
 def die(played):
-    told.append(played)
-    if len(told) == 3:
+    if played > 10:
         os.killpg(0, signal.SIGKILL)
 
-sweep_order._BATCH_S = 0.1
+run._play_tasks = stopping
+run._TASK_S = run._TASK_S_MIN = run._TICK_S = 0.01
 spark = build_session(master="local[1]", extra=LIGHT)
 sweep = read_sweep(sys.argv[1])
-run_sweep(spark, sweep, cells_of(sweep), sys.argv[2], on_progress=die)
+run.run_sweep(spark, sweep, cells_of(sweep), folder, on_progress=die)
 """
 
 
@@ -106,7 +113,7 @@ def kept(spark: SparkSession, folder: str) -> dict[str, float]:
 def test_sweep_that_is_killed_is_played_to_its_end(
     spark: SparkSession, sweep: Sweep, tmp_path: Path
 ) -> None:
-    """SIGKILL during its batches: no cell is lost or repeated; a failed cell has its reason."""
+    """SIGKILL during its job: no cell is lost or repeated; a failed cell has its reason."""
     folder = str(tmp_path / "results")
     cells = cells_of(sweep)
     killed = subprocess.run(
@@ -136,15 +143,14 @@ def test_sweep_that_is_killed_is_played_to_its_end(
     assert "'gone'" in errors[broken.key]
     assert broken.key not in finished_keys(spark, folder, retry_failed=True)
 
-    scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
-    expected = play_cell(cells[5], scenarios)
+    expected = play_cell(cells[5], sweep.bases)
     found = next(row.asDict() for row in rows if row.key == cells[5].key)
     assert {name: found[name] for name in expected if name != "cpu_s"} == {
         name: value for name, value in expected.items() if name != "cpu_s"
     }
 
     chosen = only(read_results(spark, folder), [broken.key, *(cell.key for cell in cells)])
-    settings = settings_of(summarised(chosen))
+    settings = settings_of(chosen)
     assert [
         (one.parameters["policy"], one.parameters["scheduled_rebalance_timeout_ms"])
         for one in settings

@@ -17,8 +17,7 @@ from rich.table import Table
 from coopgroup.cli.pipeline.options import one_line, place_of, spark_options
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.pipeline.spark.session import LIGHT, build_session, require_spark
-from coopgroup.pipeline.sweep.file import read_sweep
-from coopgroup.pipeline.sweep.grid import cells_of
+from coopgroup.pipeline.sweep.grid import cells_of, read_sweep
 from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
 from coopgroup.report.sweep_page import write_sweep_page
 
@@ -99,9 +98,7 @@ def _swept(
         )
     found = run.read_results(spark, folder)
     rows = summary.only(found, [cell.key for cell in cells]).cache()
-    settings = summary.settings_of(summary.summarised(rows))
-    count, first = summary.objections(rows, _OBJECTIONS_MAX)
-    return settings, count, first
+    return summary.settings_of(rows), *summary.objections(rows, _OBJECTIONS_MAX)
 
 
 def _progress() -> Progress:

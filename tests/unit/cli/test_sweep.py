@@ -7,8 +7,7 @@ import pytest
 
 from coopgroup.cli import sweep as sweep_command
 from coopgroup.cli.app import run
-from coopgroup.pipeline.sweep.file import parse_sweep
-from coopgroup.pipeline.sweep.grid import Sweep
+from coopgroup.pipeline.sweep.grid import Sweep, parse_sweep
 from coopgroup.report.charts import Setting, Spread
 from tests.support.small_scenario import SMALL
 

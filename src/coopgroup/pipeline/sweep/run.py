@@ -1,47 +1,111 @@
-"""`run_sweep`: play the remaining cells of a sweep on Spark, and store the results.
+"""`run_sweep`: play the cells of a sweep on Spark, the longest first, and keep their rows.
 
-Theory of operation. Cells go out in batches. Each batch is a Spark job that writes its own folder
-below the table. A file counts from the moment when Spark commits it, so a kill leaves only whole
-rows. The next run of the sweep first reads the finished cells. Two batches run concurrently: the
-tasks of the next batch fill the cores during the last tasks of the first, so that no core waits for
-a slow cell. A batch has some seconds of work, estimated from earlier batches (`sweep_order`). It is
-small enough to lose little in a kill, and large enough to hide the overhead of a job.
+Theory of operation. Cells of a *kind* (scenario, size, policy, assignor) take about the same time.
+The table shows this time for every kind that has been played. So one cell of each new kind is
+played first. Then one job plays all other cells, the longest first, in tasks of some seconds. The
+tasks get shorter towards the end, so that all cores are busy until then.
+
+Each task writes a file of its own. It counts from the moment when the task has ended, not when the
+job ends (version 2 of Hadoop's commit algorithm). So a kill costs only the tasks under way, and
+leaves whole rows. The next run of the sweep plays only the missing cells.
+
+A row has the parameters of a cell first, and then its measures in the terms of the simulator (docs:
+scenarios). A row with an `error` has no measures. `parameters` is the whole cell as JSON.
+Parameters that a grid may vary also have their own columns, null if the policy has no such option.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import time
 import uuid
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import define, field
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.spark.session import reason_of
+from coopgroup.pipeline.spark.session import one_line
 from coopgroup.pipeline.spark.workers import settled
-from coopgroup.pipeline.sweep.order import Backlog
-from coopgroup.pipeline.sweep.play import play_tasks
-from coopgroup.pipeline.sweep.schema import SCHEMA, VERSION
+from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, scenario_of
+from coopgroup.simulator.comparison import MEASURES
+from coopgroup.simulator.run import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from coopgroup.pipeline.sweep.grid import Cell, Sweep
-    from coopgroup.pipeline.sweep.order import Kind, Tasks
     from coopgroup.simulator.scenario import Scenario
 
-__all__ = ["finished_keys", "read_results", "run_sweep"]
+__all__ = [
+    "AXES",
+    "SCHEMA",
+    "VERSION",
+    "finished_keys",
+    "kind_of",
+    "play_cell",
+    "read_results",
+    "run_sweep",
+    "tasks_of",
+]
 
-_UNDER_WAY: Final = 2
+VERSION: Final = 2
+"""Version of the columns; tables of another version are in another folder."""
+
+AXES: Final = ("scenario", "policy", "assignor", *OPTION_AXES, *GROUP_AXES, "size")
+"""Columns of a setting: all parameters except the seed."""
+
+_TYPES: Final[dict[str, DataType]] = {
+    "key": StringType(),
+    "sweep": StringType(),
+    "scenario": StringType(),
+    "policy": StringType(),
+    "assignor": StringType(),
+    **dict.fromkeys((*OPTION_AXES, *GROUP_AXES, "size", "seed"), LongType()),
+    "parameters": StringType(),
+    "version": StringType(),
+    **{
+        name: DoubleType() if name == "unavailable_partition_s" else LongType() for name in MEASURES
+    },
+    "worst_resource": StringType(),
+    "violations": IntegerType(),
+    "violation": StringType(),
+    "error": StringType(),
+    "cpu_s": DoubleType(),
+}
+SCHEMA: Final = StructType(
+    [StructField(name, kind, nullable=name != "key") for name, kind in _TYPES.items()]
+)
+"""Columns of the table: a row for each played cell."""
+
+Kind: TypeAlias = tuple[str, int, str, str]
+"""Scenario, size, policy and assignor of a cell."""
+
+_TASK_S: Final = 2.5
+"""Seconds of work in a task: PySpark itself needs a few hundredths for each."""
+
+_TASK_S_MIN: Final = 0.5
+_TASKS_LEFT: Final = 8  # minimum number of remaining tasks per core, so that the cores end together
+_TICK_S: Final = 0.5
+_ERROR_LETTERS_MAX: Final = 500
+
+
+# --- the table ----------------------------------------------------------------------------------
 
 
 def read_results(spark: SparkSession, folder: str) -> DataFrame:
@@ -73,10 +137,16 @@ def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> fr
 
 def _stored(spark: SparkSession, folder: str) -> DataFrame:
     """Return every row of a table."""
-    path = f"{folder}/v{VERSION}"
-    if not _exists(spark, path):
+    reader = spark.read.schema(SCHEMA).option("recursiveFileLookup", value=True)
+    try:
+        return reader.parquet(f"{folder}/v{VERSION}")
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
         return spark.createDataFrame([], SCHEMA)
-    return spark.read.schema(SCHEMA).option("recursiveFileLookup", value=True).parquet(path)
+
+
+# --- playing ------------------------------------------------------------------------------------
 
 
 def run_sweep(
@@ -94,123 +164,148 @@ def run_sweep(
         sweep: the sweep of the cells.
         cells: the remaining cells.
         folder: folder of the table, on a file system that all tasks reach.
-        on_progress: receives the number of played cells after each batch.
+        on_progress: receives the number of played cells, again and again.
 
     Raises:
-        PipelineError: Spark could not run a batch; earlier batches stay.
+        PipelineError: Spark could not play the cells; the cells of earlier tasks stay.
     """
-    runner = _Runner(spark=spark, sweep=sweep, folder=folder)
-    backlog = Backlog.of(cells, runner.scenarios, spark.sparkContext.defaultParallelism)
-    with ThreadPoolExecutor(_UNDER_WAY) as pool:
+    if not cells:
+        return
+    context, tag = spark.sparkContext, f"sweep-{uuid.uuid4()}"
+    played = context.accumulator(0)
+
+    def play_all() -> None:
+        context.addJobTag(tag)
+        costs = _costs(spark, folder)
+        kinds = {cell.key: kind_of(cell) for cell in cells}
+        new = {kind: key for key, kind in kinds.items() if kind not in costs}
+        largest_first = sorted(new, key=lambda kind: kind[1], reverse=True)
+        by_key = {cell.key: cell for cell in cells}
+        first = [by_key.pop(new[kind]) for kind in largest_first]
+        _play(spark, sweep, [(cell,) for cell in first], folder, played)
+        costs = _costs(spark, folder)
+        left = [(costs[kinds[key]], cell) for key, cell in by_key.items()]
+        _play(spark, sweep, tasks_of(left, context.defaultParallelism), folder, played)
+
+    with ThreadPoolExecutor(1) as pool, one_line("Spark could not play the sweep"):
+        job = pool.submit(play_all)
         try:
-            _play_all(runner, pool, backlog, on_progress)
+            while wait([job], _TICK_S).not_done:
+                on_progress(played.value)
+            job.result()
         except BaseException:
             # After an interrupt by the user, the tasks would otherwise continue without a reader.
             with contextlib.suppress(Exception):
-                spark.sparkContext.cancelJobsWithTag(runner.tag)
+                context.cancelJobsWithTag(tag)
             raise
+    on_progress(len(cells))
 
 
-def _play_all(
-    runner: _Runner,
-    pool: ThreadPoolExecutor,
-    backlog: Backlog,
-    on_progress: Callable[[int], None],
+def _costs(spark: SparkSession, folder: str) -> dict[Kind, float]:
+    """Return the mean CPU seconds of a cell, by kind."""
+    kinds = _stored(spark, folder).groupBy("scenario", "size", "policy", "assignor")
+    rows = kinds.agg(F.avg("cpu_s").alias("cpu_s")).collect()
+    return {(row.scenario, row["size"], row.policy, row.assignor): row.cpu_s for row in rows}
+
+
+def _play(
+    spark: SparkSession,
+    sweep: Sweep,
+    tasks: Sequence[tuple[Cell, ...]],
+    folder: str,
+    played: Accumulator[int],
 ) -> None:
-    played = 0
-    under_way: dict[Future[None], int] = {}
-    while under_way or not backlog.is_empty:
-        while len(under_way) < _UNDER_WAY and not backlog.is_empty:
-            backlog.learn(runner.spent)
-            tasks = backlog.take()
-            under_way[pool.submit(runner.play, tasks)] = sum(map(len, tasks))
-        done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        for one in done:
-            one.result()
-            played += under_way.pop(one)
-        on_progress(played)
+    """Play the cells of tasks, and write the rows of each task as soon as it has ended."""
+    if not tasks:
+        return
+    play = partial(_play_tasks, sweep=sweep.name, scenarios=sweep.bases, played=played)
+    rows = spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(partial(settled, play))
+    written = spark.createDataFrame(rows, SCHEMA).write
+    # Spark ignores folders whose name begins with "_" or ".", and a sweep's name may begin so.
+    path = f"{folder}/v{VERSION}/sweep-{sweep.name}/{uuid.uuid4()}"
+    written.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(path)
 
 
-class _Spent(AccumulatorParam["dict[Kind, tuple[int, float]]"]):
-    """Number of played cells and their CPU seconds, by kind."""
-
-    def zero(self, value: dict[Kind, tuple[int, float]]) -> dict[Kind, tuple[int, float]]:  # noqa: ARG002 - PySpark's signature
-        """Return an empty count."""
-        return {}
-
-    def addInPlace(  # noqa: N802 - PySpark's name
-        self, value1: dict[Kind, tuple[int, float]], value2: dict[Kind, tuple[int, float]]
-    ) -> dict[Kind, tuple[int, float]]:
-        """Return the sum as a new dictionary, because another thread may be reading the old one."""
-        both = dict(value1)
-        for kind, (count, seconds) in value2.items():
-            before, before_s = both.get(kind, (0, 0.0))
-            both[kind] = before + count, before_s + seconds
-        return both
+def _play_tasks(
+    tasks: Iterable[tuple[Cell, ...]],
+    *,
+    sweep: str,
+    scenarios: Mapping[str, Scenario],
+    played: Accumulator[int],
+) -> Iterator[dict[str, Any]]:
+    for cells in tasks:
+        for cell in cells:
+            yield {"sweep": sweep} | play_cell(cell, scenarios)
+            played.add(1)
 
 
-@define(kw_only=True)
-class _Runner:
-    """Runner of batches.
+def kind_of(cell: Cell) -> Kind:
+    """Return the kind of a cell; cells of a kind take about the same time."""
+    row = json.loads(cell.parameters)
+    return row["scenario"], row["size"], row["policy"]["name"], row["assignor"]["name"]
 
-    Attributes:
-        spark: the session.
-        sweep: the sweep.
-        folder: folder of the table.
-        tag: tag of the jobs.
+
+def tasks_of(cells: Iterable[tuple[float, Cell]], cores: int) -> list[tuple[Cell, ...]]:
+    """Return cells in tasks of some seconds: the longest cells first, and shorter tasks at the end.
+
+    Args:
+        cells: cells with their expected seconds.
+        cores: number of tasks that run in parallel.
     """
-
-    spark: SparkSession
-    sweep: Sweep
-    folder: str
-    tag: str = field(factory=lambda: f"sweep-{uuid.uuid4()}")
-    _spent: Accumulator[dict[Kind, tuple[int, float]]] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Start the accumulator."""
-        self._spent = self.spark.sparkContext.accumulator({}, _Spent())
-
-    @property
-    def scenarios(self) -> dict[str, Scenario]:
-        """Scenarios by name, at their own size."""
-        return {one.scenario.name: one.scenario for one in self.sweep.scenarios}
-
-    @property
-    def spent(self) -> dict[Kind, tuple[int, float]]:
-        """Number of played cells and their CPU seconds so far, by kind."""
-        return self._spent.value
-
-    def play(self, tasks: Tasks) -> None:
-        """Play a batch and write its rows.
-
-        Raises:
-            PipelineError: Spark could not run the job.
-        """
-        self.spark.sparkContext.addJobTag(self.tag)
-        # Spark ignores folders whose name begins with "_" or ".", and a sweep's name may begin so.
-        path = f"{self.folder}/v{VERSION}/sweep-{self.sweep.name}/{uuid.uuid4()}"
-        play = partial(
-            play_tasks,
-            sweep=self.sweep.name,
-            tasks=tasks,
-            scenarios=self.scenarios,
-            on_cell=partial(_count, self._spent),
-        )
-        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
-        try:
-            numbers.mapInArrow(partial(settled, play), SCHEMA).write.parquet(path)
-        except (PySparkException, Py4JError) as error:
-            raise PipelineError(f"Spark could not play the sweep: {reason_of(error)}") from error
+    ordered = sorted(cells, key=lambda one: one[0], reverse=True)
+    left_s = sum(seconds for seconds, _ in ordered)
+    tasks: list[list[Cell]] = []
+    task_s = 0.0
+    for seconds, cell in ordered:
+        if task_s <= 0:
+            task_s = min(_TASK_S, max(_TASK_S_MIN, left_s / (cores * _TASKS_LEFT)))
+            tasks.append([])
+        tasks[-1].append(cell)
+        task_s -= seconds
+        left_s -= seconds
+    return list(map(tuple, tasks))
 
 
-def _count(spent: Accumulator[dict[Kind, tuple[int, float]]], kind: Kind, seconds: float) -> None:
-    spent.add({kind: (1, seconds)})
+def play_cell(cell: Cell, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:
+    """Play one cell.
+
+    Args:
+        cell: the cell.
+        scenarios: scenarios by name, at their own size.
+
+    Returns:
+        A row of the table, without the name of the sweep. It depends only on the arguments, except
+        for the CPU time. A cell that cannot be played has an `error` in place of measures, because
+        one failing seed must not cost the others.
+    """
+    row = json.loads(cell.parameters)
+    options = row["policy"]["options"]
+    since_s = time.process_time()
+    try:
+        found = _measured(scenario_of(row, scenarios[row["scenario"]]), row["seed"])
+    except Exception as error:  # noqa: BLE001 - whatever a cell fails of is a row, not the end
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        found = {"error": words[:_ERROR_LETTERS_MAX]}
+    return {
+        "key": cell.key,
+        "parameters": cell.parameters,
+        "policy": row["policy"]["name"],
+        "assignor": row["assignor"]["name"],
+        **{name: row[name] for name in ("scenario", "size", "seed", "version")},
+        **{name: options.get(name) for name in OPTION_AXES},
+        **row["group"],
+        **found,
+        "cpu_s": time.process_time() - since_s,
+    }
 
 
-def _exists(spark: SparkSession, path: str) -> bool:
-    """Return whether a path exists, on any file system of Spark."""
-    jvm = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask Hadoop
-    assert jvm is not None
-    hadoop = jvm.org.apache.hadoop.fs.Path(path)
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - likewise
-    return bool(hadoop.getFileSystem(configuration).exists(hadoop))
+def _measured(scenario: Scenario, seed: int) -> dict[str, Any]:
+    run = simulate(scenario, seed=seed)
+    worst = run.measures.worst_resource
+    first = run.violations[0] if run.violations else None
+    return {
+        **{name: getattr(run.measures, name) for name in MEASURES},
+        "worst_resource": None if worst is None else f"{worst.name} {worst.index}",
+        "violations": len(run.violations),
+        "violation": None if first is None else f"{first.checker}: {first.message}",
+    }

@@ -1,4 +1,4 @@
-"""Summary of a sweep: rows of the table, joined over seeds, as values for pages and tables."""
+"""Summary of a sweep: its rows, joined over seeds, as values for pages and tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from coopgroup.pipeline.sweep.schema import AXES
+from coopgroup.pipeline.sweep.run import AXES
 from coopgroup.report.charts import Setting, Spread
 from coopgroup.simulator.comparison import MEASURES
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["Objection", "objections", "only", "settings_of", "summarised"]
+__all__ = ["Objection", "objections", "only", "settings_of"]
+
+Objection = tuple[str, str]
+"""The parameters of a cell, and its error."""
 
 _ORDER: Final = "place"
 
@@ -32,66 +35,36 @@ def only(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return rows.join(wanted, "key")
 
 
-def summarised(rows: DataFrame) -> DataFrame:
-    """Return one row per setting: medians and ranges over its seeds, in the order of the cells.
+def settings_of(rows: DataFrame) -> tuple[Setting, ...]:
+    """Return each setting with medians and ranges over its seeds, in the order of the cells.
 
     Args:
         rows: from `only`.
-
-    Returns:
-        The columns of `AXES`, `seeds`, `failed`, `violations`, and for each measure `..._median`,
-        `..._low` and `..._high`, null if no seed has a value.
     """
-    spreads = [
-        column
-        for name in MEASURES
-        for column in (
-            F.median(name).alias(f"{name}_median"),
-            F.min(name).alias(f"{name}_low"),
-            F.max(name).alias(f"{name}_high"),
-        )
-    ]
-    return (
-        rows.groupBy(*AXES)
-        .agg(
-            F.count("*").alias("seeds"),
-            F.count("error").alias("failed"),
-            F.coalesce(F.sum("violations"), F.lit(0)).alias("violations"),
-            *spreads,
-            F.min(_ORDER).alias(_ORDER),
-        )
-        .orderBy(_ORDER)
-        .drop(_ORDER)
+    spreads = [F.struct(F.median(name), F.min(name), F.max(name)).alias(name) for name in MEASURES]
+    settings = rows.groupBy(*AXES).agg(
+        F.count("*").alias("seeds"),
+        F.count("error").alias("failed"),
+        F.coalesce(F.sum("violations"), F.lit(0)).alias("violations"),
+        *spreads,
+        F.min(_ORDER).alias(_ORDER),
     )
-
-
-def settings_of(rows: DataFrame) -> tuple[Setting, ...]:
-    """Return the result of `summarised` as values; a sweep has few settings."""
-    return tuple(_setting(row) for row in rows.collect())
+    return tuple(map(_setting, settings.orderBy(_ORDER).collect()))
 
 
 def _setting(row: Row) -> Setting:
-    known = row.asDict()
-    spreads = {
-        name: Spread(
-            median=float(known[f"{name}_median"]),
-            low=float(known[f"{name}_low"]),
-            high=float(known[f"{name}_high"]),
-        )
-        for name in MEASURES
-        if known[f"{name}_median"] is not None
-    }
+    spreads = {}
+    for name in MEASURES:
+        median, low, high = row[name]
+        if median is not None:
+            spreads[name] = Spread(median=float(median), low=float(low), high=float(high))
     return Setting(
-        parameters={name: known[name] for name in AXES},
-        seeds=known["seeds"],
-        failed=known["failed"],
-        violations=known["violations"],
+        parameters={name: row[name] for name in AXES},
+        seeds=row.seeds,
+        failed=row.failed,
+        violations=row.violations,
         spreads=spreads,
     )
-
-
-Objection = tuple[str, str]
-"""The parameters of a cell, and its error."""
 
 
 def objections(rows: DataFrame, most: int) -> tuple[int, tuple[Objection, ...]]:

@@ -1,14 +1,11 @@
-"""Playing a cell: the simulator's figures, or the reason why they are missing."""
+"""Playing cells: the simulator's figures, and tasks that end together."""
 
 import json
 
-import pyarrow as pa
 import pytest
 
-from coopgroup.pipeline.sweep.grid import Cell, Sweep, SweptScenario, cells_of
-from coopgroup.pipeline.sweep.order import Kind, kind_of
-from coopgroup.pipeline.sweep.play import play_cell, play_tasks
-from coopgroup.pipeline.sweep.schema import COLUMNS
+from coopgroup.pipeline.sweep.grid import Cell, Grid, Sweep, SweptScenario, cells_of
+from coopgroup.pipeline.sweep.run import SCHEMA, kind_of, play_cell, tasks_of
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Choice
@@ -47,9 +44,8 @@ def cells() -> tuple[Cell, ...]:
     sweep = Sweep(
         name="s",
         scenarios=(SweptScenario(scenario=SCENARIO, digest="d"),),
-        policies=(Choice(name="deferred"),),
-        options={"scheduled_rebalance_timeout_ms": (9_000,)},
-        seeds=(1, 2),
+        seeds=tuple(range(1, 101)),
+        grid=Grid(policies=(Choice(name="deferred"),), scheduled_rebalance_timeout_ms=(9_000,)),
     )
     return cells_of(sweep)
 
@@ -80,19 +76,31 @@ def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None
     assert not set(row) & set(MEASURES)
 
 
-def test_tasks_have_a_row_for_each_of_their_cells(cells: tuple[Cell, ...]) -> None:
-    told: list[tuple[Kind, float]] = []
-    batches = play_tasks(
-        iter([pa.RecordBatch.from_pydict({"id": [1, 0]})]),
-        sweep="s",
-        tasks=((cells[0],), (cells[1], cells[0])),
-        scenarios=SCENARIOS,
-        on_cell=lambda *one: told.append(one),
-    )
-    (batch,) = batches
-    assert tuple(batch.schema.names) == COLUMNS
-    assert batch.column("seed").to_pylist() == [2, 1, 1]
-    assert set(batch.column("sweep").to_pylist()) == {"s"}
-    kind = kind_of(cells[0])
-    assert kind == ("small", 1, "deferred", "sticky")
-    assert told == [(kind, seconds) for seconds in batch.column("cpu_s").to_pylist()]
+def test_row_has_the_columns_of_the_table(cells: tuple[Cell, ...]) -> None:
+    assert {"sweep", "error", *play_cell(cells[0], SCENARIOS)} == set(SCHEMA.names)
+    assert kind_of(cells[0]) == ("small", 1, "deferred", "sticky")
+
+
+def test_tasks_are_of_some_seconds_and_shorter_in_the_end(cells: tuple[Cell, ...]) -> None:
+    """Each of the two cores has at least eight more tasks of equal length until the last one."""
+    counts = [len(task) for task in tasks_of([(0.5, cell) for cell in cells], 2)]
+    assert sum(counts) == 100
+    assert counts[:3] == [5, 5, 4]  # of 2.5 s at most
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-16:] == [1] * 16
+
+
+@pytest.mark.parametrize("cores", [1, 3, 50])
+def test_longest_cells_are_played_first_and_every_cell_once(
+    cells: tuple[Cell, ...], cores: int
+) -> None:
+    seconds = {cell: 1.0 + number % 7 for number, cell in enumerate(cells)}
+    tasks = tasks_of([(cost, cell) for cell, cost in seconds.items()], cores)
+    played = [seconds[cell] for task in tasks for cell in task]
+    assert played == sorted(seconds.values(), reverse=True)
+    assert {cell for task in tasks for cell in task} == set(cells)
+
+
+def test_cells_of_no_time_are_one_task(cells: tuple[Cell, ...]) -> None:
+    assert tasks_of([(0.0, cell) for cell in cells], 2) == [cells]
+    assert tasks_of([], 2) == []
