@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from coopgroup.pipeline.advice.choose import advise, deferred
-from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
+from coopgroup.pipeline.advice.choose import advise
+from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost, deferred
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 
 __all__ = ["run"]
@@ -82,7 +82,7 @@ def _family(
     for number in range(histories):
         dice = np.random.default_rng(1_000 + number)
         made = history(on_grid(FAMILIES[family](dice, ABSENCES), grid_s))
-        given = advise(made, cost, told, timeouts_ms=timeouts_ms, with_rations=False)
+        given = advise(made, cost, told, timeouts_ms=timeouts_ms, only_timeouts=True)
         ratios.append(true[policies.index(given.advised.policy)] / true.min())
         own = _own_costs(made, told, policies)
         tried = min(own[policies.index(one.policy)] for one in given.options)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coopgroup.pipeline.advice.choose import deferred
+from coopgroup.pipeline.advice.cost import deferred
 from coopgroup.pipeline.advice.view import view_of
 from coopgroup.report.advice_page import write_advice_page
 from tests.browser.chromium import Page

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from coopgroup.pipeline.advice.choose import ENOUGH, advise, deferred
-from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.choose import ENOUGH, advise
+from coopgroup.pipeline.advice.cost import MoveCost, deferred
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.advice.tables import history_of
 from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
@@ -142,7 +142,7 @@ def test_advice_from_the_bytes_of_a_topic_is_within_five_percent_of_the_best(
     assert {one.absent_ms is None for one in absences} == {family == "never"}
 
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, COST))
-    given = advise(history, COST, play, timeouts_ms=TIMEOUTS_MS, tried=2, with_rations=False)
+    given = advise(history, COST, play, timeouts_ms=TIMEOUTS_MS, tried=2, only_timeouts=True)
     assert (given.failed, given.violations) == (0, 0)
     # The replays of today's setting cost what the history shows.
     assert given.model_error_s is not None

@@ -3,7 +3,8 @@
 The played group is like the real one: as many members up to `MEMBERS_MAX`, as many partitions per
 member, equal load. If an episode has more absences than that group has members, every n-th absence
 is played and counts n times. The simulator's `restore_ms` is the cost of a move, and `return_ms`
-that of a return (`advice.cost` defines both).
+that of a return (`advice.cost` defines both). Members process the backlog of an outage immediately,
+because the history does not show how fast they could.
 
 A *cell* is one episode under one setting with one seed. It depends only on its arguments, and a
 cell that cannot be played costs the others nothing.
@@ -114,7 +115,6 @@ class ReplayedGroup:
         is_static: whether members have static ids.
         session_timeout_ms: session time-out of its members.
         rate_per_s: records per second and partition.
-        capacity_per_s: records that a member can process per second.
         cost: cost of moves and returns.
         partition_factor: number of real partitions that each played one represents.
     """
@@ -124,7 +124,6 @@ class ReplayedGroup:
     is_static: bool
     session_timeout_ms: int
     rate_per_s: float
-    capacity_per_s: float
     cost: MoveCost
     partition_factor: float
 
@@ -140,8 +139,6 @@ class ReplayedGroup:
             is_static=history.is_static,
             session_timeout_ms=max(_SESSION_MS_MIN, history.session_timeout_ms),
             rate_per_s=history.rate_per_s,
-            # A member has fewer partitions of the same rate here, and processes each as fast.
-            capacity_per_s=history.capacity_per_s * played / each,
             cost=cost,
             partition_factor=history.partitions / (max(1, history.members) * played),
         )
@@ -206,7 +203,6 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
                 count=group.members,
                 topics=("partitions",),
                 identity=Identity.STATIC if group.is_static else Identity.NONE,
-                capacity_per_s=group.capacity_per_s,
             ),
         ),
         costs=(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coopgroup.pipeline.advice.bootstrap import Estimate
-from coopgroup.pipeline.advice.choose import Advice, Option, deferred
-from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.choose import Advice, Estimate, Option
+from coopgroup.pipeline.advice.cost import MoveCost, deferred
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import history
@@ -46,6 +45,5 @@ def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
         "best": 2,
         "saving_s": Estimate(mean=50, low=40, high=60),
         "near_best": 0.97,
-        "evidence": 30,
     }
     return Advice(**{**plain, **changed})

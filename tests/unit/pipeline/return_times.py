@@ -80,7 +80,6 @@ def history(away_ms: Sequence[int | None], **changed: object) -> GroupHistory:
         "is_static": False,
         "session_timeout_ms": 10_000,
         "rate_per_s": 10.0,
-        "capacity_per_s": 1_000.0,
         "days": 10.0,
         "episodes": episodes,
     }

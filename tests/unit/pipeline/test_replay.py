@@ -4,10 +4,8 @@ import pyarrow as pa
 import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.advice.choose import deferred
-from coopgroup.pipeline.advice.cost import MoveCost
+from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Absence, Episode
-from coopgroup.pipeline.advice.warmups import with_warmups
 from coopgroup.pipeline.replay import (
     FIGURES,
     MEMBERS_MAX,

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 from rich.table import Table
 
 from coopgroup.cli.choices import parse_choice
@@ -133,15 +134,14 @@ def advice_for(
     Raises:
         PipelineError: the tables have no history of the group, or nothing to advise on.
     """
-    from coopgroup.pipeline.advice.choose import advise, with_notes  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.choose import advise  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay  # noqa: PLC0415 - likewise
 
     history = history_of(tables, group, today, since_ms)
     cost, notes = _cost(tables, group, move_ms, return_ms)
-    history = with_notes(history, notes)
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
-    given = advise(history, cost, play, tries_warmups=True)
+    given = advise(evolve(history, notes=(*history.notes, *notes)), cost, play)
     for reason in play.errors[:1]:
         click.echo(f"coopgroup: a replay failed: {reason}", err=True)
     return given

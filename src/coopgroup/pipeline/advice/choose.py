@@ -16,7 +16,14 @@ that difference is smaller than the error of the model, so today's setting is ke
 A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
 So it is advised if it costs almost nothing and the worst moment becomes clearly better.
 
-Warm-ups come last, with the best setting without them (`warmups`).
+Warm-ups are tried with the best time-out, too. With them a partition moves when its new owner has
+restored its state, so a planned move costs a hand-over and no restore. With a standby the same
+holds for losses. Neither is free: an application needs `on_warmup`, and the members restore beside
+their work. So each is advised only if it saves much.
+
+The uncertainty comes from the bootstrap: the episodes of the history are resampled with
+replacement. The assumption is that the observed episodes are draws from the episodes that can
+happen to this group. The draws have a fixed seed, so the same history gives the same advice.
 """
 
 from __future__ import annotations
@@ -26,50 +33,73 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
-from coopgroup.pipeline.advice.bootstrap import Estimate, estimate, resample_counts
-from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost, estimated_s, worth_trying
+from coopgroup.pipeline.advice.cost import (
+    LADDER_MS,
+    MoveCost,
+    deferred,
+    estimated_s,
+    waits_ms,
+    warmup_in,
+    with_rations,
+    with_warmups,
+    worth_trying,
+)
 from coopgroup.pipeline.advice.history import span_words
-from coopgroup.pipeline.advice.warmups import warmed_up, warmup_in, with_warmups
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay import FIGURES
-from coopgroup.policies import DeferredPolicy
-from coopgroup.simulator.scenario import Choice
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from coopgroup.pipeline.advice.history import Episode, GroupHistory
+    from coopgroup.simulator.scenario import Choice
 
 __all__ = [
+    "CONFIDENCE",
     "ENOUGH",
     "Advice",
+    "Estimate",
     "Option",
     "Play",
     "advise",
-    "deferred",
+    "estimate",
+    "resample_counts",
     "sampled",
-    "waits_ms",
-    "with_notes",
 ]
 
-Play: TypeAlias = Callable[[Sequence["Episode"], Sequence[Choice]], "npt.NDArray[np.float64]"]
+Play: TypeAlias = Callable[[Sequence["Episode"], Sequence["Choice"]], "npt.NDArray[np.float64]"]
 """Plays E episodes under S settings: float64 (E, S, F), with the figures of `FIGURES`."""
 
 ENOUGH: Final = 20
-"""Minimum number of absences and joins for advice."""
+"""Minimum number of episodes for advice."""
 
-_WAITS_MS: Final = DeferredPolicy().scheduled_rebalance_timeout_ms
+CONFIDENCE: Final = 0.9
+"""Share of the resamples within an interval."""
+
+_RESAMPLES: Final = 1_000
+_SEED: Final = 20_240
 _TRIED: Final = 8
 _DEAR: Final = MoveCost(move_ms=30_000, is_known=False)
-_RATIONS: Final = (1, 4, 16)
-_INTERVALS_MS: Final = (1_000, 5_000)
 _EPISODES_MAX: Final = 200
 _SAME: Final = 0.01  # part of the cost below which two settings count as equal
 _CALMER: Final = 0.75  # part of the worst moment at which a ration is worth its trouble
+_WARMER: Final = 0.75  # part of the cost at which warm-ups are worth their trouble
 _NEAR_BEST: Final = 1.05
 _SIMPLER: Final = ("simple", "deferred", "incremental", "eager")
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Estimate:
+    """A figure of the history, and its interval with the confidence `CONFIDENCE`."""
+
+    mean: float
+    low: float
+    high: float
 
 
 @frozen(kw_only=True)
@@ -97,6 +127,8 @@ class Option:
 class Advice:
     """The advised setting, and how certain the advice is.
 
+    A period is a day. If the history is too short for advice, it is an episode.
+
     Attributes:
         history: the history behind the advice.
         cost: cost of moves and returns.
@@ -107,7 +139,6 @@ class Advice:
             error of the model.
         saving_s: partition-seconds per period that the cheapest option saves against today's.
         near_best: part of the resamples that put the best option within 5 % of the optimum.
-        evidence: number of absences and joins in the history.
         failed: number of cells that could not be played.
         violations: number of violated invariants in the replays.
     """
@@ -120,7 +151,6 @@ class Advice:
     best: int
     saving_s: Estimate
     near_best: float
-    evidence: int
     failed: int = 0
     violations: int = 0
 
@@ -137,12 +167,7 @@ class Advice:
     @property
     def is_enough(self) -> bool:
         """Whether the history is long enough for advice."""
-        return self.evidence >= ENOUGH
-
-    @property
-    def periods(self) -> float:
-        """Number of periods in the history: days, or episodes if there are too few for advice."""
-        return _periods(self.history, is_enough=self.is_enough)
+        return len(self.history.episodes) >= ENOUGH
 
     @property
     def observed_s(self) -> float | None:
@@ -153,6 +178,9 @@ class Advice:
     def observed_moves(self) -> float | None:
         """Moves per period as the history shows; `None` if unknown."""
         return self._observed(self.history.observed.moved)
+
+    def _observed(self, per_day: float | None) -> float | None:
+        return None if per_day is None else per_day * self.history.days / _periods(self.history)
 
     @property
     def model_error_s(self) -> float | None:
@@ -169,28 +197,50 @@ class Advice:
         is_sure = self.is_enough and self.cost.is_known
         return is_sure and self.best != self.today and self.saving_s.low > 0
 
-    def _observed(self, per_day: float | None) -> float | None:
-        return None if per_day is None else per_day * self.history.days / self.periods
 
-
-@frozen(kw_only=True)
-class _Played:
-    """Settings and their figures.
+@define(kw_only=True)
+class _Replays:
+    """Settings that were played, and their figures.
 
     Attributes:
+        play: plays episodes under settings.
+        shapes: E shapes of the episodes of a history.
+        times: int64 (E,): how often each shape is in the history.
         policies: S settings.
         figures: float64 (E, S, F); NaN where a cell could not be played.
     """
 
-    policies: tuple[Choice, ...]
-    figures: npt.NDArray[np.float64]
+    play: Play
+    shapes: tuple[Episode, ...]
+    times: npt.NDArray[np.int64]
+    policies: list[Choice] = field(factory=list)
+    figures: npt.NDArray[np.float64] = field(init=False)
 
-    def joined(self, other: _Played) -> _Played:
-        """Return the settings of both, side by side."""
-        return _Played(
-            policies=(*self.policies, *other.policies),
-            figures=np.concatenate([self.figures, other.figures], axis=1),
-        )
+    def add(self, policies: Sequence[Choice]) -> None:
+        """Play all episodes under more settings."""
+        if policies:
+            found = self.play(self.shapes, policies)
+            self.figures = np.hstack([self.figures, found]) if self.policies else found
+            self.policies += policies
+
+    def each(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one figure of every cell: float64 (E, S).
+
+        A cell that could not be played gets the mean of the episode's other settings. So it favours
+        no setting.
+        """
+        values: npt.NDArray[np.float64] = self.figures[..., FIGURES.index(name)]
+        known = ~np.isnan(values)
+        sums = np.where(known, values, 0.0).sum(axis=1)
+        means = sums / np.maximum(known.sum(axis=1), 1)
+        return np.where(known, values, means[:, None])
+
+    def summed(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one figure of each setting, summed over the history: float64 (S,)."""
+        return self.times @ self.each(name)
+
+
+# --- the search ---------------------------------------------------------------------------------
 
 
 def advise(
@@ -200,8 +250,7 @@ def advise(
     *,
     timeouts_ms: Sequence[int] = LADDER_MS,
     tried: int = _TRIED,
-    with_rations: bool = True,
-    tries_warmups: bool = False,
+    only_timeouts: bool = False,
 ) -> Advice:
     """Find the setting that would have cost a group least.
 
@@ -211,8 +260,7 @@ def advise(
         play: plays episodes under settings.
         timeouts_ms: candidate time-outs, ascending, including 0.
         tried: number of time-outs that the simulator plays, without 0 and today's.
-        with_rations: whether to try rations, too.
-        tries_warmups: whether to try warm-ups, too, if a move costs anything.
+        only_timeouts: whether to try neither rations nor warm-ups.
 
     Raises:
         PipelineError: the history has no episode, or no episode could be played.
@@ -223,29 +271,24 @@ def advise(
             "history, so there is nothing to advise on"
         )
     history = sampled(history, _EPISODES_MAX)
-    times_of = Counter(episode.shape for episode in history.episodes)
-    shapes = tuple(times_of)
-    times = np.array([times_of[shape] for shape in shapes], dtype=np.int64)
+    times = Counter(episode.shape for episode in history.episodes)
+    replays = _Replays(play=play, shapes=tuple(times), times=np.array(list(times.values())))
     estimates = _estimates(history, cost, timeouts_ms, is_spread=True)
     waits = set(worth_trying(estimates, timeouts_ms, tried))
     if not cost.is_known:
         # The reader sees at which cost of a move the choice tips.
         dear = _estimates(history, _DEAR, timeouts_ms, is_spread=True)
         waits |= set(worth_trying(dear, timeouts_ms, tried // 4))
-    chosen = [deferred(one) for one in sorted(waits)]
-    played = _play(play, shapes, list(dict.fromkeys([history.today, *chosen])))
-    _require_played(history, played)
-    best = _cheapest(played, times, _spread_s(history, cost, played.policies))
-    moved = (times @ _figure(played, "moved"))[best]
-    if tries_warmups and moved > 0:
-        warm = with_warmups(played.policies[best], cost, history.members)
-        if warm:
-            played = played.joined(_play(play, shapes, warm))
-    if with_rations:
-        rations = _rations(played.policies[best], history)
-        if rations and moved > 0:
-            played = played.joined(_play(play, shapes, rations))
-    return _judged(history, cost, played, times)
+    replays.add(list(dict.fromkeys([history.today, *map(deferred, sorted(waits))])))
+    if np.isnan(replays.figures[..., 0]).all():
+        raise PipelineError(f"no episode of group {history.group} could be replayed")
+    costs = replays.summed("unavailable_s") + _spread_s(history, cost, replays.policies)
+    best = int(np.argmin(costs))
+    if not only_timeouts and replays.summed("moved")[best] > 0:
+        policy = replays.policies[best]
+        replays.add(with_warmups(policy, cost, history.members))
+        replays.add(with_rations(policy, history.partitions))
+    return _judged(history, cost, replays)
 
 
 def sampled(history: GroupHistory, most: int) -> GroupHistory:
@@ -261,47 +304,6 @@ def sampled(history: GroupHistory, most: int) -> GroupHistory:
         days=history.days * most / count,
         notes=(*history.notes, note),
     )
-
-
-def with_notes(history: GroupHistory, notes: Sequence[str]) -> GroupHistory:
-    """Return the history with more notes."""
-    return evolve(history, notes=(*history.notes, *notes))
-
-
-def waits_ms(policy: Choice) -> int:
-    """Return how long lost partitions wait under a policy; 0 means no delay."""
-    unsaid = _WAITS_MS if policy.name in {"deferred", "incremental"} else 0
-    value = policy.options.get("scheduled_rebalance_timeout_ms", unsaid)
-    return value if isinstance(value, int) else 0
-
-
-def deferred(timeout_ms: int) -> Choice:
-    """Return the deferred policy with this time-out."""
-    if not timeout_ms:
-        return Choice(name="simple")
-    return Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": timeout_ms})
-
-
-def _play(play: Play, shapes: Sequence[Episode], policies: Sequence[Choice]) -> _Played:
-    return _Played(policies=tuple(policies), figures=play(shapes, policies))
-
-
-def _require_played(history: GroupHistory, played: _Played) -> None:
-    if np.isnan(played.figures[..., 0]).all():
-        raise PipelineError(f"no episode of group {history.group} could be replayed")
-
-
-def _figure(played: _Played, name: str) -> npt.NDArray[np.float64]:
-    """Return one figure of every cell: float64 (E, S).
-
-    A cell that could not be played gets the mean of the episode's other settings. So it favours no
-    setting.
-    """
-    values: npt.NDArray[np.float64] = played.figures[..., FIGURES.index(name)]
-    known = ~np.isnan(values)
-    sums = np.where(known, values, 0.0).sum(axis=1)
-    means = sums / np.maximum(known.sum(axis=1), 1)
-    return np.where(known, values, means[:, None])
 
 
 def _estimates(
@@ -327,47 +329,47 @@ def _spread_s(
     return (spread - seen) * history.partitions / max(1, history.members)
 
 
-def _cheapest(
-    played: _Played, times: npt.NDArray[np.int64], spread_s: npt.NDArray[np.float64]
-) -> int:
-    """Return the setting with the lowest sum."""
-    return int(np.argmin(times @ _figure(played, "unavailable_s") + spread_s))
+# --- the judgement ------------------------------------------------------------------------------
 
 
-def _rations(best: Choice, history: GroupHistory) -> list[Choice]:
-    """Return rations to try with the best time-out, none above the number of moves."""
-    waits = waits_ms(best)
-    if best.name == "eager":
-        return []
-    return [
-        Choice(
-            name="incremental",
-            options={
-                "max_moves_per_round": ration,
-                "move_interval_ms": interval_ms,
-                "scheduled_rebalance_timeout_ms": waits,
-            },
-        )
-        for ration in _RATIONS
-        for interval_ms in _INTERVALS_MS
-        if ration < history.partitions
-    ]
+def resample_counts(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how often each shape of episode is in each resample.
+
+    Args:
+        times: int64 (E,): how often each shape is in the history; at least one episode.
+
+    Returns:
+        int64 (B, E): each row sums up to the number of episodes.
+    """
+    count = int(times.sum())
+    dice = np.random.default_rng(_SEED)
+    drawn: npt.NDArray[np.int64] = dice.multinomial(count, times / count, size=_RESAMPLES)
+    return drawn
 
 
-def _judged(
-    history: GroupHistory, cost: MoveCost, played: _Played, times: npt.NDArray[np.int64]
-) -> Advice:
-    evidence = _evidence(history)
-    periods = _periods(history, is_enough=evidence >= ENOUGH)
-    counts = resample_counts(times)
-    costs = _figure(played, "unavailable_s")
-    moves, lags = _figure(played, "moved"), _figure(played, "lag_peak")
-    peaks = _figure(played, "unavailable_peak").max(axis=0)
-    sums, resampled = times @ costs / periods, counts @ costs / periods
-    number = max(1, int(times.sum()))
+def estimate(value: float, resampled: npt.NDArray[np.float64]) -> Estimate:
+    """Return a figure with its interval.
 
-    def spread(values: npt.NDArray[np.float64], per: float) -> list[Estimate]:
-        means, draws = times @ values / per, counts @ values / per
+    Args:
+        value: figure of the history itself.
+        resampled: float64 (B,): figure of each resample.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail]).tolist()
+    return Estimate(mean=value, low=low, high=high)
+
+
+def _periods(history: GroupHistory) -> float:
+    """Return the number of periods in a history, see `Advice`."""
+    episodes = len(history.episodes)
+    return max(history.days, 1e-9) if episodes >= ENOUGH else float(max(1, episodes))
+
+
+def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
+    counts, periods, policies = resample_counts(replays.times), _periods(history), replays.policies
+
+    def estimates(name: str, per: float) -> list[Estimate]:
+        means, draws = replays.summed(name) / per, counts @ replays.each(name) / per
         return [estimate(float(mean), draws[:, place]) for place, mean in enumerate(means)]
 
     options = tuple(
@@ -380,25 +382,23 @@ def _judged(
             unavailable_peak=float(peak),
         )
         for policy, unavailable, moved, restores, lag, peak in zip(
-            played.policies,
-            spread(costs, periods),
-            spread(moves, periods),
-            times @ _figure(played, "restores") / periods,
-            spread(lags, number),
-            peaks,
+            policies,
+            estimates("unavailable_s", periods),
+            estimates("moved", periods),
+            replays.summed("restores") / periods,
+            estimates("lag_peak", float(replays.times.sum())),
+            replays.each("unavailable_peak").max(axis=0),
             strict=True,
         )
     )
-    today = played.policies.index(history.today)
-    extra_s = _spread_s(history, cost, played.policies) / periods
-    cheapest = _best(options, extra_s, today)
-    saved = resampled[:, today] - resampled[:, cheapest]
+    today = policies.index(history.today)
+    cheapest = _best(options, _spread_s(history, cost, policies) / periods, today)
+    resampled = counts @ replays.each("unavailable_s") / periods
     # Warm-ups that save too little to be advised must not make the advice look uncertain.
-    cold = [place for place, one in enumerate(played.policies) if warmup_in(one) is None]
-    near = resampled[:, cheapest] <= (
-        _NEAR_BEST * resampled[:, [*cold, cheapest]].min(axis=1) + 1e-9
-    )
-    known = played.figures[..., FIGURES.index("violations")]
+    cold = [place for place, one in enumerate(policies) if warmup_in(one) is None]
+    lowest = resampled[:, [*cold, cheapest]].min(axis=1)
+    saving_s = options[today].unavailable_s.mean - options[cheapest].unavailable_s.mean
+    violations = replays.figures[..., FIGURES.index("violations")]
     made = Advice(
         history=history,
         cost=cost,
@@ -406,38 +406,33 @@ def _judged(
         today=today,
         cheapest=cheapest,
         best=cheapest,
-        saving_s=estimate(float(sums[today] - sums[cheapest]), saved),
-        near_best=float(near.mean()),
-        evidence=evidence,
-        failed=int(np.isnan(known).sum()),
-        violations=int(np.nansum(known)),
+        saving_s=estimate(saving_s, resampled[:, today] - resampled[:, cheapest]),
+        near_best=float((resampled[:, cheapest] <= _NEAR_BEST * lowest + 1e-9).mean()),
+        failed=int(np.isnan(violations).sum()),
+        violations=int(np.nansum(violations)),
     )
-    error_s = made.model_error_s
-    is_too_small = error_s is not None and made.saving_s.mean <= error_s
     # A ration is not advised for its saving.
-    is_calmer = played.policies[cheapest].name == "incremental" and waits_ms(
-        played.policies[cheapest]
+    is_calmer = policies[cheapest].name == "incremental" and waits_ms(
+        policies[cheapest]
     ) == waits_ms(history.today)
-    return evolve(made, best=today) if is_too_small and not is_calmer else made
-
-
-def _periods(history: GroupHistory, *, is_enough: bool) -> float:
-    return max(history.days, 1e-9) if is_enough else float(max(1, len(history.episodes)))
+    error_s = made.model_error_s
+    is_too_small = error_s is not None and saving_s <= error_s and not is_calmer
+    return evolve(made, best=today) if is_too_small else made
 
 
 def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64], today: int) -> int:
     """Return the cheapest setting. Among equals today's, a calmer ration or the simplest wins.
 
-    Warm-ups win only if they save much.
+    Warm-ups, and then a standby, win only if they save much.
     """
     costs = (np.array([one.unavailable_s.mean for one in options]) + spread_s).tolist()
-    policies = [one.policy for one in options]
-    cold = [place for place, policy in enumerate(policies) if warmup_in(policy) is None]
+    warmups = [warmup_in(one.policy) for one in options]
+    cold = [place for place, warmup in enumerate(warmups) if warmup is None]
     lowest = min((costs[place] for place in cold), default=min(costs))
     limit = lowest * (1 + _SAME) + 1e-9
     good = [place for place in cold if costs[place] <= limit] or list(range(len(options)))
     plain = [place for place in good if options[place].policy.name != "incremental"] or good
-    chosen = min(
+    best = min(
         plain,
         key=lambda place: (
             place != today,
@@ -446,18 +441,15 @@ def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64], today: i
             options[place].moved.mean,
         ),
     )
-    calmer = [
-        place
+    peaks = {
+        place: options[place].unavailable_peak
         for place in good
         if options[place].policy.name == "incremental"
-        and options[place].unavailable_peak <= _CALMER * options[chosen].unavailable_peak
-    ]
-    best = min(
-        calmer, key=lambda place: (options[place].unavailable_peak, costs[place]), default=chosen
-    )
-    return warmed_up(policies, costs, best)
-
-
-def _evidence(history: GroupHistory) -> int:
-    """Return the number of absences and joins in a history."""
-    return sum(len(one.absences) + (one.joined > 0) for one in history.episodes)
+    }
+    calmer = [place for place in peaks if peaks[place] <= _CALMER * options[best].unavailable_peak]
+    best = min(calmer, key=lambda place: (peaks[place], costs[place]), default=best)
+    warm = {place: one.standbys for place, one in enumerate(warmups) if one is not None}
+    for place in sorted(warm, key=lambda one: warm[one]):
+        if costs[place] <= _WARMER * costs[best]:
+            best = place
+    return best

@@ -1,4 +1,4 @@
-r"""Cost of waiting, in closed form: it selects the time-outs that are worth simulating.
+r"""Cost of waiting, in closed form, and the settings that are worth simulating.
 
 A process with `p` partitions departs and is back after `d` (never: d = oo). The group continues
 without it after `s`. If the process left, all members learn this with their next heartbeat, so `s`
@@ -43,9 +43,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from coopgroup.simulator.scenario import How
+from coopgroup.policies import DeferredPolicy, Warmup
+from coopgroup.policies.warming.option import read_warmup
+from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +56,19 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.advice.history import Episode
 
-__all__ = ["HEARD_MS", "LADDER_MS", "MoveCost", "break_even_ms", "estimated_s", "worth_trying"]
+__all__ = [
+    "HEARD_MS",
+    "LADDER_MS",
+    "MoveCost",
+    "break_even_ms",
+    "deferred",
+    "estimated_s",
+    "waits_ms",
+    "warmup_in",
+    "with_rations",
+    "with_warmups",
+    "worth_trying",
+]
 
 LADDER_MS: Final = tuple(
     1_000 * second
@@ -67,7 +81,12 @@ LADDER_MS: Final = tuple(
 """Round time-outs from none to ten minutes: every second up to 10 s, and then each at most a fifth
 longer than the one before."""
 
-
+_WAITS_MS: Final = DeferredPolicy().scheduled_rebalance_timeout_ms
+_RATIONS: Final = (1, 4, 16)
+_INTERVALS_MS: Final = (1_000, 5_000)
+_RESTORES_PER_MEMBER: Final = 2  # warm-ups that run at the same time
+_RESTORES: Final = 4  # a warm-up that takes several times a restore hangs
+_WARMUP_MS_MIN: Final = 60_000
 _SPREAD: Final = 15  # points for one absence
 _WIDTH_MIN: Final = 0.05  # restarts of equal length are spread by a twentieth
 
@@ -163,3 +182,69 @@ def worth_trying(
 def break_even_ms(cost: MoveCost) -> int:
     """Return the time-out for a group without known absences: the cost of a move there and back."""
     return 2 * cost.move_ms
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+
+def waits_ms(policy: Choice) -> int:
+    """Return how long lost partitions wait under a policy; 0 means no delay."""
+    unsaid = _WAITS_MS if policy.name in {"deferred", "incremental"} else 0
+    value = policy.options.get("scheduled_rebalance_timeout_ms", unsaid)
+    return value if isinstance(value, int) else 0
+
+
+def warmup_in(policy: Choice) -> Warmup | None:
+    """Return the option `warmup` of a policy."""
+    return read_warmup(policy.options.get("warmup"))
+
+
+def deferred(timeout_ms: int) -> Choice:
+    """Return the deferred policy with this time-out."""
+    if not timeout_ms:
+        return Choice(name="simple")
+    return Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": timeout_ms})
+
+
+def with_warmups(policy: Choice, cost: MoveCost, members: int) -> list[Choice]:
+    """Return a policy with warm-ups, without and with a standby; none if a move costs nothing.
+
+    Args:
+        policy: the best policy without warm-ups.
+        cost: cost of a move, which is the time to restore.
+        members: number of members of the group; each may restore.
+    """
+    if not cost.move_ms or policy.name == "eager" or warmup_in(policy) is not None:
+        return []
+    warmup = {
+        "max_concurrent": max(Warmup().max_concurrent, _RESTORES_PER_MEMBER * members),
+        "timeout_ms": max(_WARMUP_MS_MIN, _RESTORES * cost.move_ms),
+    }
+    return [
+        evolve(policy, options={**policy.options, "warmup": {**warmup, "standbys": standbys}})
+        for standbys in (0, 1)
+    ]
+
+
+def with_rations(policy: Choice, partitions: int) -> list[Choice]:
+    """Return a policy with rations, none of as many partitions as the group has.
+
+    Args:
+        policy: the best policy without a ration.
+        partitions: number of partitions of the group.
+    """
+    if policy.name == "eager":
+        return []
+    return [
+        Choice(
+            name="incremental",
+            options={
+                "max_moves_per_round": ration,
+                "move_interval_ms": interval_ms,
+                "scheduled_rebalance_timeout_ms": waits_ms(policy),
+            },
+        )
+        for ration in _RATIONS
+        for interval_ms in _INTERVALS_MS
+        if ration < partitions
+    ]

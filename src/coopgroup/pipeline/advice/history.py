@@ -120,7 +120,6 @@ class GroupHistory:
         is_static: whether its members have static ids.
         session_timeout_ms: session time-out of its members.
         rate_per_s: records produced per second and partition, on average.
-        capacity_per_s: records that a member can process per second; infinite if unknown.
         days: length of the history.
         episodes: episodes in order of time.
         left_out: absences without an end, too close to the end of the history to count.
@@ -135,7 +134,6 @@ class GroupHistory:
     is_static: bool
     session_timeout_ms: int
     rate_per_s: float
-    capacity_per_s: float
     days: float
     episodes: tuple[Episode, ...]
     left_out: int = 0

@@ -16,7 +16,6 @@ from collections import Counter
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from attrs import evolve, frozen
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
@@ -61,19 +60,6 @@ class Readable(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class _Span:
-    """First and last time at which a group was seen."""
-
-    begin_ms: int
-    end_ms: int
-
-    @property
-    def days(self) -> float:
-        """Length of the history in days."""
-        return max(1, self.end_ms - self.begin_ms) / _MS_PER_DAY
-
-
 def history_of(
     tables: Readable, group: str, today: Choice | None = None, since_ms: int = 0
 ) -> GroupHistory:
@@ -97,8 +83,10 @@ def history_of(
         if since_ms and not all_rebalances.isEmpty():
             raise PipelineError(f"group {group!r} has no rebalance and no absence after --since")
         raise PipelineError(_unknown(tables, group))
-    span = _span(tables, group, rebalances, absences)
-    span = evolve(span, begin_ms=max(span.begin_ms, since_ms))
+    begin_ms, end_ms = _span_ms(tables, group, rebalances, absences)
+    begin_ms = max(begin_ms, since_ms)
+    days = max(1, end_ms - begin_ms) / _MS_PER_DAY
+    telemetry_first = _by_source(every, "telemetry", "history")
     members = _usual_members(rebalances)
     seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
@@ -114,12 +102,11 @@ def history_of(
         is_static=2 * sum(row.instance_id is not None for row in absences) > len(absences),
         session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
         rate_per_s=rate_per_s,
-        capacity_per_s=float("inf"),
-        days=span.days,
+        days=days,
         episodes=episodes,
         left_out=left_out,
         today=found if today is None else today,
-        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), span),
+        observed=_observed(tables, group, telemetry_first, begin_ms, days),
         notes=(
             *cut_notes,
             *_source_notes(rebalances, absences),
@@ -258,25 +245,16 @@ def _partitions(tables: Readable, group: str, rebalances: Sequence[Row]) -> int:
 
 
 def _unknown(tables: Readable, group: str) -> str:
-    names = [
-        row.group
-        for row in tables.read("rebalances")
-        .select("group")
-        .distinct()
-        .orderBy("group")
-        .limit(_GROUPS_NAMED_MAX + 1)
-        .collect()
-    ]
+    known = tables.read("rebalances").select("group").distinct().orderBy("group")
+    names = [row.group for row in known.limit(_GROUPS_NAMED_MAX + 1).collect()]
     if not names:
         return (
             f"{tables.folder} has no episodes to advise on; read a history first, and then its "
             "episodes"
         )
     more = ", ..." if len(names) > _GROUPS_NAMED_MAX else ""
-    return (
-        f"{tables.folder} has no history of group {group!r}; there are "
-        f"{', '.join(names[:_GROUPS_NAMED_MAX])}{more}"
-    )
+    named = ", ".join(names[:_GROUPS_NAMED_MAX])
+    return f"{tables.folder} has no history of group {group!r}; there are {named}{more}"
 
 
 def seen_of(row: Row) -> Seen:
@@ -321,9 +299,9 @@ def _usual_members(rebalances: Sequence[Row]) -> int:
     return max((size for size, count in counts.items() if 2 * count >= often), default=2)
 
 
-def _span(
+def _span_ms(
     tables: Readable, group: str, rebalances: Sequence[Row], absences: Sequence[Row]
-) -> _Span:
+) -> tuple[int, int]:
     """Return the first and last sign of the group; commits count, as they may be the only sign."""
     times = [
         *(at_ms for row in rebalances for at_ms in (row.begin_ms, row.end_ms)),
@@ -335,7 +313,7 @@ def _span(
     ]
     rows = signs[0].unionByName(signs[1]).unionByName(signs[2]).collect()
     times += [at_ms for row in rows for at_ms in row if at_ms is not None]
-    return _Span(begin_ms=min(times), end_ms=max(times))
+    return min(times), max(times)
 
 
 def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]:
@@ -355,23 +333,13 @@ def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]
 def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     """Return the policy of a group, and notes on the parts that are estimates."""
     newest_first = (sql.col("at_ms").desc(), sql.col("generation").desc())
-    led = policy_led(
-        _of(tables, "rounds", group)
-        .orderBy(*newest_first)
-        .select("policy", "lost", "scheduled_rebalance_timeout_ms")
-        .limit(_ROUNDS_MAX)
-        .collect()
-    )
+    rounds = _of(tables, "rounds", group).orderBy(*newest_first).limit(_ROUNDS_MAX)
+    led = policy_led(rounds.select("policy", "lost", "scheduled_rebalance_timeout_ms").collect())
     if led is not None:
         return led
-    state = (
-        _of(tables, "generations", group)
-        .where("protocol is not null")
-        .orderBy(sql.col("at_ms").desc())
-        .select("protocol")
-        .first()
-    )
-    protocol = None if state is None else state.protocol
+    states = _of(tables, "generations", group).where("protocol is not null")
+    newest = states.orderBy(sql.col("at_ms").desc()).select("protocol").first()
+    protocol = None if newest is None else newest.protocol
     name = "eager" if protocol in _EAGER else "simple"
     how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
     return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
@@ -392,10 +360,11 @@ def _rate(tables: Readable, group: str) -> tuple[float, tuple[str, ...]]:
     return float(row.rate), ()
 
 
-def _observed(tables: Readable, group: str, rebalances: Sequence[Row], span: _Span) -> Observed:
+def _observed(
+    tables: Readable, group: str, rebalances: Sequence[Row], begin_ms: int, days: float
+) -> Observed:
     known = [row for row in rebalances if row.unavailable_partition_s is not None]
-    days = span.days
-    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= span.begin_ms)
+    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= begin_ms)
     totals = lag.groupBy("at_ms").agg(sql.sum("lag").alias("total"))
     peak = totals.agg(sql.max("total").alias("peak")).first()
     return Observed(

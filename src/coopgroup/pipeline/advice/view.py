@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from coopgroup.pipeline.advice.choose import waits_ms
+from coopgroup.pipeline.advice.cost import waits_ms, warmup_in
 from coopgroup.pipeline.advice.history import span_words
-from coopgroup.pipeline.advice.warmups import warmup_in
 from coopgroup.pipeline.advice.words import (
     away_ms,
     headline,
@@ -26,26 +25,14 @@ from coopgroup.report.verdict import PolicyCost, best_words, price_chart, reache
 from coopgroup.report.wording import counted, rounded, seconds
 
 if TYPE_CHECKING:
-    from coopgroup.pipeline.advice.bootstrap import Estimate
-    from coopgroup.pipeline.advice.choose import Advice, Option
+    from coopgroup.pipeline.advice.choose import Advice, Estimate, Option
 
-__all__ = ["columns_of", "tried_rows", "view_of"]
+__all__ = ["tried_rows", "view_of"]
 
 _SECOND_MS: Final = 1_000
 _ROWS_MAX: Final = 5
 _CURVES_MAX: Final = 5
 _CHOICES_MIN: Final = 2
-
-
-def columns_of(advice: Advice) -> tuple[str, ...]:
-    """Return the headings of the figures of a setting."""
-    period = period_words(advice)
-    return (
-        f"partition-seconds out of service {period}",
-        f"partitions moved {period}",
-        "peak lag of an episode",
-        "most out of service at once",
-    )
 
 
 def view_of(advice: Advice) -> AdviceView:
@@ -67,7 +54,12 @@ def view_of(advice: Advice) -> AdviceView:
         reasons=reasons(advice),
         notes=notes(advice),
         cards=_cards(advice),
-        columns=columns_of(advice),
+        columns=(
+            f"partition-seconds out of service {period_words(advice)}",
+            f"partitions moved {period_words(advice)}",
+            "peak lag of an episode",
+            "most out of service at once",
+        ),
         rows=shown,
         more=more,
         price="" if price is None else price[0],
@@ -82,16 +74,9 @@ def tried_rows(advice: Advice) -> tuple[tuple[TriedRow, ...], tuple[TriedRow, ..
     Returns:
         The rows to show, with the advised setting and today's; and all other rows.
     """
-    order = sorted(
-        range(len(advice.options)),
-        key=lambda place: (
-            advice.options[place].unavailable_s.mean,
-            place != advice.best,
-            place,
-        ),
-    )
     equal: dict[tuple[str, ...], list[int]] = {}
-    for place in order:
+    costs = {place: one.unavailable_s.mean for place, one in enumerate(advice.options)}
+    for place in sorted(costs, key=lambda one: (costs[one], one != advice.best)):
         equal.setdefault(_cells(advice, advice.options[place]), []).append(place)
     rows = [
         TriedRow(
@@ -170,9 +155,7 @@ def _price_chart(advice: Advice, places: Sequence[int]) -> tuple[str, Chart] | N
             is_settled=True,
         )
         for place, one in options.items()
-        # Without a choice a setting needs no curve; rations and warm-ups have other costs.
-        if place in {advice.best, advice.today}
-        or (one.policy.name in {"simple", "deferred"} and warmup_in(one.policy) is None)
+        if place in {advice.best, advice.today} or _is_plain(one)
     }
     played_s = advice.cost.move_ms / _SECOND_MS
     reaches = reaches_of(tuple(costs.values()), played_s)
@@ -190,61 +173,40 @@ def _price_chart(advice: Advice, places: Sequence[int]) -> tuple[str, Chart] | N
     return words, evolve(price_chart(drawn[:_CURVES_MAX], reaches, played_s), name="price_of_move")
 
 
+def _is_plain(option: Option) -> bool:
+    """Return whether a setting has only a time-out: rations and warm-ups have other costs."""
+    return option.policy.name in {"simple", "deferred"} and warmup_in(option.policy) is None
+
+
 def _charts(advice: Advice) -> list[Chart]:
-    plain = sorted(
-        (
-            one
-            for one in advice.options
-            if one.policy.name in {"simple", "deferred"} and warmup_in(one.policy) is None
-        ),
-        key=lambda one: waits_ms(one.policy),
-    )
+    """Return the charts over the time-out, and that of the returns."""
+    plain = sorted(filter(_is_plain, advice.options), key=lambda one: waits_ms(one.policy))
     ticks = tuple(dict.fromkeys(seconds(waits_ms(one.policy)) for one in plain))
+    x = tuple(float(ticks.index(seconds(waits_ms(one.policy)))) for one in plain)
     marks = _marks(advice, ticks)
-    charts = [
-        Chart(
-            name="unavailable_over_timeout",
-            title=f"out of service {period_words(advice)}",
-            y_label="partition-seconds",
+
+    def chart(name: str, title: str, y_label: str, label: str, values: list[Estimate]) -> Chart:
+        curve = Curve(label=label, x=x, y=tuple(one.mean for one in values))
+        if advice.is_enough:
+            low, high = tuple(one.low for one in values), tuple(one.high for one in values)
+            curve = evolve(curve, low=low, high=high)
+        return Chart(
+            name=name,
+            title=f"{title} {period_words(advice)}",
+            y_label=y_label,
             x_label="time-out for lost partitions",
             ticks=ticks,
-            curves=(
-                _curve(
-                    advice, [one.unavailable_s for one in plain], plain, ticks, "out of service"
-                ),
-            ),
+            curves=(curve,),
             marks=marks,
-        ),
-        Chart(
-            name="moves_over_timeout",
-            title=columns_of(advice)[1],
-            x_label="time-out for lost partitions",
-            ticks=ticks,
-            curves=(_curve(advice, [one.moved for one in plain], plain, ticks, "moves"),),
-            marks=marks,
-        ),
+        )
+
+    idle, moved = [one.unavailable_s for one in plain], [one.moved for one in plain]
+    title, unit = "out of service", "partition-seconds"
+    return [
+        chart("unavailable_over_timeout", title, unit, title, idle),
+        chart("moves_over_timeout", "partitions moved", "", "moves", moved),
+        *_returns_chart(advice),
     ]
-    returns = _returns_chart(advice)
-    return charts if returns is None else [*charts, returns]
-
-
-def _curve(
-    advice: Advice,
-    values: list[Estimate],
-    options: list[Option],
-    ticks: tuple[str, ...],
-    label: str,
-) -> Curve:
-    places = [float(ticks.index(seconds(waits_ms(one.policy)))) for one in options]
-    if not advice.is_enough:
-        return Curve(label=label, x=tuple(places), y=tuple(one.mean for one in values))
-    return Curve(
-        label=label,
-        x=tuple(places),
-        y=tuple(one.mean for one in values),
-        low=tuple(one.low for one in values),
-        high=tuple(one.high for one in values),
-    )
 
 
 def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
@@ -257,15 +219,15 @@ def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
     return tuple(Mark(x=x, label=", ".join(words)) for x, words in found.items())
 
 
-def _returns_chart(advice: Advice) -> Chart | None:
-    """Return a chart of the part of the absences that have ended, by duration."""
+def _returns_chart(advice: Advice) -> list[Chart]:
+    """Return a chart of the part of the absences that have ended, by duration, if any has."""
     away = away_ms(advice.history)
     ended = [one / _SECOND_MS for one in away if math.isfinite(one)]
     if not ended:
-        return None
+        return []
     waits_s = waits_ms(advice.advised.policy) / _SECOND_MS
     shares = tuple(100 * (place + 1) / len(away) for place in range(len(ended)))
-    return Chart(
+    chart = Chart(
         name="returns",
         title="absences that are over",
         x_label="seconds since the member went",
@@ -273,3 +235,4 @@ def _returns_chart(advice: Advice) -> Chart | None:
         curves=(Curve(label="over", x=(0.0, *ended), y=(0.0, *shares)),),
         marks=(Mark(x=waits_s, label="advised"),) if waits_s and advice.is_enough else (),
     )
+    return [chart]

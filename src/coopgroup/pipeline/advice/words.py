@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from coopgroup.pipeline.advice.bootstrap import CONFIDENCE, Estimate
-from coopgroup.pipeline.advice.choose import ENOUGH, waits_ms
-from coopgroup.pipeline.advice.cost import break_even_ms
+from coopgroup.pipeline.advice.choose import CONFIDENCE, ENOUGH
+from coopgroup.pipeline.advice.cost import break_even_ms, waits_ms, warmup_in
 from coopgroup.pipeline.advice.history import span_words
-from coopgroup.pipeline.advice.warmups import warmup_code, warmup_in, warmup_words
 from coopgroup.report.wording import counted, rounded, seconds
 
 if TYPE_CHECKING:
-    from coopgroup.pipeline.advice.choose import Advice, Option
+    from coopgroup.pipeline.advice.choose import Advice, Estimate, Option
     from coopgroup.pipeline.advice.history import GroupHistory
     from coopgroup.simulator.scenario import Choice
 
@@ -51,7 +50,7 @@ def away_ms(history: GroupHistory) -> list[float]:
 def headline(advice: Advice) -> str:
     """Return the advice in one line."""
     if not advice.is_enough:
-        return f"Not enough history ({advice.evidence} of {ENOUGH} absences and joins)."
+        return f"Not enough history ({len(advice.history.episodes)} of {ENOUGH} episodes)."
     if advice.best == advice.today:
         return f"Keep {setting_words(advice.current.policy)}."
     words = setting_words(advice.advised.policy)
@@ -65,13 +64,20 @@ def period_words(advice: Advice) -> str:
     return "a day" if advice.is_enough else "an episode"
 
 
+def _warmup_words(policy: Choice) -> str:
+    warmup = warmup_in(policy)
+    if warmup is None:
+        return ""
+    return " with warm-ups and a standby" if warmup.standbys else " with warm-ups"
+
+
 def setting_words(policy: Choice) -> str:
     """Return the name of a setting within a sentence."""
-    if policy.name == "simple":
-        return f"the simple policy{warmup_words(policy)}, which does not wait for a lost member"
     if policy.name == "eager":
         return "eager rebalancing, which stops everything"
-    words = f"the {policy.name} policy{warmup_words(policy)}"
+    words = f"the {policy.name} policy{_warmup_words(policy)}"
+    if policy.name == "simple":
+        return f"{words}, which does not wait for a lost member"
     waits = waits_ms(policy)
     if waits:
         words += f", which waits {seconds(waits)} for a lost member"
@@ -91,39 +97,38 @@ def names_of(policies: Sequence[Choice]) -> str:
     """
     waits: dict[tuple[str, str], list[int]] = {}
     for policy in policies:
-        waits.setdefault(_name_around_wait(policy), []).append(waits_ms(policy))
+        name = policy.name + _warmup_words(policy), _ration_words(policy)
+        waits.setdefault(name, []).append(waits_ms(policy))
     names = []
     for (before, after), some in waits.items():
-        numbers = [seconds(one).removesuffix(" s") for one in sorted(some) if one]
-        listed = f"{', '.join(numbers[:-1])} or {numbers[-1]}" if len(numbers) > 1 else numbers
-        wait = f", waits {''.join(listed)} s" if numbers else ""
-        names.append(f"{before}{wait}{after}")
+        *numbers, last = [seconds(one).removesuffix(" s") for one in sorted(some) if one] or [""]
+        listed = f"{', '.join(numbers)} or {last}" if numbers else last
+        names.append(f"{before}{f', waits {listed} s' if last else ''}{after}")
     return "; ".join(names)
 
 
-def _name_around_wait(policy: Choice) -> tuple[str, str]:
-    """Return the parts of a setting's short name before and after its time-out."""
-    options = dict(policy.options)
-    options.pop("scheduled_rebalance_timeout_ms", None)
-    warmup = warmup_words(policy)
-    options.pop("warmup", None)
-    ration, every_ms = options.get("max_moves_per_round"), options.get("move_interval_ms")
-    after = ""
+def _ration_words(policy: Choice) -> str:
+    """Return the part of a setting's short name after its time-out."""
+    hidden = {"scheduled_rebalance_timeout_ms", "warmup"}
+    ration = policy.options.get("max_moves_per_round")
+    every_ms = policy.options.get("move_interval_ms")
+    words = ""
     if isinstance(ration, int) and isinstance(every_ms, int):
-        after = f", {counted(ration, 'move')} every {seconds(every_ms)}"
-        del options["max_moves_per_round"], options["move_interval_ms"]
-    after += "".join(f", {key}={value}" for key, value in sorted(options.items()))
-    return f"{policy.name}{warmup}", after
+        words = f", {counted(ration, 'move')} every {seconds(every_ms)}"
+        hidden |= {"max_moves_per_round", "move_interval_ms"}
+    others = sorted((key, value) for key, value in policy.options.items() if key not in hidden)
+    return words + "".join(f", {key}={value}" for key, value in others)
 
 
 def reasons(advice: Advice) -> tuple[str, ...]:
     """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
     sentences = [*_absence_words(advice.history), _price_words(advice)]
     if advice.is_enough:
-        sentences.append(_choice_words(advice))
+        if advice.best == advice.cheapest:
+            sentences.append(_choice_words(advice))
         if advice.best != advice.today:
             sentences.append(_worst_words(advice))
-            sentences += [one for one in (_warmup_reason(advice),) if one]
+            sentences += _warmup_reason(advice)
         sentences.append(_sure_words(advice))
     sentences += _model_words(advice)
     return tuple(sentences)
@@ -135,8 +140,8 @@ def notes(advice: Advice) -> tuple[str, ...]:
     found = []
     if not advice.is_enough:
         found.append(
-            f"Advice needs at least {ENOUGH} absences and joins; this history has "
-            f"{advice.evidence} in {span_words(history.days)}."
+            f"Advice needs at least {ENOUGH} episodes: departures, deployments or new members. "
+            f"This history has {len(history.episodes)} in {span_words(history.days)}."
         )
         if advice.cost.is_known:
             found.append(
@@ -165,20 +170,22 @@ def snippet(advice: Advice) -> str:
         return ""
     policy = advice.advised.policy
     name = _CLASSES.get(policy.name, "SimplePolicy")
+    options = [
+        f"{key}={value:_}" for key, value in sorted(policy.options.items()) if key != "warmup"
+    ]
     warmup = warmup_in(policy)
-    named = {key: value for key, value in sorted(policy.options.items()) if key != "warmup"}
-    pairs = ", ".join(
-        [
-            *(f"{key}={value:_}" for key, value in named.items()),
-            *([] if warmup is None else [f"warmup={warmup_code(warmup)}"]),
-        ]
-    )
-    more = "" if warmup is None else "from coopgroup.policies import Warmup\n"
+    more = ""
+    if warmup is not None:
+        more = "from coopgroup.policies import Warmup\n"
+        values = f"max_concurrent={warmup.max_concurrent}, timeout_ms={warmup.timeout_ms:_}"
+        standbys = f", standbys={warmup.standbys}" if warmup.standbys else ""
+        options.append(f"warmup=Warmup({values}{standbys})")
     return (
         f"from coopgroup import CooperativeConsumer, {name}\n{more}\n"
         "consumer = CooperativeConsumer(\n"
-        f'    {{"bootstrap.servers": "...", "group.id": {_quoted(advice.history.group)}}},\n'
-        f"    policy={name}({pairs}),\n"
+        '    {"bootstrap.servers": "...", "group.id": '
+        f"{json.dumps(advice.history.group, ensure_ascii=False)}}},\n"
+        f"    policy={name}({', '.join(options)}),\n"
         ")\n"
     )
 
@@ -186,7 +193,7 @@ def snippet(advice: Advice) -> str:
 def advice_json(advice: Advice) -> dict[str, Any]:
     """Return the whole advice as plain values."""
     history = advice.history
-    period = _period(advice)
+    period = period_words(advice).split()[-1]
     return {
         "group": history.group,
         "history": {
@@ -222,12 +229,8 @@ def advice_json(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _period(advice: Advice) -> str:
-    return "day" if advice.is_enough else "episode"
-
-
 def _option_json(advice: Advice, option: Option) -> dict[str, Any]:
-    period = _period(advice)
+    period = period_words(advice).split()[-1]
     return {
         "policy": option.policy.name,
         "options": dict(option.policy.options),
@@ -243,10 +246,6 @@ def _estimate_json(advice: Advice, one: Estimate) -> dict[str, float]:
     if not advice.is_enough:
         return {"mean": one.mean}
     return {"mean": one.mean, "low": one.low, "high": one.high}
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -329,18 +328,18 @@ def _worst_words(advice: Advice) -> str:
     )
 
 
-def _warmup_reason(advice: Advice) -> str:
-    """Return what warm-ups save, and their price; "" if they are not advised."""
+def _warmup_reason(advice: Advice) -> list[str]:
+    """Return what warm-ups save, and their price, if they are advised."""
     warmup = warmup_in(advice.advised.policy)
     if warmup is None:
-        return ""
+        return []
     words = (
         f"With warm-ups a new owner restores its {seconds(advice.cost.move_ms)} of state while the "
         "old owner works on. Your application needs the callback on_warmup for this"
     )
     if not warmup.standbys:
-        return f"{words}, and members restore beside their work."
-    return f"{words}. The standby holds each state a second time, permanently."
+        return [f"{words}, and members restore beside their work."]
+    return [f"{words}. The standby holds each state a second time, permanently."]
 
 
 def _sure_words(advice: Advice) -> str:
@@ -369,15 +368,11 @@ def _model_words(advice: Advice) -> list[str]:
     """Return how far the replay of today's setting is from the history."""
     seen, error = advice.observed_s, advice.model_error_s
     if seen is None or error is None:
-        return [] if not advice.is_enough else [_UNCHECKED]
+        words = "The history does not show the time out of service, so nothing checks the replays."
+        return [words] if advice.is_enough else []
     words = (
         f"The replay of today's setting gives {rounded(advice.current.unavailable_s.mean)} "
         f"partition-seconds {period_words(advice)}, and the history shows {rounded(seen)}: the "
         f"model is wrong by {rounded(error)}."
     )
     return [words]
-
-
-_UNCHECKED: Final = (
-    "The history does not show the time out of service, so nothing checks the replays."
-)

@@ -8,13 +8,20 @@ import pytest
 from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.advice.choose import ENOUGH, Advice, advise, deferred, sampled
-from coopgroup.pipeline.advice.cost import MoveCost
-from coopgroup.pipeline.advice.history import Episode, Observed
-from coopgroup.pipeline.advice.warmups import warmup_words
+from coopgroup.pipeline.advice.choose import (
+    CONFIDENCE,
+    ENOUGH,
+    Advice,
+    advise,
+    estimate,
+    resample_counts,
+    sampled,
+)
+from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
+from coopgroup.pipeline.advice.history import Absence, Episode, Observed
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay import FIGURES
-from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 
 # The time-outs lie between the durations: no absence takes exactly as long as a time-out.
@@ -72,7 +79,7 @@ def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histor
         true = np.array(list(drawn.values())) @ fresh(shapes, policies)[..., 0]
         for number in range(HISTORIES):
             away = on_grid(draw(np.random.default_rng(number), ABSENCES), GRID_S)
-            given = advise(history(away), COST, told, timeouts_ms=TIMEOUTS_MS, with_rations=False)
+            given = advise(history(away), COST, told, timeouts_ms=TIMEOUTS_MS, only_timeouts=True)
             ratios.append(true[policies.index(given.advised.policy)] / true.min())
     assert len(ratios) == 100
     assert sum(one <= 1.05 for one in ratios) >= 95
@@ -85,7 +92,7 @@ def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
         MoveCost(),
         Cells(MoveCost(), seed=1),
         timeouts_ms=(0, 5_000, 12_000),
-        with_rations=False,
+        only_timeouts=True,
     )
     dear_cost = MoveCost(move_ms=60_000)
     dear = advise(
@@ -93,7 +100,7 @@ def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
         dear_cost,
         Cells(dear_cost, seed=1),
         timeouts_ms=(0, 5_000, 12_000),
-        with_rations=False,
+        only_timeouts=True,
     )
     assert free.advised.policy == deferred(0)
     assert dear.advised.policy == deferred(12_000)
@@ -105,7 +112,7 @@ def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
 def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
     today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
     play = MadeUp({str(today): 50.0, "simple": 30.0})
-    given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
+    given = advise(history([1_000] * 40, today=today), COST, play, only_timeouts=True)
     assert given.current.policy == today
     assert given.advised.policy == deferred(0)
     assert given.saving_s.mean == pytest.approx(20.0 * 40 / 10)  # ten days of history
@@ -116,7 +123,7 @@ def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
 def test_setting_that_is_as_good_is_not_advised_over_a_simpler_one() -> None:
     """A difference of one percent does not justify a longer time-out."""
     play = MadeUp({"simple": 100.0, "deferred:scheduled_rebalance_timeout_ms=1000": 99.5})
-    given = advise(history([1_000] * 40), COST, play, with_rations=False)
+    given = advise(history([1_000] * 40), COST, play, only_timeouts=True)
     assert given.best == given.today
     assert not given.is_clear
 
@@ -132,23 +139,25 @@ def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
 
 
 def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_more() -> None:
-    def advised(one: float, with_standby: float) -> tuple[str, float]:
+    def advised(one: float, with_standby: float) -> tuple[Choice, float]:
         words = "simple:warmup.max_concurrent=8,warmup.standbys={},warmup.timeout_ms=80000"
         costs = {words.format(0): one, words.format(1): with_standby, "simple": 90.0}
-        given = advise(
-            history([1_000] * 40), COST, MadeUp(costs), with_rations=False, tries_warmups=True
-        )
-        return warmup_words(given.advised.policy), given.near_best
+        given = advise(history([1_000] * 40), COST, MadeUp(costs))
+        return given.advised.policy, given.near_best
 
-    assert advised(80.0, 70.0) == ("", 1.0)  # little, and no doubt about it
-    assert advised(40.0, 35.0) == (" with warm-ups", 1.0)
-    assert advised(80.0, 10.0) == (" with warm-ups and a standby", 1.0)
+    simple = Choice(name="simple")
+    warm, doubled = with_warmups(simple, COST, members=3)
+    assert advised(80.0, 70.0) == (simple, 1.0)  # little, and no doubt about it
+    assert advised(40.0, 35.0) == (warm, 1.0)
+    assert advised(80.0, 10.0) == (doubled, 1.0)
+    assert advised(69.0, 50.0) == (doubled, 1.0)
+    assert advised(60.0, 50.0) == (warm, 1.0)
 
 
 def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> None:
     free, still = MadeUp({}), MadeUp({}, moved=0.0)
-    advise(history([1_000] * 40), MoveCost(), free, tries_warmups=True)
-    advise(history([1_000] * 40), COST, still, tries_warmups=True)
+    advise(history([1_000] * 40), MoveCost(), free)
+    advise(history([1_000] * 40), COST, still)
     assert not any("warmup" in one for one in (*free.asked, *still.asked))
 
 
@@ -165,7 +174,7 @@ def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
         found[0, 0] = np.nan
         return found
 
-    given = advise(history([1_000] * 40 + [2_000]), COST, broken, with_rations=False)
+    given = advise(history([1_000] * 40 + [2_000]), COST, broken, only_timeouts=True)
     assert given.failed == 1
     assert given.advised.policy == deferred(0)
 
@@ -182,15 +191,27 @@ def test_advice_without_episodes_or_replays_is_refused() -> None:
 
 
 def test_little_history_is_said() -> None:
-    few = advise(history([1_000] * (ENOUGH - 1)), COST, MadeUp({}), with_rations=False)
-    enough = advise(history([1_000] * ENOUGH), COST, MadeUp({}), with_rations=False)
+    few = advise(history([1_000] * (ENOUGH - 1)), COST, MadeUp({}), only_timeouts=True)
+    enough = advise(history([1_000] * ENOUGH), COST, MadeUp({}), only_timeouts=True)
     assert not few.is_enough
     assert enough.is_enough
 
 
+def test_one_deployment_of_many_members_is_little_history() -> None:
+    """Its absences have one cause, so their number says nothing about the next deployment."""
+    absences = tuple(
+        Absence(at_ms=1_000 * number, process=number, absent_ms=5_000, how=How.CLOSE)
+        for number in range(1, 2 * ENOUGH)
+    )
+    once = evolve(history([]), episodes=(Episode(begin_ms=0, absences=absences),))
+    given = advise(once, COST, MadeUp({"simple": 900.0}), only_timeouts=True)
+    assert not given.is_enough
+    assert not given.is_clear
+
+
 def test_little_history_has_figures_of_an_episode() -> None:
     """Three absences in ten days: a day would have three tenths of the cost."""
-    few = advise(history([1_000] * 3), COST, MadeUp({"simple": 30.0}), with_rations=False)
+    few = advise(history([1_000] * 3), COST, MadeUp({"simple": 30.0}), only_timeouts=True)
     assert few.current.unavailable_s.mean == pytest.approx(30.0)
     assert not few.is_clear
 
@@ -203,7 +224,7 @@ def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
     def given(observed_s: float | None) -> Advice:
         seen = Observed(unavailable_s=observed_s)
         told = history([1_000] * 40, today=today, observed=seen)
-        return advise(told, COST, play, with_rations=False)
+        return advise(told, COST, play, only_timeouts=True)
 
     assert given(None).advised.policy == deferred(0)
     near = given(330.0)
@@ -219,7 +240,7 @@ def test_setting_of_today_wins_a_tie() -> None:
     """Also against a simpler one: a change needs a reason."""
     today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
     play = MadeUp({str(today): 100.0, "simple": 99.5})
-    given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
+    given = advise(history([1_000] * 40, today=today), COST, play, only_timeouts=True)
     assert given.best == given.today
 
 
@@ -227,8 +248,8 @@ def test_advice_is_not_clear_if_the_cost_of_a_move_is_unknown() -> None:
     today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
     play = MadeUp({str(today): 50.0, "simple": 30.0})
     told = history([1_000] * 40, today=today)
-    assert advise(told, MoveCost(), play, with_rations=False).is_clear
-    assert not advise(told, MoveCost(is_known=False), play, with_rations=False).is_clear
+    assert advise(told, MoveCost(), play, only_timeouts=True).is_clear
+    assert not advise(told, MoveCost(is_known=False), play, only_timeouts=True).is_clear
 
 
 def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:
@@ -246,4 +267,29 @@ def test_policy_of_today_with_options_that_do_not_exist_is_refused() -> None:
     cells = Cells(COST, seed=1)
     today = Choice(name="deferred", options={"delay": 1})
     with pytest.raises(ConfigurationError, match="delay"):
-        advise(evolve(history([1_000]), today=today), COST, cells, with_rations=False)
+        advise(evolve(history([1_000]), today=today), COST, cells, only_timeouts=True)
+
+
+def test_resamples_have_as_many_episodes_as_the_history() -> None:
+    times = np.array([80, 20])
+    drawn = resample_counts(times)
+    assert set(drawn.sum(axis=1).tolist()) == {100}
+    assert drawn.mean(axis=0) == pytest.approx(times, rel=0.05)
+    assert (resample_counts(times) == drawn).all()
+
+
+def test_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    dice = np.random.default_rng(7)
+    costs = np.array([1.0, 5.0, 40.0])
+    shares = np.array([0.6, 0.3, 0.1])
+    held = 0
+    for _ in range(200):
+        times = np.maximum(dice.multinomial(100, shares), 0)
+        found = estimate(float(times @ costs) / 100, resample_counts(times) @ costs / 100)
+        held += found.low <= float(shares @ costs) <= found.high
+    assert held / 200 == pytest.approx(CONFIDENCE, abs=0.07)
+
+
+def test_one_kind_of_episode_leaves_no_doubt() -> None:
+    found = estimate(3.0, resample_counts(np.array([10])) @ np.array([0.3]))
+    assert (found.mean, found.low, found.high) == pytest.approx((3, 3, 3))

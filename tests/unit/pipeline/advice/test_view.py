@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.pipeline.advice.choose import deferred
+from coopgroup.pipeline.advice.cost import deferred
 from coopgroup.pipeline.advice.view import tried_rows, view_of
 from tests.unit.pipeline.advices import made_advice, option
 from tests.unit.pipeline.return_times import history
@@ -58,9 +58,9 @@ def test_price_that_changes_nothing_has_no_chart() -> None:
 
 
 def test_too_little_history_shows_figures_of_an_episode_without_intervals() -> None:
-    few = made_advice(evidence=3)
+    few = made_advice(history=history([12_000] * 3))
     view = view_of(few)
-    assert view.lead == "Not enough history (3 of 20 absences and joins)."
+    assert view.lead == "Not enough history (3 of 20 episodes)."
     assert [row.role for row in view.rows] == ["", "", "today", ""]
     assert view.rows[0].cells[0] == "40"
     assert view.columns[0] == "partition-seconds out of service an episode"
