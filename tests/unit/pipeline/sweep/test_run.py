@@ -82,12 +82,12 @@ def test_row_has_the_columns_of_the_table(cells: tuple[Cell, ...]) -> None:
 
 
 def test_tasks_are_of_some_seconds_and_shorter_in_the_end(cells: tuple[Cell, ...]) -> None:
-    """Each of the two cores has at least eight more tasks of equal length until the last one."""
-    counts = [len(task) for task in tasks_of([(0.5, cell) for cell in cells], 2)]
+    """Each core has eight more tasks of that length, until a task has half a second."""
+    counts = [len(task) for task in tasks_of([(0.25, cell) for cell in cells], 1)]
     assert sum(counts) == 100
-    assert counts[:3] == [5, 5, 4]  # of 2.5 s at most
+    assert counts[:4] == [10, 10, 10, 9]  # 2.5 s at most
     assert counts == sorted(counts, reverse=True)
-    assert counts[-16:] == [1] * 16
+    assert counts[-3:] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("cores", [1, 3, 50])
