@@ -17,7 +17,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -149,18 +148,18 @@ def _commit_keys(raw: pa.Array) -> tuple[dict[str, pa.Array], dict[int, str]]:
 
 def _rejections(batch: pa.RecordBatch, wrong: dict[int, tuple[str, str]]) -> dict[str, pa.Array]:
     """Return the columns of `_REJECTION`: part and reason of some rows, and their bytes."""
-    size = batch.num_rows
+    kinds = {"part": pa.string(), "reason": pa.string(), "key": pa.binary(), "value": pa.binary()}
     if not wrong:
-        kinds = (pa.string(), pa.string(), pa.binary(), pa.binary())
-        return {one.name: pa.nulls(size, kind) for one, kind in zip(_REJECTION, kinds, strict=True)}
-    rows = [wrong.get(row, (None, None)) for row in range(size)]
-    parts, reasons = zip(*rows, strict=True)
-    is_wrong = pa.array([part is not None for part in parts])
-    nothing = pa.scalar(None, pa.binary())
+        return {name: pa.nulls(batch.num_rows, kind) for name, kind in kinds.items()}
+    keys, values = batch.column("key"), batch.column("value")
+    rows = [
+        (*wrong[row], keys[row].as_py(), values[row].as_py()) if row in wrong else (None,) * 4
+        for row in range(batch.num_rows)
+    ]
+    columns = zip(*rows, strict=True)
     return {
-        "part": pa.array(parts, pa.string()),
-        "reason": pa.array(reasons, pa.string()),
-        **{name: pc.if_else(is_wrong, batch.column(name), nothing) for name in ("key", "value")},
+        name: pa.array(column, kind)
+        for (name, kind), column in zip(kinds.items(), columns, strict=True)
     }
 
 
@@ -177,7 +176,7 @@ def _commit_values(
     raw: pa.Array, written_ms: pa.Array
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     """Return the columns of values, and the reason for each row without a valid value."""
-    values = {name: np.zeros(len(raw), kind) for name, kind in _VALUE_COLUMNS.items()}
+    values: _Columns = {name: np.zeros(len(raw), kind) for name, kind in _VALUE_COLUMNS.items()}
     values["at_ms"][:] = written_ms.to_numpy(zero_copy_only=False)
     values["metadata"][:] = ""
     is_read, is_tombstone = values["is_read"], raw.is_null().to_numpy(zero_copy_only=False)
