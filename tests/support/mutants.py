@@ -276,7 +276,7 @@ MUTANTS: Final = (
            "group.claim_members.size else None"),
     # --- rules of commits, memberships and leaders that the directed runs reach
     Mutant("a commit of what was given up is sent", "member.commits:take_batch",
-           "frozenset(ResourceSet.from_pairs(newest) - owned)",
+           "_disowned(newest.keys(), owned)",
            "frozenset()"),
     Mutant("the next commit does not wait until the last is fenced", "member.requests:_build",
            "timeout_ms = max(config.request_timeout_ms, fenced_ms)",

@@ -24,6 +24,7 @@ from coopgroup.model.group_api import HeartbeatRequest
 from coopgroup.simulator.coordinator import GroupState
 
 if TYPE_CHECKING:
+    from coopgroup.member import Member
     from coopgroup.model.group_api import Answer
     from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
     from coopgroup.simulator.host.process import Process
@@ -52,6 +53,8 @@ class Leases:
     transcript: Transcript | None = None
     too_long: set[str] = field(factory=set)
     misled_until_ms: dict[str, int] = field(factory=dict)
+    # Until when each process may work, with the member that this was computed for.
+    _works: dict[str, tuple[Member, int]] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
         """Handle a new telemetry record."""
@@ -81,19 +84,22 @@ class Leases:
         self._compare()
 
     def _compare(self) -> None:
-        world, group = self.simulation.world, self.simulation.brokers.coordinator.group
+        now_ms, group = self.simulation.world.now_ms, self.simulation.brokers.coordinator.group
         for process in self.simulation.alive:
-            member = process.session.member
-            if not member.owned or process.name in self.too_long:
+            member, name = process.session.member, process.name
+            known, works_ms = self._works.get(name, (None, 0))
+            if known is not member:
+                works_ms = process.world_ms(member.hold_until_ms) if member.owned else 0
+                self._works[name] = member, works_ms
+            if works_ms <= now_ms or name in self.too_long:
                 continue
-            if world.now_ms < self.misled_until_ms.get(process.name, 0):
+            if now_ms < self.misled_until_ms.get(name, 0):
                 continue
-            works_ms = process.world_ms(member.hold_until_ms)
             # A late join of an earlier process can replace a static member, and its seat remains.
             holder = group.static_ids.get(member.config.instance_id or "", member.member_id)
             seat = group.seats.get(holder)
-            dropped_ms = world.now_ms if seat is None else _dropped_ms(group, seat)
-            if dropped_ms is not None and works_ms > max(dropped_ms, world.now_ms):
+            dropped_ms = now_ms if seat is None else _dropped_ms(group, seat)
+            if dropped_ms is not None and works_ms > dropped_ms:
                 self._report(process, works_ms, dropped_ms)
 
     def _report(self, process: Process, works_ms: int, dropped_ms: int) -> None:
@@ -104,11 +110,15 @@ class Leases:
 
 def _dropped_ms(group: ClassicGroup, seat: Seat) -> int | None:
     """Return when the coordinator drops a member that is silent from now on, None for never."""
-    ends_ms: list[int | None] = []
-    if seat.can_expire:
-        ends_ms.append(seat.expires_at_ms)
+    end_ms = seat.expires_at_ms if seat.can_expire else None
     if group.state is GroupState.PREPARING and seat.join is None:
-        ends_ms.append(group.round_ends_at_ms)
+        end_ms = _earlier_ms(end_ms, group.round_ends_at_ms)
     if seat.member_id in group.unsynced and seat.sync is None:
-        ends_ms.append(group.sync_ends_at_ms)
-    return min((end_ms for end_ms in ends_ms if end_ms is not None), default=None)
+        end_ms = _earlier_ms(end_ms, group.sync_ends_at_ms)
+    return end_ms
+
+
+def _earlier_ms(one_ms: int | None, other_ms: int | None) -> int | None:
+    if one_ms is None or other_ms is None:
+        return other_ms if one_ms is None else one_ms
+    return min(one_ms, other_ms)

@@ -50,19 +50,12 @@ __all__ = ["take_outcome"]
 
 def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
     """Handle the outcome of a request, if the member still waits for it."""
-    found = next(
-        (
-            (kind, sent)
-            for kind, sent in turn.member.outstanding.items()
-            if sent.request_id == event.request_id
-        ),
-        None,
-    )
-    if found is None:
+    outstanding = turn.member.outstanding
+    found = [pair for pair in outstanding.items() if pair[1].request_id == event.request_id]
+    if not found:
         return  # stale: the member gave the request up before its answer came
-    kind, sent = found
-    kept = {other: one for other, one in turn.member.outstanding.items() if other is not kind}
-    turn.set(outstanding=kept)
+    kind, sent = found[0]
+    turn.set(outstanding={other: one for other, one in outstanding.items() if other is not kind})
     if isinstance(event, RequestFailed):
         _take_failure(turn, kind, sent, event)
     else:

@@ -56,8 +56,10 @@ def heed_bell(turn: Turn, event: Event) -> None:
         is_heard = False
     # The sync may have been answered before the round of the ring began. All other requests of a
     # round are still to be sent, and their answers tell it.
-    bell = attrs.evolve(bell, is_heard=is_heard and member.state is MemberState.SYNCING)
-    if bell != member.bell:
+    is_heard = is_heard and member.state is MemberState.SYNCING
+    if bell.is_heard is not is_heard:
+        bell = attrs.evolve(bell, is_heard=is_heard)
+    if bell is not member.bell and bell != member.bell:
         turn.set(bell=bell)
 
 
@@ -88,7 +90,8 @@ def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
     join = member.outstanding.get(RequestKind.JOIN_GROUP)
     if join is None or not (member.member_id or member.config.instance_id):
         # Without an id, the join only asks for one.
-        bell = attrs.evolve(bell, ring_at_ms=None)
+        if bell.ring_at_ms is not None:
+            bell = attrs.evolve(bell, ring_at_ms=None)
     elif join.request_id >= before.next_request_id:
         at_ms = None if _tells_of_a_round(event) else turn.now_ms + _RING_AFTER_MS[0]
         bell = attrs.evolve(bell, ring_at_ms=at_ms)
@@ -99,7 +102,7 @@ def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
         ]
         at_ms = max(more[0], turn.now_ms + BELL_PAUSE_MS) if more else None
         bell = attrs.evolve(bell, ring_at_ms=at_ms)
-    if bell != member.bell:
+    if bell is not member.bell and bell != member.bell:
         turn.set(bell=bell)
 
 

@@ -8,6 +8,7 @@ level. Appending an item copies only its few neighbours. Equal content has equal
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
@@ -36,8 +37,10 @@ class Chain(Generic[_Item]):
     @classmethod
     def of(cls, items: Iterable[_Item]) -> Chain[_Item]:
         """Return a chain of items, in their order."""
-        levels = []
         nodes: tuple[Any, ...] = tuple(items)
+        if len(nodes) < WIDTH:
+            return cls((nodes,)) if nodes else cls()
+        levels = []
         while nodes:
             full = len(nodes) // WIDTH * WIDTH
             levels.append(nodes[full:])
@@ -57,8 +60,11 @@ class Chain(Generic[_Item]):
 
     def __iter__(self) -> Iterator[_Item]:
         """Yield the items, oldest first."""
-        for depth in reversed(range(len(self.levels))):
-            yield from _items(self.levels[depth], depth)
+        if len(self.levels) == 1:
+            return iter(self.levels[0])
+        return chain.from_iterable(
+            _items(self.levels[depth], depth) for depth in reversed(range(len(self.levels)))
+        )
 
     def __bool__(self) -> bool:
         """Return whether the chain has items."""

@@ -10,7 +10,7 @@ request that is no longer on its way, and the decision of a round that is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
 
 __all__ = ["step"]
+
+# Looked up once, see `member.member`.
+_STABLE: Final = MemberState.STABLE
+_REVOKING: Final = MemberState.REVOKING
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
@@ -215,9 +219,9 @@ def _meet_deadlines(turn: Turn) -> None:
     scheduled = member.delay.rejoin_at_ms
     due = scheduled is not None and turn.now_ms >= scheduled
     reason = "scheduled rebalance" if due else member.rejoin_reason or warm_reason(turn)
-    if reason and member.state is MemberState.STABLE:
+    if reason and member.state is _STABLE:
         turn.rejoin(reason)
-    if member.state is MemberState.REVOKING:
+    if member.state is _REVOKING:
         if reason:
             turn.rejoin_soon()
         soon_ms = turn.member.revocation.join_at_ms

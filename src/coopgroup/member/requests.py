@@ -39,6 +39,9 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 _ANSWER_SLACK_MS: Final = 5_000
 _NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
 _HEARTBEAT: Final = RequestKind.HEARTBEAT  # looked up once, see `member.member`
+_COMMIT: Final = RequestKind.OFFSET_COMMIT
+_SYNC: Final = RequestKind.SYNC_GROUP
+_LEAVE: Final = RequestKind.LEAVE_GROUP
 _JOINING: Final = MemberState.JOINING
 # States that end with the answer to a request, which the member wants on its way until then.
 _ENDED_BY: Final = {
@@ -59,14 +62,14 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
     # Before the join: after it a heartbeat or commit of the old generation is useless.
     if member.in_generation and _HEARTBEAT not in waiting:
         found.append((_HEARTBEAT, member.heartbeat_at_ms))
-    if _may_commit(member) and RequestKind.OFFSET_COMMIT not in waiting:
-        found.append((RequestKind.OFFSET_COMMIT, member.commits.back_off.until_ms))
+    if _COMMIT not in waiting and _may_commit(member):
+        found.append((_COMMIT, member.commits.back_off.until_ms))
     kind = _ENDED_BY.get(state)
     if kind is None or kind in waiting:
         return found
-    if kind is RequestKind.LEAVE_GROUP:
+    if kind is _LEAVE:
         found.append((kind, 0))
-    elif kind is RequestKind.SYNC_GROUP or not joins_in_vain(member):
+    elif kind is _SYNC or not joins_in_vain(member):
         found.append((kind, member.back_off.until_ms))
     return found
 

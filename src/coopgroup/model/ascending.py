@@ -14,6 +14,7 @@ import numpy.typing as npt
 from coopgroup.errors import ConfigurationError
 
 __all__ = [
+    "FEW",
     "INT32_MIN",
     "BoolArray",
     "Int32Array",
@@ -31,6 +32,9 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 KeyArray: TypeAlias = Int32Array | Int64Array
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
+FEW: Final = 64
+"""Up to this number of integers, Python's own sets and lists are faster than calls of NumPy."""
+
 INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 
@@ -41,6 +45,10 @@ def ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
     Raises:
         ConfigurationError: a value is not an integer that fits into int32.
     """
+    if type(indices) is list and len(indices) <= FEW and set(map(type, indices)) == {int}:
+        few = sorted(set(indices))
+        if few[0] >= INT32_MIN and few[-1] <= _INT32_MAX:
+            return np.array(few, dtype=np.int32)
     values = np.asarray(
         indices if isinstance(indices, (np.ndarray, range)) else list(indices)  # any iterable
     )

@@ -13,19 +13,20 @@ resource into an int64 key with the name's number in the upper half and the inde
 Both key arrays are ascending, so union, difference and intersection are merges. Their cost does not
 depend on how resources are spread over names. With a single name the indices are the keys. Sets are
 usually small and often equal on both sides. These cases are handled before any merge, because there
-the calls cost more than the work.
+the calls cost more than the work: a few indices of one name are compared as Python's integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from coopgroup.model.ascending import (
+    FEW,
     INT32_MIN,
     BoolArray,
     Int32Array,
@@ -183,8 +184,11 @@ class ResourceSet:
         return self._names != ()
 
     def __iter__(self) -> Iterator[Resource]:
-        for name, indices in self.items():
-            yield from map(_resource, zip(repeat(name), indices.tolist()))
+        if len(self._names) == 1:
+            return map(_resource, zip(repeat(self._names[0]), self._indices.tolist()))
+        return chain.from_iterable(
+            map(_resource, zip(repeat(name), indices.tolist())) for name, indices in self.items()
+        )
 
     def __contains__(self, pair: object) -> bool:
         if not (isinstance(pair, tuple) and len(pair) == len(Resource._fields)):
@@ -226,6 +230,9 @@ class ResourceSet:
             return self
         if not self:
             return other
+        few = _few_of(self, other)
+        if few is not None:
+            return self._with_few(sorted({*few[0], *few[1]}))
         names, mine, theirs = _common_keys(self, other)
         return _from_keys(names, merged(mine, theirs))
 
@@ -234,6 +241,10 @@ class ResourceSet:
             return self
         if not other:
             return other
+        few = _few_of(self, other)
+        if few is not None:
+            among = set(few[1])
+            return self._with_few([index for index in few[0] if index in among])
         names, mine, theirs = _common_keys(self, other)
         return _from_keys(names, mine[membership(mine, theirs)])
 
@@ -242,8 +253,21 @@ class ResourceSet:
             return self
         if self == other:
             return EMPTY
+        few = _few_of(self, other)
+        if few is not None:
+            among = set(few[1])
+            return self._with_few([index for index in few[0] if index not in among])
         names, mine, theirs = _common_keys(self, other)
         return _from_keys(names, mine[~membership(mine, theirs)])
+
+    def _with_few(self, indices: list[int]) -> ResourceSet:
+        """Return a subset or a superset of this set, which has one name."""
+        if len(indices) == self._indices.size:
+            return self
+        if not indices:
+            return EMPTY
+        starts = _starts_of_one(len(indices))
+        return ResourceSet.from_flat(self._names, starts, np.array(indices, dtype=np.int32))
 
     def __le__(self, other: ResourceSet) -> bool:
         if not self or self == other:
@@ -310,6 +334,14 @@ class ResourceSet:
         keys = np.concatenate([_keys(one, number_of) for one in parts])
         keys.sort(kind="stable")
         return _from_keys(names, distinct(keys))
+
+
+def _few_of(left: ResourceSet, right: ResourceSet) -> tuple[list[int], list[int]] | None:
+    """Return the indices of two sets with few indices of one name, the same; else None."""
+    mine, theirs, names = left.flat_indices, right.flat_indices, left.names
+    if mine.size + theirs.size > FEW or len(names) != 1 or names != right.names:
+        return None
+    return mine.tolist(), theirs.tolist()
 
 
 def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> KeyArray:

@@ -42,6 +42,7 @@ _INDEX_BYTES: Final = 4
 _NAME_LENGTH_BYTES: Final = 2
 _COUNT_BYTES: Final = 4
 _ENTRY_BYTES_MIN: Final = _NAME_LENGTH_BYTES + _COUNT_BYTES  # empty name, no index
+_NO_ENTRIES: Final = INT32.pack(0)
 _KEY_BITS: Final = 32
 _WIRE_INT32: Final = np.dtype(">i4")
 _RECENT: Final = {index_min: RecentlyRead[tuple[ResourceSet, bool]](2**26) for index_min in (0, -1)}
@@ -95,8 +96,8 @@ def read_nullable_resources(
 ) -> ResourceSet | None:
     """Read an array, None for a null one; else as `read_resources`."""
     count = reader.read_nullable_count(field, bytes_min=_ENTRY_BYTES_MIN)
-    if count is None:
-        return None
+    if not count:
+        return None if count is None else EMPTY
     return _resource_set(_read_entries(reader, field, count), index_min)[0]
 
 
@@ -106,8 +107,10 @@ def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> b
     Raises:
         EncodeError: an index is too small, or a name cannot be encoded.
     """
+    if not resources:  # most lists of revoked and declined resources
+        return _NO_ENTRIES
     indices = resources.flat_indices
-    if indices.size and (least := int(indices.min())) < index_min:
+    if (least := int(indices.min())) < index_min:
         raise EncodeError(f"{field}: index {least} is less than {index_min}")
     wire_indices = indices.astype(_WIRE_INT32).tobytes()
     bounds = (resources.starts * _INDEX_BYTES).tolist()
