@@ -28,6 +28,7 @@ LATE = (
     "kafka.consumer.group",
     "kafka.producer",
     "kafka.protocol.admin.topics",
+    "numpy",
     "rich",
 )
 

@@ -15,6 +15,7 @@ from coopgroup.model import (
     resolve_claims,
 )
 from coopgroup.model.plan import plan_that_moves_nothing, revoked_by_member, revoked_claims
+from coopgroup.model.resource_set import plain_set
 from tests.support.checkers import claims_of, holders
 from tests.support.strategies import (
     claims,
@@ -29,6 +30,32 @@ anything = indices_by_name | wide_indices_by_name
 
 def _pairs(indices: dict[str, list[int]]) -> set[tuple[str, int]]:
     return {(name, index) for name, some in indices.items() for index in some}
+
+
+def _plain(indices: dict[str, list[int]]) -> ResourceSet:
+    return plain_set({name: tuple(some) for name, some in ResourceSet(indices).to_dict().items()})
+
+
+@given(anything, anything)
+def test_plain_set_is_the_set_with_arrays(
+    left: dict[str, list[int]], right: dict[str, list[int]]
+) -> None:
+    """Each use is the first one of a new plain set, because it may make the arrays."""
+    mine, theirs = ResourceSet(left), ResourceSet(right)
+    assert (len(_plain(left)), bool(_plain(left))) == (len(mine), bool(mine))
+    assert (list(_plain(left)), _plain(left).names) == (list(mine), mine.names)
+    assert (_plain(left).to_dict(), repr(_plain(left))) == (mine.to_dict(), repr(mine))
+    assert _plain(left) == mine == _plain(left) == _plain(left)
+    assert (_plain(left) == _plain(right)) == (mine == _plain(right)) == (mine == theirs)
+    assert hash(_plain(left)) == hash(mine)
+    assert _plain(left) | theirs == mine | _plain(right) == mine | theirs
+    assert _plain(left) & theirs == mine & _plain(right) == mine & theirs
+    assert _plain(left) - theirs == mine - _plain(right) == mine - theirs
+    assert (_plain(left) <= _plain(right)) == (mine <= theirs)
+    assert _plain(left).flat_indices.tolist() == mine.flat_indices.tolist()
+    assert _plain(left).starts.tolist() == mine.starts.tolist()
+    assert pickle.loads(pickle.dumps(_plain(left))) == mine  # noqa: S301 - our own bytes
+    assert all(one in _plain(left) for one in mine)
 
 
 @given(anything)

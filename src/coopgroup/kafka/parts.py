@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, Message
 
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
@@ -46,6 +45,7 @@ from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.pace import IDLE_S, QUIET_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.events import Woken
 from coopgroup.policies.base import Policy
 

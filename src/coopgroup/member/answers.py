@@ -26,7 +26,7 @@ from coopgroup.member.refusals import act_on_error
 from coopgroup.member.transitions import SETTLED, MemberState, Trigger
 from coopgroup.member.warming import take_warmups
 from coopgroup.model import EMPTY
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.group_api import (
     Answer,
     FindCoordinatorAnswer,

@@ -21,13 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from attrs import frozen
 
+from coopgroup.late_methods import frozen
 from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 from coopgroup.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.model import ResourceSet
-from coopgroup.model.ascending import FEW
+from coopgroup.model.plain import FEW
 from coopgroup.model.replacing import replaced
 
 if TYPE_CHECKING:

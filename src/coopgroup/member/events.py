@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from attrs import frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Answer
 

@@ -14,7 +14,7 @@ from coopgroup.member.error_actions import Action, RequestKind, action_for, erro
 from coopgroup.member.identity import doubt_id, unless_forgotten
 from coopgroup.member.revocation import make_way
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.telemetry import RequestRefused
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
+from coopgroup.late_methods import define, field
 from coopgroup.member.commits import fail_all
 from coopgroup.member.effects import (
     CancelJoin,
@@ -27,7 +27,7 @@ from coopgroup.member.error_actions import OF_A_ROUND, ErrorCode, RequestKind
 from coopgroup.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
 from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.model import EMPTY
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.replacing import replaced, with_fields
 from coopgroup.telemetry import MembershipLost, StateChanged
 

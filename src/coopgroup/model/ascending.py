@@ -1,30 +1,37 @@
 """Ascending arrays of distinct integers, the building blocks of a `ResourceSet`.
 
-Functions take arrays and return arrays. "Ascending" here means strictly ascending.
+Functions take arrays, or the parts of a set, and return arrays. "Ascending" here means strictly
+ascending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.model.plain import FEW
 
 __all__ = [
-    "FEW",
+    "INDEX_BITS",
     "INT32_MIN",
     "BoolArray",
     "Int32Array",
     "Int64Array",
     "KeyArray",
     "ascending_indices",
+    "common_keys",
     "distinct",
+    "few_of",
+    "keys",
     "membership",
     "merged",
     "numbers_in",
+    "starts_of_one",
 ]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -32,9 +39,7 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 KeyArray: TypeAlias = Int32Array | Int64Array
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-FEW: Final = 64
-"""Up to this number of integers, Python's own sets and lists are faster than calls of NumPy."""
-
+INDEX_BITS: Final = 32
 INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 
@@ -97,3 +102,49 @@ def membership(
         positions = among.searchsorted(wanted)
     found: BoolArray = among[np.minimum(positions, among.size - 1)] == wanted
     return found
+
+
+class Parts(Protocol):
+    """The flat parts of a `ResourceSet`, which describes them."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def starts(self) -> Int64Array: ...
+    @property
+    def flat_indices(self) -> Int32Array: ...
+
+
+def few_of(left: Parts, right: Parts) -> tuple[list[int], list[int]] | None:
+    """Return the indices of two sets with few indices of one name, the same; else None."""
+    mine, theirs, names = left.flat_indices, right.flat_indices, left.names
+    if mine.size + theirs.size > FEW or len(names) != 1 or names != right.names:
+        return None
+    return mine.tolist(), theirs.tolist()
+
+
+def keys(one: Parts, number_of: Mapping[str, int]) -> KeyArray:
+    """Return the ascending key of each resource, by the numbers of names."""
+    if len(number_of) <= 1:
+        return one.flat_indices
+    numbers = np.array([number_of[name] for name in one.names], dtype=np.int64)
+    bases = (numbers << INDEX_BITS) - INT32_MIN
+    starts = one.starts
+    made: Int64Array = bases.repeat(starts[1:] - starts[:-1])
+    made += one.flat_indices
+    return made
+
+
+def common_keys(left: Parts, right: Parts) -> tuple[tuple[str, ...], KeyArray, KeyArray]:
+    """Return the names of two sets together, ascending, and the keys of both."""
+    names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
+    if len(names) <= 1:
+        return names, left.flat_indices, right.flat_indices
+    number_of = {name: number for number, name in enumerate(names)}
+    return names, keys(left, number_of), keys(right, number_of)
+
+
+@lru_cache(maxsize=1_024)
+def starts_of_one(size: int) -> Int64Array:
+    """Return the starts that all sets with one name and this size share."""
+    return np.array([0, size], dtype=np.int64)

@@ -9,12 +9,12 @@ Therefore all claims stay in the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
-from attrs import frozen
 
-from coopgroup.model.group import NOBODY, GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.late_methods import frozen
+from coopgroup.model.absent import NO_GENERATION, NOBODY
+from coopgroup.model.group import GroupMember, GroupSnapshot, ReplicaRacks
 from coopgroup.model.positions import ABSENT, positions_in
 from coopgroup.model.resource_set import (
     EMPTY,
@@ -26,8 +26,6 @@ from coopgroup.model.resource_set import (
 from coopgroup.model.warm_pairs import warm_pairs
 
 __all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
-
-NO_GENERATION: Final = -1
 
 
 @frozen(kw_only=True)

@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
+from coopgroup.late_methods import frozen
+from coopgroup.model.absent import NO_LOSS, NOBODY
 from coopgroup.model.ascending import distinct
 from coopgroup.model.replacing import replaced
 from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Array, ResourceSet
@@ -24,10 +25,6 @@ from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Arra
 __all__ = ["NOBODY", "NO_LOSS", "NO_PAIRS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
-
-NOBODY: Final = -1
-NO_LOSS: Final = -1
-"""Replaces a time: only paced moves wait, and no resource waits for a lost owner."""
 
 NO_PAIRS: Final[Int32Array] = np.zeros(0, dtype=np.int32)
 NO_PAIRS.flags.writeable = False

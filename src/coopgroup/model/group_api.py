@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from attrs import frozen
+from coopgroup.late_methods import frozen
 
 __all__ = [
     "Answer",

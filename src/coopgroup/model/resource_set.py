@@ -14,51 +14,35 @@ Both key arrays are ascending, so union, difference and intersection are merges.
 depend on how resources are spread over names. With a single name the indices are the keys. Sets are
 usually small and often equal on both sides. These cases are handled before any merge, because there
 the calls cost more than the work: a few indices of one name are compared as Python's integers.
+
+Until a program has NumPy, small sets consist of tuples (`plain`). Their arrays are made at the
+first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import chain, repeat
-from typing import Any, Final, NamedTuple, NoReturn, final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import numpy as np
+from coopgroup.late_names import late_module, late_names
+from coopgroup.model.plain import PlainParts, Resource, new_resource, plain_lists
 
-from coopgroup.model.ascending import (
-    FEW,
-    INT32_MIN,
-    BoolArray,
-    Int32Array,
-    Int64Array,
-    KeyArray,
-    ascending_indices,
-    distinct,
-    membership,
-    merged,
-)
+if TYPE_CHECKING:
+    import numpy as np  # noqa: TC004 - `late_module` imports it
 
-__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet"]
+    from coopgroup.model import ascending  # noqa: TC004 - the same
+    from coopgroup.model.ascending import BoolArray, Int32Array, Int64Array, KeyArray
+else:
+    late_module("numpy", globals(), "np")
+    late_module("coopgroup.model.ascending", globals(), "ascending")
+    __getattr__, __dir__ = late_names(
+        __name__, {"coopgroup.model.ascending": ("BoolArray", "Int32Array", "Int64Array")}
+    )
 
-_INDEX_BITS: Final = 32
+__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet", "plain_set"]
 
 
-class Resource(NamedTuple):
-    """A resource that a group shares.
-
-    Attributes:
-        index: partition or task number; -1 for a connector itself.
-    """
-
-    name: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
-
-
-# `Resource._make` without its checks, because whole sets are listed often.
-_resource: Final[Callable[[tuple[str, int]], Resource]] = partial(tuple.__new__, Resource)
-
-
-@final
 class ResourceSet:
     """An immutable set of resources with exact set algebra and a deterministic order.
 
@@ -72,22 +56,23 @@ class ResourceSet:
         ConfigurationError: an index is not an integer that fits into int32.
     """
 
-    __slots__ = ("_hash", "_indices", "_names", "_starts")
+    __slots__ = ("_hash", "_indices", "_lists", "_names", "_starts")
 
     _hash: int | None
     _indices: Int32Array
+    _lists: tuple[tuple[int, ...], ...]  # of plain sets only
     _names: tuple[str, ...]
     _starts: Int64Array
 
     def __init__(self, indices_by_name: Mapping[str, Iterable[int]] | None = None) -> None:
         packed = [
-            (name, ascending)
+            (name, distinct)
             for name, indices in sorted((indices_by_name or {}).items())
-            if (ascending := ascending_indices(name, indices)).size
+            if (distinct := ascending.ascending_indices(name, indices)).size
         ]
         if len(packed) == 1:
             indices = packed[0][1]
-            starts = _starts_of_one(indices.size)
+            starts = ascending.starts_of_one(indices.size)
         else:
             parts = [np.empty(0, dtype=np.int32), *(indices for _, indices in packed)]
             starts = np.cumsum([part.size for part in parts], dtype=np.int64)
@@ -127,7 +112,10 @@ class ResourceSet:
         indices_by_name: dict[str, list[int]] = {}
         for name, index in pairs:
             indices_by_name.setdefault(name, []).append(index)
-        return cls(indices_by_name) if indices_by_name else EMPTY
+        if not indices_by_name:
+            return EMPTY
+        plain = plain_lists(indices_by_name)
+        return cls(indices_by_name) if plain is None else plain_set(plain)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,9 +173,9 @@ class ResourceSet:
 
     def __iter__(self) -> Iterator[Resource]:
         if len(self._names) == 1:
-            return map(_resource, zip(repeat(self._names[0]), self._indices.tolist()))
+            return map(new_resource, zip(repeat(self._names[0]), self._indices.tolist()))
         return chain.from_iterable(
-            map(_resource, zip(repeat(name), indices.tolist())) for name, indices in self.items()
+            map(new_resource, zip(repeat(name), indices.tolist())) for name, indices in self.items()
         )
 
     def __contains__(self, pair: object) -> bool:
@@ -230,35 +218,35 @@ class ResourceSet:
             return self
         if not self:
             return other
-        few = _few_of(self, other)
+        few = ascending.few_of(self, other)
         if few is not None:
             return self._with_few(sorted({*few[0], *few[1]}))
-        names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, merged(mine, theirs))
+        names, mine, theirs = ascending.common_keys(self, other)
+        return _from_keys(names, ascending.merged(mine, theirs))
 
     def __and__(self, other: ResourceSet) -> ResourceSet:
         if not self or self == other:
             return self
         if not other:
             return other
-        few = _few_of(self, other)
+        few = ascending.few_of(self, other)
         if few is not None:
             among = set(few[1])
             return self._with_few([index for index in few[0] if index in among])
-        names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, mine[membership(mine, theirs)])
+        names, mine, theirs = ascending.common_keys(self, other)
+        return _from_keys(names, mine[ascending.membership(mine, theirs)])
 
     def __sub__(self, other: ResourceSet) -> ResourceSet:
         if not other or not self:
             return self
         if self == other:
             return EMPTY
-        few = _few_of(self, other)
+        few = ascending.few_of(self, other)
         if few is not None:
             among = set(few[1])
             return self._with_few([index for index in few[0] if index not in among])
-        names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, mine[~membership(mine, theirs)])
+        names, mine, theirs = ascending.common_keys(self, other)
+        return _from_keys(names, mine[~ascending.membership(mine, theirs)])
 
     def _with_few(self, indices: list[int]) -> ResourceSet:
         """Return a subset or a superset of this set, which has one name."""
@@ -266,21 +254,21 @@ class ResourceSet:
             return self
         if not indices:
             return EMPTY
-        starts = _starts_of_one(len(indices))
+        starts = ascending.starts_of_one(len(indices))
         return ResourceSet.from_flat(self._names, starts, np.array(indices, dtype=np.int32))
 
     def __le__(self, other: ResourceSet) -> bool:
         if not self or self == other:
             return True
-        _, mine, theirs = _common_keys(self, other)
-        return bool(np.count_nonzero(membership(mine, theirs)) == len(self))
+        _, mine, theirs = ascending.common_keys(self, other)
+        return bool(np.count_nonzero(ascending.membership(mine, theirs)) == len(self))
 
     def isdisjoint(self, other: ResourceSet) -> bool:
         """Return whether the sets have no resource in common."""
         if not self or not other:
             return True
-        _, mine, theirs = _common_keys(self, other)
-        return not np.count_nonzero(membership(mine, theirs))
+        _, mine, theirs = ascending.common_keys(self, other)
+        return not np.count_nonzero(ascending.membership(mine, theirs))
 
     def restrict_names(self, names: Iterable[str]) -> ResourceSet:
         """Return the resources with one of the given names."""
@@ -309,18 +297,18 @@ class ResourceSet:
             return np.empty(0, dtype=np.int64)
         if subset == self:
             return np.arange(len(self), dtype=np.int64)
-        _, mine, theirs = _common_keys(self, subset)
+        _, mine, theirs = ascending.common_keys(self, subset)
         positions = mine.searchsorted(theirs)
-        found = membership(theirs, mine, positions)
+        found = ascending.membership(theirs, mine, positions)
         return np.where(found, positions, -1)
 
     def positions_all(self, subsets: Sequence[ResourceSet]) -> Int64Array:
         """Return `positions` of many subsets, one after the other, in one look-up."""
         number_of = {name: number for number, name in enumerate(self._names)}
-        wanted = [_keys(one, number_of) for one in subsets if one]
+        wanted = [ascending.keys(one, number_of) for one in subsets if one]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        positions = _keys(self, number_of).searchsorted(np.concatenate(wanted))
+        positions = ascending.keys(self, number_of).searchsorted(np.concatenate(wanted))
         return positions.astype(np.int64, copy=False)
 
     @staticmethod
@@ -331,58 +319,23 @@ class ResourceSet:
             return parts[0] if parts else EMPTY
         names = tuple(sorted({name for one in parts for name in one.names}))
         number_of = {name: number for number, name in enumerate(names)}
-        keys = np.concatenate([_keys(one, number_of) for one in parts])
+        keys = np.concatenate([ascending.keys(one, number_of) for one in parts])
         keys.sort(kind="stable")
-        return _from_keys(names, distinct(keys))
-
-
-def _few_of(left: ResourceSet, right: ResourceSet) -> tuple[list[int], list[int]] | None:
-    """Return the indices of two sets with few indices of one name, the same; else None."""
-    mine, theirs, names = left.flat_indices, right.flat_indices, left.names
-    if mine.size + theirs.size > FEW or len(names) != 1 or names != right.names:
-        return None
-    return mine.tolist(), theirs.tolist()
-
-
-def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> KeyArray:
-    if len(number_of) <= 1:
-        return one.flat_indices
-    numbers = np.array([number_of[name] for name in one.names], dtype=np.int64)
-    bases = (numbers << _INDEX_BITS) - INT32_MIN
-    starts = one.starts
-    keys: Int64Array = bases.repeat(starts[1:] - starts[:-1])
-    keys += one.flat_indices
-    return keys
-
-
-def _common_keys(
-    left: ResourceSet, right: ResourceSet
-) -> tuple[tuple[str, ...], KeyArray, KeyArray]:
-    names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
-    if len(names) <= 1:
-        return names, left.flat_indices, right.flat_indices
-    number_of = {name: number for number, name in enumerate(names)}
-    return names, _keys(left, number_of), _keys(right, number_of)
+        return _from_keys(names, ascending.distinct(keys))
 
 
 def _from_keys(names: tuple[str, ...], keys: KeyArray) -> ResourceSet:
     if len(names) <= 1:
         return _of_one_name(names, keys.astype(np.int32, copy=False))
-    bounds = keys.searchsorted(np.arange(len(names) + 1, dtype=np.int64) << _INDEX_BITS)
-    indices = ((keys & ((1 << _INDEX_BITS) - 1)) + INT32_MIN).astype(np.int32)
+    bounds = keys.searchsorted(np.arange(len(names) + 1, dtype=np.int64) << ascending.INDEX_BITS)
+    indices = ((keys & ((1 << ascending.INDEX_BITS) - 1)) + ascending.INT32_MIN).astype(np.int32)
     return _of_counts(names, bounds[1:] - bounds[:-1], indices)
 
 
 def _of_one_name(names: tuple[str, ...], indices: Int32Array) -> ResourceSet:
     if not indices.size:
         return EMPTY
-    return ResourceSet.from_flat(names, _starts_of_one(indices.size), indices)
-
-
-@lru_cache(maxsize=1_024)
-def _starts_of_one(size: int) -> Int64Array:
-    """Return the starts that all sets with one name and this size share."""
-    return np.array([0, size], dtype=np.int64)
+    return ResourceSet.from_flat(names, ascending.starts_of_one(indices.size), indices)
 
 
 def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:
@@ -396,4 +349,39 @@ def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) 
     return ResourceSet.from_flat(names, starts, indices)
 
 
-EMPTY: Final = ResourceSet()
+class _PlainSet(PlainParts, ResourceSet):
+    """A set without arrays; the first use of an array makes them, and changes the class."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> object:
+        if name not in {"_starts", "_indices"}:
+            raise AttributeError(f"ResourceSet has no attribute {name!r}")
+        lists = self._lists
+        starts = np.array([0, *accumulate(map(len, lists))], dtype=np.int64)
+        self._fill(self._names, starts, np.array(list(chain.from_iterable(lists)), dtype=np.int32))
+        object.__setattr__(self, "__class__", ResourceSet)
+        return getattr(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _PlainSet):
+            return self._names == other._names and self._lists == other._lists
+        return ResourceSet.__eq__(self, other)  # another thread may have changed the class
+
+    __hash__ = ResourceSet.__hash__
+
+
+def plain_set(indices_by_name: Mapping[str, tuple[int, ...]]) -> ResourceSet:
+    """Return a set without arrays.
+
+    Args:
+        indices_by_name: names in ascending order, each with ascending and distinct int32 indices.
+    """
+    made = _PlainSet.__new__(_PlainSet)
+    object.__setattr__(made, "_names", tuple(indices_by_name))
+    object.__setattr__(made, "_lists", tuple(indices_by_name.values()))
+    object.__setattr__(made, "_hash", None)
+    return made
+
+
+EMPTY: Final = plain_set({})

@@ -13,8 +13,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.model import ResourceSet
 
 __all__ = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from coopgroup.errors import UnsupportedVersionError
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
 from coopgroup.protocol.reader import INT16, INT32, NULL, ByteReader
 from coopgroup.protocol.recent import RecentlyRead

@@ -16,10 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
-import numpy as np
-import numpy.typing as npt
-from attrs import frozen
 
+from coopgroup.late_methods import frozen
 from coopgroup.member import MemberState
 from coopgroup.member.effects import Report
 from coopgroup.member.events import RejoinRequested, Woken
@@ -31,6 +29,9 @@ from coopgroup.telemetry import BalanceRequested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.leader import Lags, RoundDecision
@@ -52,7 +53,7 @@ __all__ = [
     "with_result",
 ]
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+_Scalar = TypeVar("_Scalar", bound="np.generic")
 
 
 @frozen(kw_only=True, eq=False)
@@ -102,6 +103,8 @@ def watch_of(
         assignor: assignor of the round.
         policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
     """
+    import numpy as np  # noqa: PLC0415 - only for a leader
+
     from coopgroup.policies.balance import BalanceRule  # noqa: PLC0415 - only for a leader
     from coopgroup.policies.warming.option import warmup_of  # noqa: PLC0415 - only for a leader
 
@@ -153,6 +156,8 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
         lags: the result of the look-up; None if it failed, and the check counts for nothing.
         assignor: decides where.
     """
+    import numpy as np  # noqa: PLC0415 - only for a leader
+
     from coopgroup.policies.balance import count_looks, lag_loads  # noqa: PLC0415 - for a leader
 
     watch = duty.watch
@@ -177,6 +182,8 @@ def _moves_of(
     watch: LagWatch, group: GroupSnapshot, lags: Int64Array, assignor: Assignor
 ) -> BoolArray | None:
     """Return the resources that would move now; those that belong together move together."""
+    import numpy as np  # noqa: PLC0415 - only for a leader
+
     from coopgroup.policies.warming.bundles import bundles_of  # noqa: PLC0415 - for a leader
 
     bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None

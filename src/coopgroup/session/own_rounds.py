@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import field, frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.member.events import Answered, RejoinRequested
 from coopgroup.member.transitions import SETTLED
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.model.replacing import replaced
 from coopgroup.protocol.assignment_trailer import resources_digest
@@ -59,7 +58,7 @@ class SeenTopics:
     """
 
     topics: tuple[str, ...] = ()
-    partitions: ResourceSet = field(factory=ResourceSet)
+    partitions: ResourceSet = EMPTY
 
 
 @frozen(kw_only=True)

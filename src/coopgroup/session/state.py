@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.member import Member, new_member
 
 if TYPE_CHECKING:

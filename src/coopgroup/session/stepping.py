@@ -36,7 +36,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.effects import Effect as MemberEffect
 from coopgroup.member.events import Event as MemberEvent
 from coopgroup.member.turn import Turn
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.replacing import replaced
 from coopgroup.policies.base import RoundContext
 from coopgroup.session.balancing import (

@@ -10,8 +10,7 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from attrs import frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = [

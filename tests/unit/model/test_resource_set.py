@@ -7,7 +7,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import EMPTY, Resource, ResourceSet
-from tests.support.programs import outputs_under_two_hash_seeds
+from tests.support.programs import output_of, outputs_under_two_hash_seeds
 
 
 def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
@@ -123,3 +123,37 @@ def test_set_when_built_under_two_hash_seeds_is_the_same() -> None:
         "print(made, made | ResourceSet({n: [1] for n in {'x', 'y', 'z'}}))\n"
     )
     assert len(outputs_under_two_hash_seeds(program)) == 1
+
+
+WITHOUT_NUMPY = """
+import sys
+from coopgroup.model import EMPTY, ResourceSet
+made = ResourceSet.from_pairs([("b", 1), ("a", 3), ("b", 0), ("b", 1)])
+print(made, len(made), [tuple(one) for one in made], bool(made), made.names)
+print(made == ResourceSet.from_pairs(made), made | EMPTY == made, made - EMPTY == made)
+print([one in made for one in (("b", 0), ("b", 2), ("c", 0), ("b", 0.0), ("b",), "b", (["b"], 0))])
+print("numpy" in sys.modules)
+print(made - ResourceSet.from_pairs([("b", 0)]), ("b", 0) in made, "numpy" in sys.modules)
+"""
+
+
+def test_small_set_needs_no_numpy_before_algebra() -> None:
+    assert output_of(WITHOUT_NUMPY).splitlines() == [
+        "ResourceSet({'a': [3], 'b': [0, 1]}) 3 [('a', 3), ('b', 0), ('b', 1)] True ('a', 'b')",
+        "True True True",
+        "[True, False, False, False, False, False, False]",
+        "False",
+        "ResourceSet({'a': [3], 'b': [1]}) True True",
+    ]
+
+
+@pytest.mark.parametrize("index", ["2**31", "0.5", "'0'", "True"])
+def test_wrong_index_is_refused_also_without_numpy(index: str) -> None:
+    program = (
+        "from coopgroup.model import ResourceSet\n"
+        f"try:\n    ResourceSet.from_pairs([('T', {index})])\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        ResourceSet.from_pairs([("T", eval(index))])  # noqa: S307 - the values above
+    assert output_of(program) == f"{caught.value}\n"

@@ -13,6 +13,7 @@ from coopgroup.protocol.resource_array import (
     read_nullable_resources,
     read_resources,
 )
+from tests.support.programs import output_of
 
 Entries = list[tuple[str, list[int]]]
 
@@ -84,3 +85,53 @@ def test_nullable_when_written_reads_back(resources: ResourceSet | None) -> None
 def test_pack_when_sorted_is_the_array_in_order() -> None:
     resources = ResourceSet({"b": [2, 1], "a": [0]})
     assert packed_resources(resources, "field", index_min=0) == wire([("a", [0]), ("b", [1, 2])])
+
+
+PROGRAM = """
+import sys
+from coopgroup.errors import DecodeError
+from coopgroup.protocol.reader import ByteReader
+from coopgroup.protocol.resource_array import read_resources
+for content in {contents!r}:
+    reader = ByteReader(content)
+    had = "numpy" in sys.modules
+    try:
+        print(read_resources(reader, "field", index_min=0), reader.left, had)
+    except DecodeError as error:
+        print(error, had)
+"""
+
+
+def test_small_array_is_read_without_numpy() -> None:
+    read: list[Entries] = [
+        [],
+        [("a", [])],
+        [("a", [0, 1, 2]), ("b", [5])],
+        [("", [2**31 - 1]), ("b", [])],
+    ]
+    # The first of these loads NumPy, which explains it.
+    refused: list[Entries] = [[("b", [0]), ("a", [7, 7])]]
+    output = output_of(PROGRAM.format(contents=[wire(one) + b"rest" for one in read + refused]))
+    assert output.splitlines() == [
+        *[f"{ResourceSet(dict(one))} 4 False" for one in read],
+        "field: index 7 of 'a' is repeated at offset 26 False",
+    ]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("a", [2, 0, 1])],
+        [("b", [1]), ("a", [1])],
+        [("a", [0]), ("b", [3, -2])],
+        [("a", []), ("b", [-1])],
+        [("a", []), ("a", [])],
+    ],
+)
+def test_other_array_is_read_as_with_numpy(entries: Entries) -> None:
+    content = wire(entries)
+    try:
+        expected = f"{read_resources(ByteReader(content), 'field', index_min=0)} 0 False"
+    except InvalidValueError as error:
+        expected = f"{error} False"
+    assert output_of(PROGRAM.format(contents=[content])) == f"{expected}\n"

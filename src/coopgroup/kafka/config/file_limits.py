@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from coopgroup.late_methods import frozen
 
 __all__ = ["FileLimits"]
 

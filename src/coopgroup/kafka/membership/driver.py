@@ -20,8 +20,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field
-
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
@@ -30,12 +28,12 @@ from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.lag_watching import LagWatcher
 from coopgroup.kafka.membership.late_thread import LateThread
-from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.leading import RoundLeader, read_members
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.leader import RoundRequest, read_members
+from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.member.effects import (
     BeginWarmups,
@@ -85,6 +83,7 @@ if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.membership.identity import IdentitySlot
     from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
+    from coopgroup.leader import RoundRequest
     from coopgroup.policies.base import Policy
 
 __all__ = ["GroupDriver"]

@@ -19,10 +19,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from attrs import frozen
-
+from coopgroup.late_methods import frozen
 from coopgroup.member import Member, MemberConfig
-from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.absent import NO_GENERATION
 
 __all__ = ["Fence", "encode_group_metadata"]
 

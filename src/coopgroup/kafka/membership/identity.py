@@ -430,8 +430,8 @@ def _counts(seen: SeenTopics) -> dict[str, int] | None:
     A negative count is that of a connector (index -1) with its tasks.
     """
     counts = dict.fromkeys(seen.topics, 0)
-    for name, indices in seen.partitions.items():
-        first, last = int(indices[0]), int(indices[-1])
+    for name, indices in seen.partitions.to_dict().items():
+        first, last = indices[0], indices[-1]
         if first not in {0, -1} or last - first != len(indices) - 1:
             return None
         counts[name] = len(indices) if first == 0 else -len(indices)
@@ -439,11 +439,10 @@ def _counts(seen: SeenTopics) -> dict[str, int] | None:
 
 
 def _seen(counts: dict[str, int]) -> SeenTopics:
-    partitions = ResourceSet(
-        {
-            name: range(count) if count >= 0 else range(-1, -count - 1)
-            for name, count in counts.items()
-        }
+    partitions = ResourceSet.from_pairs(
+        (name, index)
+        for name, count in counts.items()
+        for index in (range(count) if count >= 0 else range(-1, -count - 1))
     )
     return SeenTopics(topics=tuple(sorted(counts)), partitions=partitions)
 

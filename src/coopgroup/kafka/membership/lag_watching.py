@@ -11,11 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from attrs import define, field
-
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.late_methods import define, field
 from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
 
 __all__ = ["LagWatcher"]

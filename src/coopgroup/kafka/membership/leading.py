@@ -19,11 +19,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.late_methods import define, field
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
@@ -40,15 +39,23 @@ from coopgroup.session import (
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.membership.ports import RoundLookup
+    from coopgroup.leader import Lags, RoundRequest, TopicMetadata
     from coopgroup.policies.base import Policy
 
-__all__ = ["RoundLeader"]
+__all__ = ["RoundLeader", "read_members"]
 
 _STOP_TIMEOUT_S: Final = 2.0
 # A member that returns has its assignment by then. The import would delay its first record.
 _LOAD_AFTER_S: Final = 0.25
 # The same holds for the client of the look-up.
 _LOOK_AFTER_S: Final = 0.5
+
+
+def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
+    """Decode the subscriptions of a group; a member that does not lead imports nothing for it."""
+    from coopgroup import leader  # noqa: PLC0415 - only for a leader
+
+    return leader.read_members(members)
 
 
 @define(eq=False)

@@ -14,8 +14,6 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from attrs import define, field
 from confluent_kafka import (
     IsolationLevel,
     KafkaError,
@@ -30,12 +28,14 @@ from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.leader import Lags, TopicMetadata
+from coopgroup.late_methods import define, field
 from coopgroup.model import ResourceSet
-from coopgroup.model.group import Float64Array
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    from coopgroup.leader import Lags, TopicMetadata
+    from coopgroup.model.group import Float64Array
 
 __all__ = ["ClusterLookup"]
 
@@ -217,6 +217,8 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
+        from coopgroup.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
+
         wanted = sorted(topic for topic in topics if is_topic_name(topic))
         if not wanted:
             return TopicMetadata(resources=ResourceSet())
@@ -271,6 +273,8 @@ class ClusterLookup:
 
     def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
         """Return the partitions without racks, from an answer that any broker gives."""
+        from coopgroup.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
+
         existing = self._existing()
         found = {name: existing[name] for name in wanted if name in existing}
         return TopicMetadata(
@@ -302,7 +306,10 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
+        import numpy as np  # noqa: PLC0415 - only for a leader
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
+
+        from coopgroup.leader import Lags  # noqa: PLC0415 - only for a leader
 
         committed = self._committed(resources)
         end_offsets = self._offsets(resources, OffsetSpec.latest())
@@ -338,6 +345,8 @@ class ClusterLookup:
         self, resources: ResourceSet, end_offsets: Mapping[tuple[str, int], int]
     ) -> Float64Array | None:
         """Return the records per second that arrive in each: float64 (N,); None if unknown."""
+        import numpy as np  # noqa: PLC0415 - only for a leader
+
         now = now_s()
         with self._lock:
             if self._end_offsets is None:

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field
-
+from coopgroup.late_methods import define, field
 from coopgroup.session import smoothed_rate
 
 __all__ = ["WorkMeter"]

@@ -17,7 +17,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from attrs import define, field
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 
 from coopgroup.kafka.clock import now_s
@@ -27,6 +26,7 @@ from coopgroup.kafka.records.published import PublishedPositions, last_of_runs
 from coopgroup.kafka.records.record_buffer import Partition, Pauser, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
+from coopgroup.late_methods import define, field
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Fetching"]

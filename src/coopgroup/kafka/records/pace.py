@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from attrs import define, field
+from coopgroup.late_methods import define, field
 
 __all__ = ["AWAY_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from coopgroup.late_methods import frozen
 
 __all__ = [
     "CredentialsRefusedError",

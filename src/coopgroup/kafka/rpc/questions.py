@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from attrs import frozen
+from coopgroup.late_methods import frozen
 
 __all__ = [
     "CommittedOffset",

@@ -1,0 +1,125 @@
+"""Classes with late methods behave as those of attrs."""
+
+import copy
+import pickle
+from typing import Any
+
+import attrs
+import pytest
+
+from coopgroup import late_methods
+
+
+def _secret(value: object) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _classes(maker: Any) -> tuple[type, ...]:  # noqa: ANN401 (a module)
+    """Return the same classes, made by attrs or by us."""
+
+    @maker.frozen(kw_only=True)
+    class Value:
+        x: int
+        y: object = attrs.field(default=(), eq=False)
+        z: object = attrs.field(default=None, repr=_secret)
+        hidden: int = attrs.field(default=0, repr=False)
+
+    @maker.frozen
+    class Empty:
+        pass
+
+    @maker.frozen(slots=False)
+    class Inheriting(Value):
+        more: int = 0
+
+    @maker.frozen(eq=False)
+    class Identity:
+        x: int
+
+    @maker.define
+    class Changing:
+        x: int
+        y: object = None
+
+    @maker.frozen
+    class Own:
+        x: int
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own)
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __repr__(self) -> str:
+            return "own"
+
+    return Value, Empty, Inheriting, Identity, Changing, Own
+
+
+OURS = _classes(late_methods)
+ATTRS = _classes(attrs)
+ARGUMENTS: list[dict[str, Any]] = [
+    {"x": 1},
+    {"x": 2},
+    {"x": 1, "y": 3},
+    {"x": 1, "z": 3},
+    {"x": 1, "hidden": 3},
+    {"x": [1]},
+    {"x": 1, "more": 5},
+    {},
+]
+
+
+def _made(kind: type) -> list[Any]:
+    names = {one.name for one in attrs.fields(kind)}
+    return [kind(**one) for one in ARGUMENTS if one.keys() <= names and bool(one) == bool(names)]
+
+
+def _hashed(value: object) -> object:
+    try:
+        return hash(value)
+    except TypeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), list(zip(OURS, ATTRS, strict=True)))
+def test_class_behaves_as_that_of_attrs(ours: type, theirs: type) -> None:
+    mine, other = _made(ours), _made(theirs)
+    for _ in range(2):  # the first use writes the method
+        assert [[a == b for b in mine] for a in mine] == [[a == b for b in other] for a in other]
+        assert [[a != b for b in mine] for a in mine] == [[a != b for b in other] for a in other]
+        assert list(map(repr, mine)) == list(map(repr, other))
+        assert [isinstance(_hashed(one), int) for one in mine] == [
+            isinstance(_hashed(one), int) for one in other
+        ]
+        for one in mine:
+            assert one != 5
+            assert all(_hashed(one) == _hashed(two) for two in mine if one == two)
+
+
+def test_two_classes_with_equal_fields_are_not_equal() -> None:
+    ours, again = OURS[0](x=1), _classes(late_methods)[0](x=1)
+    assert ours != again
+    assert len({ours, again}) == 2
+
+
+def test_value_that_contains_itself_is_shown() -> None:
+    changing = OURS[4](1)
+    changing.y = [changing]
+    assert repr(changing).endswith("Changing(x=1, y=[...])")
+
+
+def test_values_are_copied_evolved_and_matched_as_those_of_attrs() -> None:
+    value = OURS[0](x=1, y=2)
+    assert copy.copy(value) == attrs.evolve(value, y=5) == value
+    assert OURS[4].__match_args__ == ("x", "y")  # type: ignore[attr-defined]
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        value.x = 5
+
+
+def test_values_of_our_modules_are_pickled() -> None:
+    from coopgroup.member.events import RejoinRequested  # noqa: PLC0415
+
+    event = RejoinRequested(reason="test")
+    assert pickle.loads(pickle.dumps(event)) == event  # noqa: S301 - our own bytes
