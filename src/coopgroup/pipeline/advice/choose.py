@@ -10,8 +10,8 @@ every episode of the history (through `play`, on Spark or locally), and the sums
 The best time-out is the cheapest one when absences are spread a little around the observed ones
 (`cost` explains why, and computes the difference).
 
-The replays of today's setting are compared with the cost that the history shows. A saving below
-that difference is smaller than the error of the model, so today's setting is kept.
+The replays of today's setting are compared with the cost that the history shows. Their difference
+is the error of the model. If a setting saves less than this, today's setting is kept.
 
 A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
 So it is advised if it costs almost nothing and the worst moment becomes clearly better.
@@ -415,9 +415,11 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
     is_calmer = policies[cheapest].name == "incremental" and waits_ms(
         policies[cheapest]
     ) == waits_ms(history.today)
-    error_s = made.model_error_s
-    is_too_small = error_s is not None and saving_s <= error_s and not is_calmer
-    return evolve(made, best=today) if is_too_small else made
+    seen_s, error_s = made.observed_s, made.model_error_s
+    if seen_s is None or error_s is None or is_calmer:
+        return made
+    # No setting saves more than the history shows, whatever the replays say.
+    return made if min(saving_s, seen_s) > error_s else evolve(made, best=today)
 
 
 def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64], today: int) -> int:

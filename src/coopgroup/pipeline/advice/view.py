@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -74,18 +74,19 @@ def tried_rows(advice: Advice) -> tuple[tuple[TriedRow, ...], tuple[TriedRow, ..
     Returns:
         The rows to show, with the advised setting and today's; and all other rows.
     """
+    options = advice.options
     equal: dict[tuple[str, ...], list[int]] = {}
-    costs = {place: one.unavailable_s.mean for place, one in enumerate(advice.options)}
+    costs = {place: one.unavailable_s.mean for place, one in enumerate(options)}
     for place in sorted(costs, key=lambda one: (costs[one], one != advice.best)):
-        equal.setdefault(_cells(advice, advice.options[place]), []).append(place)
+        equal.setdefault(_cells(advice, options[place]), []).append(place)
     rows = [
         TriedRow(
-            words=names_of([advice.options[place].policy for place in places]),
-            cells=cells,
+            words=names_of([options[place].policy for place in places]),
+            cells=(unavailable, moved, _between(options[place] for place in places), peak),
             role=_role(advice, places),
             place=next((one for one in (advice.best, advice.today) if one in places), places[0]),
         )
-        for cells, places in equal.items()
+        for (unavailable, moved, peak), places in equal.items()
     ]
     named = sum(bool(row.role) for row in rows)
     others = [row for row in rows if not row.role][: _ROWS_MAX - named]
@@ -100,18 +101,20 @@ def _role(advice: Advice, places: Sequence[int]) -> str:
     return ", ".join(word for word, one in roles.items() if one in places)
 
 
-def _cells(advice: Advice, option: Option) -> tuple[str, ...]:
-    return (
-        _range(advice, option.unavailable_s),
-        *(rounded(one) for one in (option.moved.mean, option.lag_peak.mean)),
-        rounded(option.unavailable_peak),
-    )
+def _cells(advice: Advice, option: Option) -> tuple[str, str, str]:
+    """Return the figures that make settings equal, in words; lags are different by chance."""
+    one = option.unavailable_s
+    mean, low, high = rounded(one.mean), rounded(one.low), rounded(one.high)
+    is_exact = not advice.is_enough or mean == low == high
+    cost = mean if is_exact else f"{mean} ({low} to {high})"
+    return cost, rounded(option.moved.mean), rounded(option.unavailable_peak)
 
 
-def _range(advice: Advice, one: Estimate) -> str:
-    if not advice.is_enough:
-        return rounded(one.mean)
-    return f"{rounded(one.mean)} ({rounded(one.low)} to {rounded(one.high)})"
+def _between(options: Iterable[Option]) -> str:
+    """Return the peak lags of settings: a number, or the lowest and the highest."""
+    lags = [one.lag_peak.mean for one in options]
+    low, high = rounded(min(lags)), rounded(max(lags))
+    return low if low == high else f"{low} to {high}"
 
 
 def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:

@@ -51,12 +51,13 @@ def headline(advice: Advice) -> str:
     """Return the advice in one line."""
     if not advice.is_enough:
         return f"Not enough history ({len(advice.history.episodes)} of {ENOUGH} episodes)."
-    if advice.best == advice.today:
-        return f"Keep {setting_words(advice.current.policy)}."
-    words = setting_words(advice.advised.policy)
+    is_kept = advice.best == advice.today
+    words = f"{'Keep' if is_kept else 'Use'} {setting_words(advice.advised.policy)}"
     if not advice.cost.is_known:
-        return f"Use {words}, if a move costs nothing: --move-cost-ms decides."
-    return f"Use {words}." if advice.is_clear else f"Use {words}, if anything: it hardly matters."
+        return f"{words}, if a move costs nothing: --move-cost-ms decides."
+    return (
+        f"{words}." if is_kept or advice.is_clear else f"{words}, if anything: it hardly matters."
+    )
 
 
 def period_words(advice: Advice) -> str:
@@ -90,21 +91,27 @@ def setting_words(policy: Choice) -> str:
 
 
 def names_of(policies: Sequence[Choice]) -> str:
-    """Return the short names of settings; those that differ only in the time-out share one.
+    """Return the short names of settings; settings of the same policy share one.
 
     Example:
-        "deferred, waits 12 or 14 s; incremental, waits 12 s, 4 moves every 1 s"
+        "deferred, waits 12 or 14 s; incremental, waits 12 s, 1 move every 1 s or 4 moves every 1 s"
     """
     waits: dict[tuple[str, str], list[int]] = {}
     for policy in policies:
         name = policy.name + _warmup_words(policy), _ration_words(policy)
         waits.setdefault(name, []).append(waits_ms(policy))
-    names = []
+    names: dict[str, list[str]] = {}
     for (before, after), some in waits.items():
-        *numbers, last = [seconds(one).removesuffix(" s") for one in sorted(some) if one] or [""]
-        listed = f"{', '.join(numbers)} or {last}" if numbers else last
-        names.append(f"{before}{f', waits {listed} s' if last else ''}{after}")
-    return "; ".join(names)
+        times = [seconds(one).removesuffix(" s") for one in sorted(some) if one]
+        name = f"{before}, waits {_either(times)} s" if times else before
+        names.setdefault(f"{name}, " if after else name, []).append(after)
+    return "; ".join(name + _either(some) for name, some in names.items())
+
+
+def _either(words: Sequence[str]) -> str:
+    """Return "a, b or c"."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _ration_words(policy: Choice) -> str:
@@ -112,12 +119,12 @@ def _ration_words(policy: Choice) -> str:
     hidden = {"scheduled_rebalance_timeout_ms", "warmup"}
     ration = policy.options.get("max_moves_per_round")
     every_ms = policy.options.get("move_interval_ms")
-    words = ""
+    words = []
     if isinstance(ration, int) and isinstance(every_ms, int):
-        words = f", {counted(ration, 'move')} every {seconds(every_ms)}"
+        words.append(f"{counted(ration, 'move')} every {seconds(every_ms)}")
         hidden |= {"max_moves_per_round", "move_interval_ms"}
-    others = sorted((key, value) for key, value in policy.options.items() if key not in hidden)
-    return words + "".join(f", {key}={value}" for key, value in others)
+    words += [f"{key}={one}" for key, one in sorted(policy.options.items()) if key not in hidden]
+    return ", ".join(words)
 
 
 def reasons(advice: Advice) -> tuple[str, ...]:
@@ -285,8 +292,8 @@ def _price_words(advice: Advice) -> str:
         return "A move costs this group nothing: a partition does useful work as soon as assigned."
     words = f"A partition that moves does useful work {seconds(cost.move_ms)} after its assignment"
     if cost.return_ms != cost.move_ms:
-        words += f", one that comes back to its process {seconds(cost.return_ms)} after"
-    return f"{words}; who comes back after its partitions moved makes them move twice."
+        words += f", and a partition that returns to its process after {seconds(cost.return_ms)}"
+    return f"{words}. If a member returns after its partitions moved, they move twice."
 
 
 def _choice_words(advice: Advice) -> str:
@@ -349,13 +356,15 @@ def _sure_words(advice: Advice) -> str:
         return f"No other setting would have cost clearly less than the {today_s} of today."
     saved = advice.saving_s
     if advice.best == advice.today:
+        is_more = saved.mean > (advice.model_error_s or 0)
+        why = "more than the history shows" if is_more else "less than the error of the model"
         return (
             f"The cheapest setting saves {rounded(saved.mean)} partition-seconds a day in the "
-            "replays, which is less than the error of the model."
+            f"replays, which is {why}."
         )
     words = (
-        f"It would have kept {rounded(then.mean)} partition-seconds a day out of service, against "
-        f"{today_s} with what the group has today: {rounded(saved.mean)} less, and between "
+        f"Partitions would be out of service for {rounded(then.mean)} partition-seconds a day, "
+        f"against {today_s} with today's setting: {rounded(saved.mean)} less, and between "
         f"{rounded(saved.low)} and {rounded(saved.high)} less in {CONFIDENCE:.0%} of the resampled "
         "histories"
     )

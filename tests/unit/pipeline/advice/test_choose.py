@@ -234,6 +234,11 @@ def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
     far = given(300.0)
     assert far.best == far.today != far.cheapest
     assert not far.is_clear
+    # Nearly all of 400 would be saved, but the history shows only 10.
+    play.costs["simple"] = 1.0
+    tiny = given(10.0)
+    assert tiny.saving_s.mean > (tiny.model_error_s or 0)
+    assert tiny.best == tiny.today != tiny.cheapest
 
 
 def test_setting_of_today_wins_a_tie() -> None:

@@ -3,7 +3,7 @@
 import json
 
 from coopgroup.pipeline.advice.choose import Estimate
-from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
+from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_rations, with_warmups
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.pipeline.advice.words import (
     advice_json,
@@ -89,6 +89,9 @@ def test_saving_below_the_error_of_the_model_is_not_advised() -> None:
             "shows 30: the model is wrong by 60."
         ),
     )
+    little = history([12_000] * 30, observed=Observed(unavailable_s=45.0))
+    kept = made_advice(cheapest=2, best=0, history=little)
+    assert reasons(kept)[2].endswith("in the replays, which is more than the history shows.")
     unchecked = made_advice(history=history([12_000] * 30))
     assert reasons(unchecked)[-1].endswith("so nothing checks the replays.")
 
@@ -97,7 +100,9 @@ def test_unknown_cost_of_a_move_is_never_called_nothing() -> None:
     """Only the user knows it, so the advice has a condition and is not clear."""
     unknown = made_advice(best=0, today=2, cost=MoveCost(is_known=False))
     assert not unknown.is_clear
-    assert headline(unknown).endswith(", if a move costs nothing: --move-cost-ms decides.")
+    for advised in (0, 2):
+        told = headline(made_advice(best=advised, today=2, cost=MoveCost(is_known=False)))
+        assert told.endswith(", if a move costs nothing: --move-cost-ms decides.")
     said = " ".join(reasons(unknown))
     assert "The cost of a move is unknown" in said
     assert "costs this group nothing" not in said
@@ -188,5 +193,10 @@ def test_settings_have_short_names_and_share_what_they_share() -> None:
     warm, doubled = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
     assert names_of([warm]) == "deferred with warm-ups, waits 30 s"
     assert names_of([doubled]) == "deferred with warm-ups and a standby, waits 30 s"
+    rations = with_rations(deferred(30_000), partitions=5)
+    assert names_of(rations) == (
+        "incremental, waits 30 s, 1 move every 1 s, 1 move every 5 s, 4 moves every 1 s "
+        "or 4 moves every 5 s"
+    )
     odd = Choice(name="incremental", options={"lag_imbalance_ratio": 2})
     assert names_of([odd]) == "incremental, waits 60 s, lag_imbalance_ratio=2"
