@@ -79,12 +79,17 @@ def tried_rows(advice: Advice) -> tuple[tuple[TriedRow, ...], tuple[TriedRow, ..
     costs = {place: one.unavailable_s.mean for place, one in enumerate(options)}
     for place in sorted(costs, key=lambda one: (costs[one], one != advice.best)):
         equal.setdefault(_cells(advice, options[place]), []).append(place)
+    marked = (advice.best, advice.today)
+
+    def simplest_first(place: int) -> tuple[bool, int, int]:
+        return place not in marked, len(options[place].policy.options), place
+
     rows = [
         TriedRow(
-            words=names_of([options[place].policy for place in places]),
+            words=names_of([options[one].policy for one in sorted(places, key=simplest_first)]),
             cells=(unavailable, moved, _between(options[place] for place in places), peak),
             role=_role(advice, places),
-            place=next((one for one in (advice.best, advice.today) if one in places), places[0]),
+            place=next((one for one in marked if one in places), places[0]),
         )
         for (unavailable, moved, peak), places in equal.items()
     ]

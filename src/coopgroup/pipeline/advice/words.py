@@ -98,8 +98,8 @@ def names_of(policies: Sequence[Choice]) -> str:
     """
     waits: dict[tuple[str, str], list[int]] = {}
     for policy in policies:
-        name = policy.name + _warmup_words(policy), _ration_words(policy)
-        waits.setdefault(name, []).append(waits_ms(policy))
+        around = policy.name + _warmup_words(policy), _ration_words(policy)
+        waits.setdefault(around, []).append(waits_ms(policy))
     names: dict[str, list[str]] = {}
     for (before, after), some in waits.items():
         times = [seconds(one).removesuffix(" s") for one in sorted(some) if one]
