@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coopgroup.pipeline.advice.cost import deferred
+from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.view import view_of
 from coopgroup.report.advice_page import write_advice_page
 from tests.browser.chromium import Page
@@ -35,20 +35,24 @@ def test_page_says_what_to_do_and_shows_why(page: Page, tmp_path: Path) -> None:
 
 def test_page_fits_a_phone(page: Page, tmp_path: Path) -> None:
     """Nothing is wider than the screen, and each figure has its label beside it."""
-    options = tuple(option(deferred(1_000 * place), 40_000.0 + 1_000 * place) for place in range(9))
+    costs = {1_000 * place: 40_000.0 + 1_000 * place for place in range(9)}
+    options = [option(deferred(waits), one, restores=one / 20) for waits, one in costs.items()]
+    (_, doubled) = with_warmups(deferred(35_000), MoveCost(move_ms=20_000), members=4)
+    options.append(option(doubled, 900.0, restores=0.1))  # the longest name of a curve
     path = tmp_path / "advice.html"
-    write_advice_page(view_of(made_advice(options=options)), path)
+    write_advice_page(view_of(made_advice(options=tuple(options), best=9)), path)
     page.resize(390)
     try:
         page.open(path)
         assert page.run("return document.documentElement.scrollWidth") == 390
+        assert page.run("return document.querySelector('#price') !== null")
         label = "getComputedStyle(document.querySelector('#tried td.number'), '::before').content"
         assert page.run(f"return {label}") == '"partition-seconds out of service a day"'
         wide = "Array.from(document.querySelectorAll('#tried td')).filter((one) =>"
         wide += " one.getBoundingClientRect().right > 390).length"
         assert page.run(f"return {wide}") == 0
         assert page.run("return document.querySelectorAll('#tried tbody tr').length") == 5
-        assert page.run("return document.querySelector('summary').innerText") == "4 more settings"
+        assert page.run("return document.querySelector('summary').innerText") == "5 more settings"
         assert not page.run("return document.querySelector('details').open")
     finally:
         page.resize(0)

@@ -98,7 +98,9 @@ def names_of(policies: Sequence[Choice]) -> str:
     """
     waits: dict[tuple[str, str], list[int]] = {}
     for policy in policies:
-        around = policy.name + _warmup_words(policy), _ration_words(policy)
+        # Legends of charts must fit a phone, too.
+        warmth = _warmup_words(policy).replace(" with", ",").replace("a standby", "standby")
+        around = policy.name + warmth, _ration_words(policy)
         waits.setdefault(around, []).append(waits_ms(policy))
     names: dict[str, list[str]] = {}
     for (before, after), some in waits.items():

@@ -191,8 +191,8 @@ def test_settings_have_short_names_and_share_what_they_share() -> None:
     assert names_of(waits) == "simple; deferred, waits 12, 14 or 16.5 s"
     assert names_of([RATION]) == "incremental, waits 30 s, 4 moves every 1 s"
     warm, doubled = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
-    assert names_of([warm]) == "deferred with warm-ups, waits 30 s"
-    assert names_of([doubled]) == "deferred with warm-ups and a standby, waits 30 s"
+    assert names_of([warm]) == "deferred, warm-ups, waits 30 s"
+    assert names_of([doubled]) == "deferred, warm-ups and standby, waits 30 s"
     rations = with_rations(deferred(30_000), partitions=5)
     assert names_of(rations) == (
         "incremental, waits 30 s, 1 move every 1 s, 1 move every 5 s, 4 moves every 1 s "
