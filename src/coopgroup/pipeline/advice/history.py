@@ -11,9 +11,10 @@ absences. A crash is an episode with a single absence. New members form an episo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from coopgroup.simulator.scenario import Choice, How
 
@@ -27,7 +28,6 @@ __all__ = [
     "Observed",
     "Seen",
     "episodes_of",
-    "how_it_ended",
     "span_words",
 ]
 
@@ -43,18 +43,16 @@ class Seen:
     Attributes:
         process: identity of the process: its static id, or client id and host.
         gone_ms: time of its departure.
-        noticed_ms: time when the group continued without it.
         absent_ms: length of the absence; `None` if the process has not returned.
         watched_ms: length of the history after the departure.
-        session_timeout_ms: session time-out of the member.
+        how: whether the process left or was killed.
     """
 
     process: str
     gone_ms: int
-    noticed_ms: int
     absent_ms: int | None
     watched_ms: int
-    session_timeout_ms: int
+    how: How
 
 
 @frozen(kw_only=True)
@@ -142,22 +140,6 @@ class GroupHistory:
     notes: tuple[str, ...] = ()
 
 
-@frozen
-class _Places:
-    """Numbers of an episode's processes; two processes that are away together get two numbers."""
-
-    back_ms: dict[tuple[str, int], float] = field(factory=dict)
-    numbers: dict[tuple[str, int], int] = field(factory=dict)
-
-    def number(self, process: str, gone_ms: int, back_ms: float) -> int:
-        """Return the number of a process that departs now."""
-        twin = 0
-        while self.back_ms.get((process, twin), -1) > gone_ms:
-            twin += 1
-        self.back_ms[process, twin] = back_ms
-        return self.numbers.setdefault((process, twin), len(self.numbers) + 1)
-
-
 def episodes_of(
     absences: Iterable[Seen],
     joins: Mapping[int, int],
@@ -202,37 +184,32 @@ def span_words(days: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
 
 
-def how_it_ended(one: Seen) -> How:
-    """Return whether a process left or was killed: a death shows only by its silence."""
-    heard_ms = one.noticed_ms - one.gone_ms
-    return How.CRASH if 2 * heard_ms >= one.session_timeout_ms else How.CLOSE
-
-
 def _episode(group: Sequence[Seen], resolution: float) -> Episode:
     begin_ms = group[0].gone_ms
-    places = _Places()
+    numbers: dict[tuple[str, int], int] = {}
+    gone_until_ms: dict[tuple[str, int], float] = {}
     back_ms: dict[int, int] = {}
     absences = []
     for one in group:
-        away_ms = float("inf") if one.absent_ms is None else one.absent_ms
-        number = places.number(one.process, one.gone_ms, one.gone_ms + away_ms)
+        # Two processes that look alike and are away together are twins: each has its number.
+        twin = 0
+        while gone_until_ms.get((one.process, twin), -1) > one.gone_ms:
+            twin += 1
+        away_ms = inf if one.absent_ms is None else one.absent_ms
+        gone_until_ms[one.process, twin] = one.gone_ms + away_ms
+        number = numbers.setdefault((one.process, twin), len(numbers) + 1)
         # Begin and length are rounded separately. Without the maximum, a process could leave before
         # it is back.
         at_ms = max(_rounded(one.gone_ms - begin_ms, resolution), back_ms.get(number, -1) + 1)
         absent_ms = None if one.absent_ms is None else _rounded(one.absent_ms, resolution)
         back_ms[number] = at_ms + (absent_ms or 0)
-        absences.append(
-            Absence(at_ms=at_ms, process=number, absent_ms=absent_ms, how=how_it_ended(one))
-        )
+        absences.append(Absence(at_ms=at_ms, process=number, absent_ms=absent_ms, how=one.how))
     # A delayed departure may now come after a later one.
     return Episode(begin_ms=begin_ms, absences=tuple(sorted(absences, key=lambda one: one.at_ms)))
 
 
 def _rounded(duration_ms: int, resolution: float) -> int:
     """Round a duration to a part of itself, in whole steps of 1, 2 or 5 ms, 10 ms and so on."""
-    step = 1
-    for factor in (1, 10, 100, 1_000, 10_000, 100_000):
-        for digit in (1, 2, 5):
-            if digit * factor <= resolution * duration_ms:
-                step = digit * factor
+    steps = (digit * 10**power for power in range(6) for digit in (1, 2, 5))
+    step = max((one for one in steps if one <= resolution * duration_ms), default=1)
     return round(duration_ms / step) * step

@@ -24,7 +24,7 @@ from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, epis
 from coopgroup.pipeline.episodes.processes import members_of, states_of
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.policies.registry import policy_names
-from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,11 +88,10 @@ def history_of(
     days = max(1, end_ms - begin_ms) / _MS_PER_DAY
     telemetry_first = _by_source(every, "telemetry", "history")
     members = _usual_members(rebalances)
-    seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
-        seen, _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
+        map(seen_of, absences), _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
     )
-    timeouts = Counter(one.session_timeout_ms for one in seen)
+    timeouts = Counter(row.session_timeout_ms or _SESSION_MS for row in absences)
     found, notes = _today(tables, group)
     rate_per_s, rate_notes = _rate(tables, group)
     return GroupHistory(
@@ -260,34 +259,26 @@ def _unknown(tables: Readable, group: str) -> str:
 def seen_of(row: Row) -> Seen:
     """Return an absence in the form that advice uses.
 
+    A death shows only by its silence. If a process without a static id is killed and restarts
+    immediately, it waits within its join until its old session ends. So the next round shows when
+    the session ended, and hides the real return. Every length below the session time-out costs the
+    same under every policy, so half of it is used.
+
     Args:
         row: of the table `absences`.
     """
-    host = f"{row.client_id}@{row.client_host}"
+    session_ms = row.session_timeout_ms or _SESSION_MS
+    heard_ms = max(0, row.gone_latest_ms - row.gone_ms)
+    absent_ms = row.absent_ms if row.returned_ms is not None else None
+    if absent_ms is not None and row.instance_id is None and row.returned_ms <= row.gone_latest_ms:
+        absent_ms = min(heard_ms, session_ms) // 2
     return Seen(
-        process=row.instance_id or host,
+        process=row.instance_id or f"{row.client_id}@{row.client_host}",
         gone_ms=row.gone_ms,
-        noticed_ms=max(row.gone_ms, row.gone_latest_ms),
-        absent_ms=_absent_ms(row),
+        absent_ms=None if absent_ms is None else max(0, absent_ms),
         watched_ms=row.observed_until_ms - row.gone_ms,
-        session_timeout_ms=row.session_timeout_ms or _SESSION_MS,
+        how=How.CRASH if 2 * heard_ms >= session_ms else How.CLOSE,
     )
-
-
-def _absent_ms(row: Row) -> int | None:
-    """Return the length of an absence; an estimate if the process was back before the next round.
-
-    If a process without a static id is killed and restarts immediately, it waits within its join
-    until its old session ends. So the next round shows when the session ended, and hides the real
-    return. Every length below the session time-out costs the same under every policy, so half of it
-    is used.
-    """
-    if row.returned_ms is None or row.absent_ms is None:
-        return None
-    if row.instance_id is not None or row.returned_ms > row.gone_latest_ms:
-        return max(0, int(row.absent_ms))
-    heard_ms = max(0, int(row.gone_latest_ms - row.gone_ms))
-    return min(heard_ms, int(row.session_timeout_ms or _SESSION_MS)) // 2
 
 
 def _usual_members(rebalances: Sequence[Row]) -> int:

@@ -14,10 +14,9 @@ from coopgroup.simulator.scenario import How
 SEEN = Seen(
     process="p@h",
     gone_ms=1_000_000,
-    noticed_ms=1_000_010,
     absent_ms=20_000,
     watched_ms=9_000_000,
-    session_timeout_ms=10_000,
+    how=How.CLOSE,
 )
 
 
@@ -26,7 +25,7 @@ def made(*absences: Seen, joins: dict[int, int] | None = None) -> tuple[Episode,
 
 
 def test_absences_far_apart_are_episodes_of_their_own() -> None:
-    later = evolve(SEEN, gone_ms=1_100_000, noticed_ms=1_109_000)
+    later = evolve(SEEN, gone_ms=1_100_000, how=How.CRASH)
     assert made(later, SEEN) == (
         Episode(
             begin_ms=1_000_000,

@@ -3,7 +3,6 @@
 import pytest
 from pyspark.sql import Row
 
-from coopgroup.pipeline.advice.history import how_it_ended
 from coopgroup.pipeline.advice.tables import policy_led, seen_of
 from coopgroup.simulator.scenario import Choice, How
 
@@ -29,7 +28,7 @@ def test_process_that_is_back_before_the_group_goes_on_was_not_away_for_its_sess
     row = absence(gone_latest_ms=1_044_000, returned_ms=1_044_000, instance_id=None)
     seen = seen_of(row)
     assert seen.absent_ms == 22_000
-    assert how_it_ended(seen) is How.CRASH
+    assert seen.how is How.CRASH
 
 
 def test_guess_of_a_return_in_time_stays_below_the_session() -> None:
@@ -46,6 +45,14 @@ def test_return_that_is_seen_is_taken_as_it_is(
     """The return is in a later round, or of a static member, which joins immediately."""
     row = absence(gone_latest_ms=gone_latest_ms, returned_ms=1_060_000, instance_id=instance_id)
     assert seen_of(row).absent_ms == 60_000
+
+
+@pytest.mark.parametrize(("heard_ms", "how"), [(22_499, How.CLOSE), (22_500, How.CRASH)])
+def test_departure_that_is_noticed_within_half_a_session_was_announced(
+    heard_ms: int, how: How
+) -> None:
+    row = absence(gone_latest_ms=1_000_000 + heard_ms, returned_ms=2_000_000, instance_id=None)
+    assert seen_of(row).how is how
 
 
 def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:
