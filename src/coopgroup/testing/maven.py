@@ -19,7 +19,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -83,13 +83,14 @@ def fetch_kafka(version: str = KAFKA_VERSION) -> KafkaRuntime:
     java = find_java()
     release = read_release(version)
     runtime = KafkaRuntime(java=java, folder=kafka_runtime_path(release), release=release)
-    if runtime.folder.is_dir():
-        return runtime
-    maven = find_program("mvn", "Maven (mvn)", "apt-get install maven")
+
+    def build(maven: str, folder: Path) -> None:
+        copy_kafka_jars(maven, folder, release)
+        if release.is_kraft:
+            make_bootstrap_checkpoint(attrs.evolve(runtime, folder=folder))
+
     try:
-        with cache_lock(runtime.folder):
-            if not runtime.folder.is_dir():  # another process may have been first
-                build_runtime(runtime, maven)
+        build_once(runtime.folder, build)
     except OSError as error:
         raise KafkaFetchError(f"the cache of Kafka's jars cannot be written: {error}") from error
     return runtime
@@ -165,29 +166,60 @@ def cache_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def build_runtime(runtime: KafkaRuntime, maven: str) -> None:
-    """Download the jars and create the bootstrap checkpoint; the caller holds the lock.
+def build_once(final: Path, build: Callable[[str, Path], None]) -> None:
+    """Create a folder of the cache, unless it exists.
+
+    Args:
+        final: the folder. It gets its name when it is complete.
+        build: fills an empty folder, and receives the path of Maven and the folder.
 
     Raises:
         KafkaFetchError: a program failed or took too long.
+        OSError: the cache cannot be written.
+        ToolMissingError: Maven is missing.
     """
-    final = runtime.folder
-    # The lock excludes other builds, so these folders come from killed builds.
-    for stale in sorted(final.parent.glob(f"{final.name}.building-*")):
-        shutil.rmtree(stale, ignore_errors=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{final.name}.building-", dir=final.parent))
-    try:
-        copy_jars(maven, building, runtime.release)
-        if runtime.release.is_kraft:
-            make_bootstrap_checkpoint(attrs.evolve(runtime, folder=building))
-        building.chmod(0o755)
-        building.rename(final)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    if final.is_dir():
+        return
+    maven = find_program("mvn", "Maven (mvn)", "apt-get install maven")
+    with cache_lock(final):
+        if final.is_dir():  # another process may have been first
+            return
+        # The lock excludes other builds, so these folders come from killed builds.
+        for stale in sorted(final.parent.glob(f"{final.name}.building-*")):
+            shutil.rmtree(stale, ignore_errors=True)
+        building = Path(tempfile.mkdtemp(prefix=f"{final.name}.building-", dir=final.parent))
+        try:
+            build(maven, building)
+            building.chmod(0o755)
+            building.rename(final)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
 
 
-def copy_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
-    """Let Maven copy the pom's dependencies into `folder/jars`.
+def copy_jars(maven: str, pom: bytes, folder: Path, jars: Path, complaint: str) -> None:
+    """Let Maven copy the dependencies of a pom.
+
+    Args:
+        maven: path of Maven.
+        pom: the pom, which is kept in the folder.
+        folder: folder of the build.
+        jars: folder of the jars.
+        complaint: begin of an error message.
+
+    Raises:
+        KafkaFetchError: Maven failed; the message contains the reason.
+    """
+    (folder / "pom.xml").write_bytes(pom)
+    command = [
+        *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never"),
+        *("--file", str(folder / "pom.xml")),
+        *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
+    ]
+    run_step(command, complaint, FETCH_TIMEOUT_S)
+
+
+def copy_kafka_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
+    """Let Maven copy Kafka's jars into `folder/jars`.
 
     Releases before 4.0 contain a binding of slf4j to log4j 1, which requires a configuration file
     and conflicts with the pom's own binding.
@@ -195,16 +227,10 @@ def copy_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
     Raises:
         KafkaFetchError: Maven failed; the message contains the reason.
     """
-    pom = folder / "pom.xml"
-    pom.write_bytes(pom_of(release))
-    command = [
-        *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never", "--file", str(pom)),
-        *("dependency:copy-dependencies", "-DincludeScope=runtime"),
-        f"-DoutputDirectory={folder / 'jars'}",
-    ]
-    run_step(command, "Maven could not fetch Kafka's jars", FETCH_TIMEOUT_S)
+    jars = folder / "jars"
+    copy_jars(maven, pom_of(release), folder, jars, "Maven could not fetch Kafka's jars")
     for pattern in OTHER_LOG_BINDINGS:
-        for binding in sorted((folder / "jars").glob(pattern)):
+        for binding in sorted(jars.glob(pattern)):
             binding.unlink()
 
 

@@ -23,10 +23,8 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -38,7 +36,7 @@ from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
-from coopgroup.testing.maven import cache_lock, cache_root, find_java, find_program, run_step
+from coopgroup.testing.maven import build_once, cache_root, copy_jars, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +66,6 @@ _PER_CORE: Final = 2  # tasks: one that ends late must not leave its core idle
 _FIRST_PARTITIONS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 _FIRST_PER_CORE: Final = 24
 _JARS_VERSION: Final = "4.0.0"
-_FETCH_TIMEOUT_S: Final = 600
 _CAUSES_MAX: Final = 50
 _REASON_LETTERS_MAX: Final = 400
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -354,14 +351,13 @@ def connector_jars() -> tuple[str, ...]:
         PipelineError: they cannot be fetched; the message has the reason and the alternatives.
     """
     pom = resources.files(_PACKAGE).joinpath("connector-pom.xml").read_bytes()
-    # Another pom gets another folder. A folder with its final name is complete.
+    # Another pom gets another folder.
     folder = cache_root() / f"spark-jars-{_JARS_VERSION}-{hashlib.sha256(pom).hexdigest()[:12]}"
     try:
-        if not folder.is_dir():
-            maven = find_program("mvn", "Maven (mvn)", "apt-get install maven")
-            with cache_lock(folder):
-                if not folder.is_dir():  # another process may have been first
-                    _fetch(maven, pom, folder)
+        build_once(
+            folder,
+            lambda maven, building: copy_jars(maven, pom, building, building, "Maven failed"),
+        )
     except ToolMissingError as error:
         raise PipelineError(
             f"{error.tool} is missing, which fetches Spark's jars for Kafka and Delta Lake; install"
@@ -373,23 +369,6 @@ def connector_jars() -> tuple[str, ...]:
             "with --jars"
         ) from error
     return tuple(sorted(str(jar) for jar in folder.glob("*.jar")))
-
-
-def _fetch(maven: str, pom: bytes, folder: Path) -> None:
-    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
-    try:
-        (building / "pom.xml").write_bytes(pom)
-        command = [
-            *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never"),
-            *("--file", str(building / "pom.xml")),
-            *("dependency:copy-dependencies", "-DincludeScope=runtime"),
-            f"-DoutputDirectory={building}",
-        ]
-        run_step(command, "Maven failed", _FETCH_TIMEOUT_S)
-        building.chmod(0o755)
-        building.rename(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from coopgroup.pipeline.spark.session import (
     reason_of,
     require_spark,
 )
+from coopgroup.testing import maven as maven_module
 from coopgroup.testing.errors import KafkaFetchError
 
 
@@ -143,8 +144,8 @@ def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
         folder = next(one for one in command if one.startswith("-DoutputDirectory="))
         Path(folder.partition("=")[2], "source.jar").touch()
 
-    monkeypatch.setattr(session, "run_step", maven)
-    monkeypatch.setattr(session, "find_program", lambda *_: "mvn")
+    monkeypatch.setattr(maven_module, "run_step", maven)
+    monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
     found = connector_jars()
     assert [Path(one).name for one in found] == ["source.jar"]
     assert connector_jars() == found
@@ -167,8 +168,8 @@ def test_a_maven_that_fails_leaves_nothing_behind(
     def maven(command: list[str], complaint: str, timeout_s: float) -> None:
         raise KafkaFetchError(f"{complaint}: no network")
 
-    monkeypatch.setattr(session, "run_step", maven)
-    monkeypatch.setattr(session, "find_program", lambda *_: "mvn")
+    monkeypatch.setattr(maven_module, "run_step", maven)
+    monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
     with pytest.raises(PipelineError, match="no network; name the jars with --jars"):
         connector_jars()
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
