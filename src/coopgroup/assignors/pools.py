@@ -108,5 +108,11 @@ def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:
         everybody = np.ones((1, table.shape[0]), dtype=np.bool_)
         return np.zeros(table.shape[1], dtype=np.int64), everybody
     packed = np.packbits(table, axis=0).T
-    _, first, pool_of_name = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return pool_of_name.reshape(-1), table[:, first].T
+    raw, width = packed.tobytes(), packed.shape[1]
+    first: dict[bytes, int] = {}  # first name of each pool; `np.unique` of rows takes far longer
+    names_alike = [
+        first.setdefault(raw[at : at + width], number)
+        for number, at in enumerate(range(0, len(raw), width))
+    ]
+    of_pools = np.array(list(first.values()), dtype=np.int64)  # ascending
+    return of_pools.searchsorted(names_alike), table[:, of_pools].T

@@ -55,6 +55,8 @@ class QuotaFlow:
     _by_member: Int64Array = field(init=False)
     _pool_starts: Int64Array = field(init=False)
     _member_starts: Int64Array = field(init=False)
+    _pool_sizes: Int64Array = field(init=False)
+    _member_sizes: Int64Array = field(init=False)
     _seated: Int64Array = field(init=False)
     _move: int = field(init=False)
     _weight: int = field(init=False)
@@ -65,6 +67,10 @@ class QuotaFlow:
         self._pool_starts = np.flatnonzero(np.diff(self.pools, prepend=-1))
         ordered = self.members[self._by_member]
         self._member_starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._pool_sizes, self._member_sizes = (
+            np.diff(starts, append=self.pools.size)
+            for starts in (self._pool_starts, self._member_starts)
+        )
         self._seated = ordered[self._member_starts]  # members with at least one pool
         pairs = 2 * self.pools.size + 1  # longer than any cycle
         self._move, self._weight = pairs, pairs**2
@@ -103,7 +109,7 @@ class QuotaFlow:
         out = np.where(self.quota <= self.owned, self._move, 0) - self.unsuited
         out += to_member[self.members]
         out[self.quota == 0] = np.iinfo(np.int64).max
-        best, pair = _least(out, self._pool_starts)
+        best, pair = _least(out, self._pool_starts, self._pool_sizes)
         positions = self.pools[self._pool_starts]
         shorter = _shorten(to_pool, positions, best)
         before[positions[shorter]] = pool_count + self.members[pair[shorter]]
@@ -111,7 +117,7 @@ class QuotaFlow:
 
         into = np.where(self.quota < self.owned, -self._move, 0) + self.unsuited
         into += to_pool[self.pools]
-        best, order = _least(into[self._by_member], self._member_starts)
+        best, order = _least(into[self._by_member], self._member_starts, self._member_sizes)
         shorter = _shorten(to_member, self._seated, best)
         pair = self._by_member[order]
         before[pool_count + self._seated[shorter]] = self.pools[pair[shorter]]
@@ -151,12 +157,13 @@ class QuotaFlow:
         return low + int(np.searchsorted(self.members[low:high], member))
 
 
-def _least(costs: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _least(
+    costs: Int64Array, starts: Int64Array, sizes: Int64Array
+) -> tuple[Int64Array, Int64Array]:
     """Return the least cost of each segment and its first position."""
     least = np.minimum.reduceat(costs, starts)
-    lengths = np.diff(starts, append=costs.size)
-    positions = np.flatnonzero(costs == np.repeat(least, lengths))
-    return least, positions[np.searchsorted(positions, starts)]
+    positions = (costs == least.repeat(sizes)).nonzero()[0]
+    return least, positions[positions.searchsorted(starts)]
 
 
 def _shorten(distance: Int64Array, nodes: Int64Array, costs: Int64Array) -> BoolArray:

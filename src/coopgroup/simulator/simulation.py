@@ -310,10 +310,9 @@ class Simulation:
     # --- what processes and brokers tell -------------------------------------------------------
 
     def _on_commit(self, request: OffsetCommitRequest) -> None:
-        offsets = tuple(
-            row[2] for row in request.offsets
-        )  # ascending by partition, like all requests
-        pairs = tuple(row[:2] for row in request.offsets)
+        # ascending by partition, like all requests
+        offsets = tuple([row[2] for row in request.offsets])
+        pairs = tuple([row[:2] for row in request.offsets])
         known = self._committed.get(pairs)
         if known is None:
             resources = ResourceSet.from_pairs(pairs)

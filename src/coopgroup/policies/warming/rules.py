@@ -33,7 +33,8 @@ def malformed_warmups(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
         if size and (array.min() < 0 or array.max() >= count):
             yield f"{field} has a number outside 0 to {count - 1}"
             return
-    if (np.diff(_pairs(group, plan.warmup_resources, plan.warmup_members)) <= 0).any():
+    pairs = _pairs(group, plan.warmup_resources, plan.warmup_members)
+    if (pairs[1:] <= pairs[:-1]).any():
         yield "warm-ups are not in ascending order, each once"
 
 

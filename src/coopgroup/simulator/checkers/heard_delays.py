@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from attrs import define, field, frozen
 
@@ -14,14 +15,20 @@ from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
+    OffsetsCommitted,
     ProcessEnded,
     ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
     RoundDecided,
     StateChanged,
     SubscriptionUnreadable,
 )
 
 __all__ = ["check_heard_delays"]
+
+# Many records, of which no process learns of a delay.
+_OF_OTHERS: Final = (OffsetsCommitted, ResourcesStarted, ResourcesStopped)
 
 
 def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
@@ -46,7 +53,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
     client_of: dict[str, str] = {}
     took: dict[str, _Taken] = {}
     last, granted, leader = EMPTY, EMPTY, ""
-    for envelope in telemetry:
+    for envelope in _of_rounds(telemetry):
         record = envelope.record
         ear = ears[envelope.client]
         ear.take(envelope, last, granted, leader)
@@ -78,6 +85,10 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
                 message = f"{name} had been told that the wait ends at {told.ends_ms}"
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
         took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late, unread=unread)
+
+
+def _of_rounds(telemetry: Sequence[Envelope]) -> list[Envelope]:
+    return [one for one in telemetry if not isinstance(one.record, _OF_OTHERS)]
 
 
 def _answered_joins(telemetry: Sequence[Envelope]) -> dict[str, dict[int, int]]:

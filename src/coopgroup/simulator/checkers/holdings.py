@@ -23,18 +23,22 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
     MembershipLost,
+    OffsetsCommitted,
     ProcessEnded,
     ProcessPaused,
     ProcessResumed,
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
+    StateChanged,
     StopReason,
 )
 
 __all__ = ["Holding", "check_pairs", "check_single_owner", "holdings"]
 
 _FOR_EVER_MS: Final = 1 << 62
+# Most records. They tell nothing of holdings, so the checks pass over them first.
+_OF_OTHERS: Final = (StateChanged, OffsetsCommitted)
 
 
 class Holding(NamedTuple):
@@ -51,6 +55,8 @@ def holdings(telemetry: Sequence[Envelope]) -> list[Holding]:
     hands: dict[str, _Hands] = {}
     found: list[Holding] = []
     for envelope in telemetry:
+        if isinstance(envelope.record, _OF_OTHERS):
+            continue
         own = hands.get(envelope.client)
         if own is None:
             own = hands[envelope.client] = _Hands(envelope.client, found)
@@ -186,6 +192,8 @@ def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:
+        if isinstance(envelope.record, _OF_OTHERS):
+            continue
         if isinstance(envelope.record, ProcessStarted):
             lives[envelope.client] = _Life(stop_max_ms=stop_max_ms)
         life = lives.get(envelope.client)

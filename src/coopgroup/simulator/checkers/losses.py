@@ -418,10 +418,12 @@ def _identities(telemetry: Sequence[Envelope]) -> tuple[dict[str, str], dict[str
     process: dict[str, ProcessStarted] = {}
     identities: dict[str, str] = {}
     topics: dict[str, set[str]] = {}
+    member_of: dict[str, str] = {}
     for one in telemetry:
         if isinstance(one.record, ProcessStarted):
-            process[one.client] = one.record
-        elif one.member and one.client in process:
+            process[one.client], member_of[one.client] = one.record, ""
+        elif one.member and one.member != member_of.get(one.client, one.member):
+            member_of[one.client] = one.member
             topics[one.member] = set(process[one.client].topics)
             if process[one.client].instance_id:
                 identities[one.member] = process[one.client].instance_id

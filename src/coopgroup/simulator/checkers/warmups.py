@@ -136,7 +136,10 @@ class WarmSets:
 
     def of(self, client: str) -> _Warmups:
         """Return the warm-ups of a process."""
-        return self.warmups.setdefault(client, _Warmups())
+        found = self.warmups.get(client)
+        if found is None:
+            found = self.warmups[client] = _Warmups()
+        return found
 
     def everywhere(self, members: Iterable[str] = ()) -> ResourceSet:
         """Return the resources for which a leader may count some process as warm.

@@ -40,7 +40,7 @@ def refusal(request: GroupRequest, code: int) -> Answer:
         case FindCoordinatorRequest():
             return FindCoordinatorAnswer(error_code=code, error_message="", coordinator=None)
         case OffsetCommitRequest():
-            codes = sorted((row[0], row[1], code) for row in request.offsets)
+            codes = sorted([(row[0], row[1], code) for row in request.offsets])
             return OffsetCommitAnswer(codes=tuple(codes))
 
 

@@ -117,7 +117,7 @@ class GroupCoordinator:
         return tuple(waiting)
 
     def _commit(self, request: OffsetCommitRequest) -> None:
-        self.committed.update((row[:2], row[2]) for row in request.offsets)
+        self.committed |= {row[:2]: row[2] for row in request.offsets}
         self.on_commit(request)
 
     def _write_log(self, generation: int, *, due: bool) -> None:

@@ -408,7 +408,7 @@ class Application:
             return
         commit_id = self.process.world.number()
         self._commits[commit_id] = then
-        offsets = tuple(Offset(*row) for row in rows)
+        offsets = tuple([Offset(*row) for row in rows])
         self.process.give(CommitRequested(commit_id=commit_id, offsets=offsets))
 
     def _commit_late(self, resources: ResourceSet) -> None:

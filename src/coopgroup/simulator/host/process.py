@@ -249,10 +249,10 @@ class Process:
         self.application.thaw()
         self.write(ProcessResumed())
 
-    def _withhold(self) -> None:
+    def _withhold(self, now_ms: int) -> None:
         """Duty 6: pause work if the resources may have a new owner, until an answer arrives."""
         member, before = self.session.member, self.withheld
-        self.withheld = bool(member.owned) and self._clock_ms() >= member.hold_until_ms
+        self.withheld = bool(member.owned) and now_ms >= member.hold_until_ms
         if self.withheld is not before:
             (self._stand_still if self.withheld else self._go_on)()
 
@@ -284,20 +284,20 @@ class Process:
         if self.paused:
             self._backlog.append((self.give, (event,)))
             return
+        now_ms = self._clock_ms()
         try:
             session = with_rate(self.session, self.application.rate_per_s)
-            self.session, effects = step_session(session, event, now_ms=self._clock_ms())
+            self.session, effects = step_session(session, event, now_ms=now_ms)
         except LocalProtocolError as error:
             self.world.object_to("host", f"{self.name}: {error}")
             return
-        self._withhold()
+        self._withhold(now_ms)
         for effect in effects:
             self._carry_out(effect)
-        if self.application.closing and self.state in _OUTSIDE:
-            if self.alive:
-                self._end(EndCause.CLOSED)
-        else:
+        if not (self.application.closing and self.state in _OUTSIDE):
             self._wake_in_time()
+        elif self.alive:
+            self._end(EndCause.CLOSED)
 
     def hear(self) -> None:
         """Hear a ring, unless the process is paused or cut off."""

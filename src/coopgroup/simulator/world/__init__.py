@@ -69,7 +69,9 @@ class World:
     telemetry: list[Envelope] = field(factory=list)
     transcript: Watcher | None = None
     violations: list[Violation] = field(factory=list)
-    _queue: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = field(factory=list)
+    # Actions by their time, in the order in which they were queued; and a heap of these times.
+    _due: dict[int, list[tuple[Callable[..., object], tuple[Any, ...]]]] = field(factory=dict)
+    _times_ms: list[int] = field(factory=list)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
     _dice: dict[str, random.Random] = field(factory=dict)
 
@@ -89,19 +91,25 @@ class World:
     def at(self, at_ms: int, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401
         """Run an action at a time; for a past time now, after all due actions."""
         due_ms = max(at_ms, self.now_ms)
-        heapq.heappush(self._queue, (due_ms, next(self._numbers), action, arguments))
+        queued = self._due.get(due_ms)
+        if queued is None:
+            self._due[due_ms] = [(action, arguments)]
+            heapq.heappush(self._times_ms, due_ms)
+        else:
+            queued.append((action, arguments))
 
     def later(self, delay_ms: int, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401
         """Run an action after some time."""
-        due_ms = self.now_ms + delay_ms
-        heapq.heappush(self._queue, (due_ms, next(self._numbers), action, arguments))
+        self.at(self.now_ms + delay_ms, action, *arguments)
 
     def run(self, until_ms: int) -> None:
         """Run all actions up to and including a time."""
-        queue = self._queue
-        while queue and queue[0][0] <= until_ms:
-            self.now_ms, _, action, arguments = heapq.heappop(queue)
-            action(*arguments)
+        times_ms = self._times_ms
+        while times_ms and times_ms[0] <= until_ms:
+            self.now_ms = heapq.heappop(times_ms)
+            for action, arguments in self._due[self.now_ms]:  # may queue more for this time
+                action(*arguments)
+            del self._due[self.now_ms]
         self.now_ms = until_ms
 
     def write(

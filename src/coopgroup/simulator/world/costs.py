@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attrs import define, field, setters
 
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.world.drawing import between
@@ -67,7 +67,7 @@ class Costs:
         """
         groups: dict[int, list[ResourceSet]] = {}
         for cost, part in self._by_cost(resources):
-            back = self._returned(part, process) if cost.return_ms is not None else ResourceSet()
+            back = self._returned(part, process) if cost.return_ms is not None else EMPTY
             for span, some in (
                 (cost.return_ms or cost.restore_ms, back),
                 (cost.restore_ms, part - back),

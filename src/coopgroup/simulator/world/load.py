@@ -106,9 +106,9 @@ class Load:
 
         Processes look up a few of many partitions very often, so a table replaces a search.
         """
+        if len(resources.names) == 1:
+            return self._places[resources.names[0]][resources.flat_indices]
         found = [self._places[name][indices] for name, indices in resources.items()]
-        if len(found) == 1:
-            return found[0]
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
     def _grow(self, resources: ResourceSet) -> None:
@@ -152,10 +152,16 @@ class Load:
         if math.isinf(capacity_per_s):
             self.positions[numbers] = end_offsets
             return False
-        backlog = end_offsets - rates * (now_ms - since_ms) - self.positions[numbers]
-        backlog = _worked_off(backlog, rates, capacity_per_s / 1_000, now_ms - since_ms)
+        duration_ms = now_ms - since_ms
+        backlog = end_offsets - rates * duration_ms - self.positions[numbers]
+        capacity = capacity_per_s / 1_000
+        arrived = _sum(rates) * duration_ms
+        if _sum(backlog) + arrived <= capacity * duration_ms:
+            self.positions[numbers] = end_offsets  # no share is idle while records wait
+            return False
+        backlog = _worked_off(backlog, rates, capacity, duration_ms)
         self.positions[numbers] = end_offsets - backlog
-        return float(backlog.sum()) > _NOTHING
+        return _sum(backlog) > _NOTHING
 
     def to_commit(self, resources: ResourceSet, numbers: Int64Array) -> list[tuple[str, int, int]]:
         """Return topic, partition and position of partitions ahead of their committed offset."""
@@ -212,12 +218,14 @@ class Load:
         return lags
 
 
+def _sum(values: Float64Array) -> float:
+    return float(np.add.reduce(values))
+
+
 def _worked_off(
     backlog: Float64Array, rates: Float64Array, capacity: float, duration_ms: float
 ) -> Float64Array:
     """Return each backlog after `duration_ms` with fair shares; rates are in records per ms."""
-    if float(backlog.sum()) + float(rates.sum()) * duration_ms <= capacity * duration_ms:
-        return np.zeros(rates.size)  # the usual case: no share is idle while records wait
     left_ms = float(duration_ms)
     for _ in range(_STEPS_MAX):
         waits = backlog > _NOTHING
@@ -243,10 +251,10 @@ def _fair_shares(
     content = np.zeros(waits.size, dtype=np.bool_)
     while True:
         hungry = ~content
-        count = int(hungry.sum())
+        count = np.count_nonzero(hungry)
         if not count:
             return rates.copy()
-        share = max(0.0, capacity - float(rates[content].sum())) / count
+        share = max(0.0, capacity - _sum(rates[content])) / count
         more = hungry & ~waits & (rates <= share)
         if not more.any():
             return np.where(content, rates, share)

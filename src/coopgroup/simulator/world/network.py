@@ -225,12 +225,12 @@ class Network:
             self.fail(call)
 
     def _held_until_ms(self, call: Call) -> int:
-        name, until_ms = call.process.name, 0
+        name, until_ms = call.process.name, call.connection.held_until_ms
         if self._cut_until_ms:
-            until_ms = self._cut_until_ms.get(name, 0)
+            until_ms = max(until_ms, self._cut_until_ms.get(name, 0))
         if self._held_up_until_ms:
             until_ms = max(until_ms, self._held_up_until_ms.get((name, call.send.lane), 0))
-        return max(until_ms, call.connection.held_until_ms)
+        return until_ms
 
     def _arrive(self, call: Call) -> None:
         if call.is_over:
