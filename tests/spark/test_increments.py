@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve, frozen
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.basis import Basis
@@ -27,59 +28,179 @@ HISTORY = ("commits", "generations", "members", "assignments")
 TELEMETRY = ("events", "rounds", "work")
 EPISODES = ("rebalances", "outages", "absences", "skew")
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
 LATE = ("g", "killed")
 # Half of the rows of these groups come later, in no order of time.
 IS_LATE = f"(`group` IN {LATE} AND pmod(hash(at_ms), 2) = 1)"
 
 
-def test_groups_with_new_input_are_in_the_new_files(spark: SparkSession, tmp_path: Path) -> None:
-    """If a group may have lost rows, all groups are new."""
+LAG_BASIS = Basis(settings="latest", groups=(), since_ms=0)
+
+
+@frozen
+class Changes:
+    """Changes to the input of a job."""
+
+    tables: Tables
+
+    def add(self, batch: int, *groups: str) -> None:
+        commits = (commit(batch, 1, group=one) for one in groups)
+        frame = make(self.tables.spark, "commits", *commits)
+        self.tables.append("history", batch, {"commits": frame})
+
+    def join_files(self) -> None:
+        self._change("commits", "OPTIMIZE {}")
+
+    def lag(self, lag: int, *groups: str) -> DataFrame:
+        moments = [{"topic": "t", "partition": 0, "at_ms": at_ms} for at_ms in (1, DAY_MS)]
+        rows = [{"group": group, **one, "lag": lag} for group in groups for one in moments]
+        return make(self.tables.spark, "lag", *rows).coalesce(1)
+
+    def update(self, lag: DataFrame, *, is_gone: bool) -> None:
+        changes = lag.withColumn("is_gone", sql.lit(is_gone))
+        version, deleted = self.tables.update("lag", changes, from_ms=0)
+        assert (deleted > 0) == is_gone
+        basis = evolve(LAG_BASIS, lost_version=version) if deleted else LAG_BASIS
+        self.tables.record("lag", {"lag": version}, basis=basis.to_json())
+
+    def forget_before_2(self) -> None:
+        basis = evolve(LAG_BASIS, since_ms=2)
+        self._change("lag", "DELETE FROM {} WHERE at_ms < 2", basis.to_json())
+
+    def delete_c(self) -> None:
+        self._change("commits", "DELETE FROM {} WHERE `group` = 'c'")
+
+    def _change(self, name: str, statement: str, basis: str = "") -> None:
+        version = self.tables.execute(name, statement.format(self.tables.in_sql(name)))
+        self.tables.record(name, {name: version}, basis=basis)
+
+
+def test_new_rows_are_in_the_new_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver or executors read the log. Without the log, the times of the files tell."""
     tables = Tables(spark=spark, folder=str(tmp_path / "it's `mine`"))
+    changes = Changes(tables)
 
-    def basis(*groups: str, since_ms: int = 0) -> Basis:
-        scope = Scope(groups=groups, since_ms=since_ms)
-        return Basis.of(tables.current(), ("commits", "lag"), "5 s", scope)
+    def basis(since_ms: int = 0) -> Basis:
+        return Basis.of(tables.current(), ("commits", "lag"), "5 s", Scope(since_ms=since_ms))
 
-    def add(batch: int, *groups: str) -> None:
-        commits = make(spark, "commits", *(commit(batch, 1, group=one) for one in groups))
-        tables.append("history", batch, {"commits": commits})
+    def new(last: Basis, since_ms: int = 0) -> set[str]:
+        """Return the groups that the driver finds; executors find them too."""
+        found = []
+        for few in (1_000, 0):
+            monkeypatch.setattr("coopgroup.pipeline.basis._FEW_VERSIONS", few)
+            frames = basis(since_ms).new_rows(tables, last)
+            assert frames is not None
+            found.append({row.group for frame in frames.values() for row in frame.collect()})
+        assert found[0] == found[1]
+        return found[0]
 
-    def join_files() -> None:
-        version = tables.execute("commits", f"OPTIMIZE {tables.in_sql('commits')}")
-        tables.record("optimize", {"commits": version})
+    changes.add(0, "a", "b")
+    tables.replace("lag", {"lag": changes.lag(5, "a", "b")}, basis=LAG_BASIS.to_json())
+    first = basis()
+    changes.add(1, "ü")
+    assert new(first) == {"ü"}
+    changes.add(2, "a", "c")
+    second = basis()
+    changes.join_files()
+    assert new(second) == set()
+    assert new(first) == {"a", "b", "c", "ü"}  # all rows share a file
+    changes.update(changes.lag(7, "a"), is_gone=False)
+    assert new(second) == {"a", "b"}  # their rows share a file
+    third = basis()
+    changes.forget_before_2()
+    assert new(third, since_ms=2) == set()
+    assert new(second, since_ms=2) == {"a", "b"}
+    assert basis().new_rows(tables, third) is None  # its scope has lost rows
+    changes.add(3, "d")
+    without_log(tables, "commits")
+    assert new(basis()) == set()
+    assert new(third, since_ms=2) >= {"d"}
+    without_log(tables, "lag")
+    assert new(second, since_ms=2) >= {"a", "b", "d"}
+    changes.update(changes.lag(7, "b"), is_gone=True)
+    assert basis(since_ms=2).new_rows(tables, third) is None
+    fourth = basis()
+    changes.delete_c()
+    assert basis().new_rows(tables, fourth) is None
 
-    def lags(lag: int, *groups: str) -> DataFrame:
-        moment = {"topic": "t", "partition": 0, "at_ms": 1, "lag": lag}
-        rows = make(spark, "lag", *({"group": one, **moment} for one in groups))
-        return rows.coalesce(1)
 
-    def update(lag: DataFrame, *, is_gone: bool) -> None:
-        tables.update("lag", "lag", lag.withColumn("is_gone", sql.lit(is_gone)), from_ms=0)
+def without_log(tables: Tables, name: str) -> None:
+    """Delete the log of a table, as Delta does after a time; its present state remains."""
+    snapshot = tables.snapshot(name)
+    snapshot.deltaLog().checkpoint()
+    for file in (Path(tables.path(name)) / "_delta_log").glob("*.json"):
+        if int(file.stem) < snapshot.version():
+            file.unlink()
 
-    add(0, "a", "b")
-    tables.replace("lag", {"lag": lags(5, "a", "b")})
-    assert basis().new_groups(tables, "") is None
-    first, first_of_two = basis().to_json(), basis("a", "ü").to_json()
-    add(1, "ü")
-    assert basis().new_groups(tables, first) == ("ü",)
-    add(2, "a", "c")
-    assert basis().new_groups(tables, first) == ("a", "c", "ü")
-    assert basis("a", "ü").new_groups(tables, first_of_two) == ("a", "ü")
-    assert basis("a").new_groups(tables, first_of_two) is None
-    assert basis("a", "ü", since_ms=1).new_groups(tables, first_of_two) is None
-    second = basis().to_json()
-    join_files()
-    assert basis().new_groups(tables, second) == ()
-    assert basis().new_groups(tables, first) == ("a", "b", "c", "ü")  # all rows share a file
-    update(lags(7, "a"), is_gone=False)
-    assert basis().new_groups(tables, second) == ("a", "b")  # their rows share a file
-    third = basis().to_json()
-    update(lags(7, "b"), is_gone=True)
-    assert basis().new_groups(tables, third) is None
-    fourth = basis().to_json()
-    tables.replace("lag", {"lag": lags(5, "b")})
-    assert basis().new_groups(tables, fourth) is None
-    assert basis().new_groups(tables, basis().to_json()) == ()
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Return the groups of each computation, which computes nothing."""
+    seen: list[tuple[str, ...]] = []
+
+    def frames(_: Tables, __: int, scope: Scope, *___: object, **____: object) -> dict[str, Any]:
+        seen.append(scope.groups)
+        return {}
+
+    monkeypatch.setattr(job, "_frames", frames)
+    monkeypatch.setattr(job, "_is_all", lambda *_: False)
+    return seen
+
+
+def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
+    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+) -> None:
+    """Without members, new moments after the last commit change nothing; late moments may."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    held = {"a": [0]}
+    ended = (State(at_ms=1, generation=1, held=held), State(at_ms=60, generation=2, held={}))
+    commits = tuple(every(10, (0, 50)))
+    stories = {
+        "alive": Story(states=ended[:1], commits=commits),
+        "ended": Story(states=ended, commits=commits),
+        "removed": Story(states=(*ended, State(at_ms=70, generation=2, held=REMOVED))),
+        "without members": Story(states=(), commits=commits),
+    }
+    frames = tables_of(spark, stories)
+    tables.append("history", 0, {name: frames[name] for name in HISTORY})
+
+    def add(at_ms: int) -> None:
+        moment = {"topic": "orders", "partition": 0, "at_ms": at_ms, "lag": 1}
+        lag = make(spark, "lag", *({"group": name, **moment} for name in stories))
+        if "lag" in tables.versions():
+            version, _ = tables.update("lag", lag.withColumn("is_gone", sql.lit(0) > 0), from_ms=0)
+            tables.record("lag", {"lag": version})
+        else:
+            tables.replace("lag", {"lag": lag}, basis=LAG_BASIS.to_json())
+
+    add(100)
+    write_episodes(tables)
+    add(101)
+    write_episodes(tables)
+    write_episodes(tables)
+    assert computed == [(), ("alive",)]
+    add(55)
+    write_episodes(tables)
+    assert computed[2:] == [("alive", "ended", "removed")]
+    add(45)
+    write_episodes(tables)
+    assert computed[3:] == [("alive", "ended", "removed", "without members")]
+
+
+def test_a_later_begin_computes_only_groups_with_rows_before_it(
+    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+) -> None:
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    at_days = {"old": 1, "left": 3, "present": 9}
+    commits = [commit(day * DAY_MS, 1, group=name) for name, day in at_days.items()]
+    tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
+    gone = [{"group": "gone", "gone_latest_ms": 4 * DAY_MS}]
+    tables.replace("episodes", {"absences": make(spark, "absences", *gone)})
+    for day in (4, 4, 5, 6, 3):
+        write_episodes(tables, scope=Scope(since_ms=day * DAY_MS))
+    assert computed == [(), ("gone", "left"), ()]
 
 
 def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
@@ -124,10 +245,11 @@ def add(tables: Tables, frames: dict[str, DataFrame]) -> None:
     batch = tables.batches()["history"].number + 1 if tables.has_batches("history") else 0
     tables.append("history", batch, {name: frames[name] for name in (*HISTORY, *TELEMETRY)})
     if batch == 0:
-        tables.replace("lag", {"lag": frames["lag"]})
+        tables.replace("lag", {"lag": frames["lag"]}, basis=LAG_BASIS.to_json())
     else:
         lag = frames["lag"].withColumn("is_gone", sql.lit(0).cast("boolean"))
-        tables.update("lag", "lag", lag, from_ms=0)
+        version, _ = tables.update("lag", lag, from_ms=0)
+        tables.record("lag", {"lag": version})
 
 
 def others(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -11,21 +11,24 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coopgroup.cli.app import run
+from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from coopgroup.pipeline.tables import Keep
     from coopgroup.testing import KafkaCluster
 
-GROUP, TOPIC, RECORDS = "run-all", "run-all-orders", 5
+GROUP, LATER, TOPIC, RECORDS = "run-all", "run-later", "run-all-orders", 5
 
 
-def consume(config: dict[str, str]) -> None:
+def consume(config: dict[str, str], group: str) -> None:
     """Commit all records, and leave."""
-    consumer = Consumer({**config, "group.id": GROUP, "enable.auto.commit": False})
+    consumer = Consumer({**config, "group.id": group, "enable.auto.commit": False})
     consumer.subscribe([TOPIC])
     deadline = time.monotonic() + 60
     while not consumer.assignment():
@@ -52,8 +55,8 @@ def test_one_call_runs_all_jobs_and_prints_a_summary(
     for _ in range(RECORDS):
         producer.produce(TOPIC, b"x")
     producer.flush()
-    consume(config)
-    asked = ["pipeline", "run", "--tables", str(tmp_path), "--group", GROUP, "--group", "nobody"]
+    consume(config, GROUP)
+    asked = ["pipeline", "run", "--tables", str(tmp_path), "--group", GROUP, "--group", LATER]
     asked += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
 
     def summary() -> dict[str, Any]:
@@ -69,14 +72,28 @@ def test_one_call_runs_all_jobs_and_prints_a_summary(
     first = summary()
     assert first["rows"]["commits"] >= 1
     assert first["rows"]["rebalances"] >= 1
-    nobody, ours = first["advice"]  # by name
+    ours, later = first["advice"]  # by name
     assert ours["group"] == GROUP
     assert "headline" in ours or "nothing to advise on" in ours["error"]
-    assert "no history of group 'nobody'" in nobody["error"]
+    assert f"no history of group '{LATER}'" in later["error"]
     # The advice would be the same, and its replays take longest.
     monkeypatch.setattr("coopgroup.cli.pipeline.run.advice_for", _without_replays)
-    again = summary()
-    for table in ("commits", "rebalances"):
-        assert again["rows"][table] == first["rows"][table]
+    computed: list[tuple[str, ...]] = []
+    compute = job._frames  # noqa: SLF001 - to see which groups are computed
+
+    def seen(
+        tables: Tables, settle_ms: int, scope: Scope, keep: Keep, *, is_few: bool
+    ) -> dict[str, DataFrame]:
+        computed.append(scope.groups)
+        return compute(tables, settle_ms, scope, keep, is_few=is_few)
+
+    monkeypatch.setattr(job, "_frames", seen)
+    assert summary()["rows"]["rebalances"] == first["rows"]["rebalances"]
+    assert computed == []
+    consume(config, LATER)
+    last = summary()
+    assert last["rows"]["commits"] > first["rows"]["commits"]
+    assert last["rows"]["rebalances"] > first["rows"]["rebalances"]
+    assert computed == [(LATER,)]
     of_topic = Tables(spark=spark, folder=str(tmp_path)).read("lag").where(f"topic = '{TOPIC}'")
     assert {row[0] for row in rows(of_topic, "lag")} == {0}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from attrs import evolve
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
@@ -238,9 +239,10 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         with_loads: whether to recompute `loads`, which needs all commits and ends of the scope.
     """
     tables = tables.current().for_rows_of("commits", "ends")
+    last = Basis.last(tables, LAG_JOB)
     basis = Basis.of(tables, _INPUT, reset, scope)
-    last = tables.batches().get(LAG_JOB)
-    from_ms = basis.new_from_ms(tables, last.basis if last else "")
+    basis = evolve(basis, lost_version=last.lost_version if last else 0)
+    from_ms = basis.new_from_ms(tables, last)
     commits, members, generations = (
         scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
     )
@@ -248,21 +250,27 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
     with ExitStack() as kept:
         interests = _sized(interests_of(commits, members), kept)
         loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
-        if from_ms == ANEW:
+        if last is None or from_ms == ANEW:
             begin_anew(tables, LAG_JOB)
+            basis = evolve(basis, lost_version=tables.version("lag") + 1)
             dead = _sized(dead_moments(ends, interests, generations), kept)
             frames = {"lag": lag_of(ends, commits, interests, dead, reset), **loads}
             tables.replace(LAG_JOB, frames, groups=scope.groups, basis=basis.to_json())
             return
-        _forget(tables, scope)
+        # A batch that was interrupted may have deleted rows.
+        is_unfinished = tables.version("lag") != tables.versions().get("lag")
+        _forget(tables, scope, last)
+        updated = {}
         if from_ms is not None:
             later = _from(ends, from_ms)
             known = _known_commits(tables, from_ms, ends, commits, interests)
             dead = _sized(dead_moments(later, interests, generations), kept)
             new = lag_of(later, known, interests, dead, reset)
             old = scope.of_groups(_from(tables.newest("lag"), from_ms))
-            tables.update(LAG_JOB, "lag", _changes(old, new), from_ms=from_ms)
-        tables.replace(LAG_JOB, loads, groups=scope.groups, basis=basis.to_json())
+            updated["lag"], deleted = tables.update("lag", _changes(old, new), from_ms=from_ms)
+            if deleted or is_unfinished:
+                basis = evolve(basis, lost_version=updated["lag"])
+        tables.replace(LAG_JOB, loads, groups=scope.groups, updated=updated, basis=basis.to_json())
 
 
 def _sized(small: DataFrame, kept: ExitStack) -> DataFrame:
@@ -282,13 +290,15 @@ def _from(frame: DataFrame, from_ms: int) -> DataFrame:
     return frame.where(sql.col("at_ms") >= from_ms)
 
 
-def _forget(tables: Tables, scope: Scope) -> None:
+def _forget(tables: Tables, scope: Scope, last: Basis) -> None:
     """Delete the rows before the begin of the scope."""
     where = f"at_ms < {scope.since_ms}"
     if scope.groups:
         where += f" AND {in_groups(scope.groups)}"
     if scope.since_ms and not tables.newest("lag").where(where).isEmpty():
-        begin_anew(tables, LAG_JOB)
+        # First, because a later run with an earlier begin must not rely on these rows.
+        basis = evolve(last, since_ms=scope.since_ms).to_json()
+        tables.record(LAG_JOB, {}, basis=basis)
         statement = f"DELETE FROM {tables.in_sql('lag')} WHERE {where}"  # noqa: S608 - quoted
         tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
 

@@ -46,7 +46,7 @@ from coopgroup.pipeline.scope import in_groups, quoted
 from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
 __all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables"]
 
@@ -188,6 +188,7 @@ class Tables:
         frames: Mapping[str, DataFrame],
         *,
         groups: Sequence[str] = (),
+        updated: Mapping[str, int] = MappingProxyType({}),
         basis: str | None = None,
     ) -> None:
         """Replace snapshots.
@@ -196,12 +197,13 @@ class Tables:
             job: name of the job.
             frames: rows by table, in the columns of `TABLES`.
             groups: groups whose rows are replaced, the only ones in `frames`; empty for all.
+            updated: versions of tables that `update` has changed in the same batch.
             basis: as in `record`.
 
         Raises:
             PipelineError: another process replaced them at the same time.
         """
-        versions = {}
+        versions = dict(updated)
         for name, frame in frames.items():
             rows, writer = self._writer(TABLES[name], frame)
             writer = writer.mode("overwrite")
@@ -210,23 +212,26 @@ class Tables:
             versions[name] = self._commit(name, rows.sparkSession, writer.save, tries=1)
         self.record(job, versions, basis=basis)
 
-    def update(self, job: str, name: str, changes: DataFrame, *, from_ms: int) -> None:
-        """Change rows of a snapshot that exists.
+    def update(self, name: str, changes: DataFrame, *, from_ms: int) -> tuple[int, int]:
+        """Change rows of a snapshot that exists; the caller records the new version.
 
         Args:
-            job: name of the job.
             name: name of the table.
             changes: new rows in the columns of `TABLES`, and the keys of rows to delete. Their
                 column `is_gone` tells them apart.
             from_ms: time of the earliest change, so that earlier days need not be read.
+
+        Returns:
+            Version of the table afterwards, and the number of deleted rows.
         """
         table, session, view = TABLES[name], changes.sparkSession, f"new_{uuid.uuid4().hex}"
         is_same = " AND ".join(f"old.`{one}` <=> new.`{one}`" for one in table.key)
         day = datetime.fromtimestamp(from_ms / _MS_PER_S, UTC).date()
         changes.withColumn("day", table.day()).createOrReplaceTempView(view)
+        counts: list[Row] = []
 
         def write() -> None:
-            session.sql(
+            counts[:] = session.sql(
                 f"MERGE INTO {self.in_sql(name)} AS old USING {view} AS new"
                 f" ON {is_same} AND old.day >= DATE'{day}'"
                 " WHEN MATCHED AND new.is_gone THEN DELETE"
@@ -234,7 +239,7 @@ class Tables:
             ).collect()
 
         try:
-            self.record(job, {name: self._commit(name, session, write)})
+            return self._commit(name, session, write), counts[0]["num_deleted_rows"]
         finally:
             session.catalog.dropTempView(view)
 
@@ -310,7 +315,7 @@ class Tables:
         return rows, writer.option("path", self.path(table.name))
 
     def _commit(
-        self, name: str, session: SparkSession, write: Callable[[], None], tries: int = _TRIES
+        self, name: str, session: SparkSession, write: Callable[[], object], tries: int = _TRIES
     ) -> int:
         """Write to a table, again after a conflict, and return the table's version after it."""
         for one in range(1, tries + 1):
@@ -338,11 +343,7 @@ class Tables:
             name: name of the table.
             statement: in SQL.
         """
-
-        def run() -> None:
-            self.spark.sql(statement).collect()
-
-        return self._commit(name, self.spark, run)
+        return self._commit(name, self.spark, lambda: self.spark.sql(statement).collect())
 
     def version(self, name: str) -> int:
         """Return the newest version of a table, whether or not its batch is complete."""

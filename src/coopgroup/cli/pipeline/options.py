@@ -215,6 +215,9 @@ def scope_of(groups: Sequence[str], since: str | None) -> Scope:
 def since_of(text: str, now_ms: int) -> int:
     """Return a time of `--since` in ms since 1970.
 
+    A duration begins with a whole unit: `7d` at midnight (UTC), `12h` at the full hour. So jobs
+    that a scheduler runs often look at the same time, and can continue their last run.
+
     Args:
         text: a time in ISO format (in UTC if it names no zone), or a duration before now.
         now_ms: the present, in ms since 1970.
@@ -224,7 +227,9 @@ def since_of(text: str, now_ms: int) -> int:
     """
     duration = _DURATION.fullmatch(text)
     if duration is not None:
-        return max(0, now_ms - int(float(duration[1]) * _UNITS_MS[duration[2]]))
+        unit_ms = _UNITS_MS[duration[2]]
+        begin_ms = max(0, now_ms - int(float(duration[1]) * unit_ms))
+        return begin_ms - begin_ms % min(unit_ms, _UNITS_MS["d"])
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -59,6 +59,7 @@ _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _TELEMETRY: Final = ("events", "rounds", "work")
 _INPUT: Final = (*_HISTORY, "lag", *_TELEMETRY)
 _OUTPUT: Final = ("rebalances", "outages", "absences", "skew")
+_GROUPS_MAX: Final = 1_000  # a condition with more names is slower than all groups
 _CONTEXT_MS: Final = 86_400_000
 """Commits of this time before the begin of a `Scope` count: an outage may have begun there, and
 they show the usual interval of a partition."""
@@ -164,11 +165,10 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     # Batches that end meanwhile would otherwise be in some of the tables only.
     tables = tables.current()
     basis = Basis.of(tables, _INPUT, f"{__version__}, settled in {settle_ms} ms", scope)
-    last = tables.batches().get(EPISODES_JOB)
-    recorded = last.basis if last else ""
-    if recorded == basis.to_json():
+    last = Basis.last(tables, EPISODES_JOB)
+    if last == basis:
         return
-    groups = basis.new_groups(tables, recorded)
+    groups = _new_groups(tables, basis, last, scope)
     if groups is None:
         begin_anew(tables, EPISODES_JOB)
     elif not groups:
@@ -182,6 +182,70 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         frames = _frames(sized, settle_ms, scope, keep, is_few=is_few)
         wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
         sized.replace(EPISODES_JOB, wanted, groups=scope.groups, basis=basis.to_json())
+
+
+def _new_groups(
+    tables: Tables, basis: Basis, last: Basis | None, scope: Scope
+) -> tuple[str, ...] | None:
+    """Return the groups of the scope to compute, ascending; `None` for all."""
+    rows = basis.new_rows(tables, last)
+    if last is None or rows is None:
+        return None
+    lag = rows.pop("lag", None)
+    found = [one.select("group") for one in rows.values()]
+    if lag is not None:
+        found.append(_changed_by(lag, tables, scope))
+    if last.since_ms < scope.since_ms:
+        found += _groups_before(tables, last.since_ms, scope.since_ms)
+    if not found:
+        return ()
+    groups = scope.of_groups(reduce(lambda one, other: one.union(other), found)).distinct()
+    names = sorted(row.group for row in groups.limit(_GROUPS_MAX + 1).collect())
+    return tuple(names) if len(names) <= _GROUPS_MAX else None
+
+
+def _changed_by(lag: DataFrame, tables: Tables, scope: Scope) -> DataFrame:
+    """Return the groups whose episodes new rows of lag may change.
+
+    Every run of `lag` adds rows for every group that has commits. Without members there is no skew.
+    And an outage lies between two commits. So the rows after the last commit and the last member of
+    a group change nothing.
+
+    Args:
+        lag: new rows, and others of their files.
+        tables: with history.
+        scope: the groups.
+    """
+    first = lag.groupBy("group").agg(sql.min("at_ms").alias("first_ms"))
+    from_ms = first.agg(sql.min("first_ms")).collect()[0][0]
+    commits = scope.of_groups(tables.read("commits")).where(sql.col("at_ms") >= from_ms)
+    committed = commits.groupBy("group").agg(sql.max("at_ms").alias("committed_ms"))
+    is_alive = ~sql.col("is_tombstone") & (sql.col("member_count") > 0)
+    states = scope.of_groups(tables.read("generations")).groupBy("group")
+    present = states.agg(
+        sql.max_by(is_alive, sql.struct("at_ms", "source_offset")).alias("is_alive"),
+        sql.max(sql.greatest("at_ms", "written_ms")).alias("state_ms"),
+    )
+    known = first.join(committed, "group", "left").join(present, "group", "left")
+    is_earlier = sql.col("first_ms") <= sql.greatest("committed_ms", "state_ms")
+    return known.where(sql.col("is_alive") | is_earlier).select("group")
+
+
+def _groups_before(tables: Tables, from_ms: int, until_ms: int) -> list[DataFrame]:
+    """Return the groups with rows that no longer count, because the begin of the scope moved on.
+
+    Args:
+        tables: with history and episodes.
+        from_ms: begin of the last scope.
+        until_ms: begin of this scope.
+    """
+    found = []
+    for name in ("commits", "lag", *_OUTPUT):
+        before_ms = 0 if name in _OUTPUT else _CONTEXT_MS
+        at_ms = sql.col(TABLES[name].time)
+        is_before = (at_ms >= from_ms - before_ms) & (at_ms < until_ms - before_ms)
+        found.append(tables.read(name).where(is_before).select("group"))
+    return found
 
 
 def _is_all(tables: Tables, scope: Scope, groups: Sequence[str]) -> bool:
@@ -227,18 +291,21 @@ def _in_tasks(frame: DataFrame, *, is_few: bool) -> DataFrame:
 
 @contextmanager
 def _staging(tables: Tables, *, is_few: bool) -> Iterator[Keep]:
-    """Yield a function that stores a frame as Parquet, and returns it without its plan.
+    """Yield a function that stores a frame, and returns it without its plan.
 
-    The files are deleted afterwards.
+    Few rows stay in the memory of the executors: writing and reading a file would take longer. Many
+    rows are stored as Parquet. The files are deleted afterwards.
     """
+    if is_few:
+        yield lambda frame: checkpointed(_in_tasks(frame, is_few=True))
+        return
     numbers = count()
     folder = f"{tables.path('staging')}/{EPISODES_JOB}-{uuid.uuid4()}"
 
     def keep(frame: DataFrame) -> DataFrame:
         path = f"{folder}/{next(numbers)}"
-        _in_tasks(frame, is_few=is_few).write.parquet(path)
-        stored = tables.spark.read.schema(frame.schema).parquet(path)
-        return _in_tasks(stored, is_few=is_few)
+        frame.write.parquet(path)
+        return tables.spark.read.schema(frame.schema).parquet(path)
 
     try:
         yield keep

@@ -77,15 +77,17 @@ def test_a_file_without_pairs_is_named_and_not_shown(content: bytes, tmp_path: P
 
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
+MIDNIGHT_MS = NOW_MS - 8 * 3_600_000
 
 
 @pytest.mark.parametrize(
     ("text", "since_ms"),
     [
         ("30s", NOW_MS - 30_000),
-        ("1.5h", NOW_MS - 5_400_000),
-        ("7d", NOW_MS - 7 * 86_400_000),
-        ("999w", NOW_MS - 999 * 7 * 86_400_000),
+        ("1.5h", NOW_MS - 7_200_000),
+        ("90m", NOW_MS - 5_400_000),
+        ("7d", MIDNIGHT_MS - 7 * 86_400_000),
+        ("999w", MIDNIGHT_MS - 999 * 7 * 86_400_000),
         ("9999w", 0),
         ("2027-01-15", NOW_MS - 8 * 3_600_000),
         ("2027-01-15T07:59:59.5Z", NOW_MS - 500),
