@@ -234,6 +234,8 @@ def _label(setting: Setting, names: Sequence[str]) -> str:
 
 def _chart(settings: Sequence[Setting], axis: str, measure: str, prefix: str) -> Chart | None:
     values = _values(settings, axis)
+    is_time = measure.endswith("_ms")
+    unit = 1_000 if is_time else 1  # times are drawn in seconds
     curves = []
     for label, spreads in list(_by_rest(settings, axis, measure).items())[:_CURVES_MAX]:
         known = [value for value in values if value in spreads]
@@ -244,9 +246,9 @@ def _chart(settings: Sequence[Setting], axis: str, measure: str, prefix: str) ->
             Curve(
                 label=label,
                 x=places,
-                y=tuple(one.median for one in chosen),
-                low=tuple(one.low for one in chosen),
-                high=tuple(one.high for one in chosen),
+                y=tuple(one.median / unit for one in chosen),
+                low=tuple(one.low / unit for one in chosen),
+                high=tuple(one.high / unit for one in chosen),
                 is_level=not known,
             )
         )
@@ -256,17 +258,10 @@ def _chart(settings: Sequence[Setting], axis: str, measure: str, prefix: str) ->
         name=f"{prefix}{axis}_{measure}",
         title=f"{MEASURE_WORDS[measure]} over {AXIS_WORDS[axis]}",
         x_label=AXIS_WORDS[axis],
-        y_label="s" if measure.endswith("_ms") else "",
+        y_label="s" if is_time else "",
         ticks=tuple(labelled(axis, value) for value in values),
-        curves=tuple(_in_seconds(one) if measure.endswith("_ms") else one for one in curves),
+        curves=tuple(curves),
     )
-
-
-def _in_seconds(curve: Curve) -> Curve:
-    y, low, high = (
-        tuple(one / 1_000 for one in numbers) for numbers in (curve.y, curve.low, curve.high)
-    )
-    return Curve(label=curve.label, x=curve.x, y=y, low=low, high=high, is_level=curve.is_level)
 
 
 def _heat(settings: Sequence[Setting], axis: str, measure: str, prefix: str) -> Heat | None:

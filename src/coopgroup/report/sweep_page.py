@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from coopgroup.report.charts import (
     MEASURE_WORDS,
     Setting,
@@ -26,17 +24,6 @@ from coopgroup.report.writing import require_bokeh
 __all__ = ["write_sweep_page"]
 
 _ROWS_MAX: Final = 2_000
-
-
-@frozen(kw_only=True)
-class _Scenario:
-    """A scenario of the sweep: its figures, and the table of its settings."""
-
-    name: str
-    curves: tuple[str, ...]
-    heats: tuple[str, ...]
-    parameters: tuple[str, ...]
-    rows: tuple[tuple[list[str], list[str]], ...]
 
 
 def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) -> None:
@@ -73,13 +60,13 @@ def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) 
         notes=_notes(settings),
         measures=list(MEASURE_WORDS.values()),
         scenarios=[
-            _Scenario(
-                name=name.replace("_", " "),
-                curves=tuple(islice(divs, len(curves))),
-                heats=tuple(islice(divs, len(heats))),
-                parameters=_parameters(some),
-                rows=tuple(_row(one, _parameters(some)) for one in some[:_ROWS_MAX]),
-            )
+            {
+                "name": name.replace("_", " "),
+                "curves": list(islice(divs, len(curves))),
+                "heats": list(islice(divs, len(heats))),
+                "parameters": _parameters(some),
+                "rows": [_row(one, _parameters(some)) for one in some[:_ROWS_MAX]],
+            }
             for (name, some), (curves, heats) in zip(by_scenario.items(), drawn, strict=True)
         ],
     )
