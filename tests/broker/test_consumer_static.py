@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import measure
 from tests.support.live_group import Crew, playing, unique
+from tests.support.programs import output_of
 from tests.support.waiting import wait_for
 
 
@@ -62,6 +63,43 @@ def test_a_static_leader_that_returns_notices_partitions_that_appear(
         kafka_cluster.add_partitions(topic, 6)
         crew.add("a", configuration=static).subscribe([topic])
         crew.until(lambda: crew.share((topic, 6)), "those that appeared while it was away")
+
+
+RETURNING = """
+import sys
+from coopgroup import CooperativeConsumer
+from coopgroup.kafka.membership import leading
+leading._LOAD_AFTER_S = 60.0  # in the background
+settings, topic = {settings!r}, {topic!r}
+with CooperativeConsumer(settings) as consumer:
+    consumer.subscribe([topic])
+    while (message := consumer.poll(0.1)) is None or message.error():
+        pass
+    print("numpy" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("key", ["group.instance.id", "coopgroup.state.dir"])
+def test_a_member_that_returns_has_its_first_record_before_numpy(
+    kafka_cluster: KafkaCluster, tmp_path: Path, key: str
+) -> None:
+    """NumPy takes longer to import than all of our modules together."""
+    topic = unique("early")
+    kafka_cluster.create_topic(topic, 2)
+    producer = Producer(kafka_cluster.client_config())
+    for number in range(10):
+        producer.produce(topic, b"x", partition=number % 2)
+    producer.flush()
+    settings = {
+        **kafka_cluster.client_config(),
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        key: str(tmp_path) if key == "coopgroup.state.dir" else "one",
+    }
+    program = RETURNING.format(settings=settings, topic=topic)
+    assert output_of(program) == "True\n"  # it decides the first round
+    assert output_of(program) == "False\n"
 
 
 def _poll_until_it_raises(consumer: CooperativeConsumer) -> KafkaException:
