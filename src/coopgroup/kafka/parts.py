@@ -43,7 +43,7 @@ from coopgroup.kafka.records.delivery import DecodedDelivery, Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.kafka.records.pace import IDLE_S, QUIET_S, Pace
+from coopgroup.kafka.records.pace import BELL_S, IDLE_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.events import Woken
@@ -209,7 +209,7 @@ class ConsumerParts:
             "committing": committing,
             "listener": listener,
             "meter": driver.meter,
-            "pace": Pace(IDLE_S if settings.bell_topic is None else QUIET_S),
+            "pace": Pace(IDLE_S if settings.bell_topic is None else BELL_S),
         }
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
         delivery = (

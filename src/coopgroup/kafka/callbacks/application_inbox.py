@@ -80,6 +80,8 @@ class ApplicationInbox:
 
     def take_stall(self) -> float | None:
         """Return, only once, when a stall of the application ended the membership; else None."""
+        if self._stalled_at_s is None:  # no lock for each call of an idle consumer
+            return None
         with self._lock:
             stalled_at_s, self._stalled_at_s = self._stalled_at_s, None
             return stalled_at_s

@@ -73,16 +73,14 @@ class Fetching:
     # Positions of these partitions in librdkafka, or None if unknown. They may be too low because
     # of control records of transactions. That is harmless: such records are skipped again.
     _known: list[TopicPartition] | None = field(default=None, init=False)
-    # Where each partition began, or continued after `seek`: librdkafka has no position before the
-    # next record.
+    # Where each partition began, or continued after `seek`, for the time before its next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
     _is_idle: bool = field(default=False, init=False)
     # Positions before the current batch; None without a batch.
     _before: list[TopicPartition] | None = field(default=None, init=False)
     _close_is_due: bool = field(default=False, init=False)
-    # Next offsets of partitions that were set back; librdkafka has no position until the next
-    # record.
+    # Next offsets of partitions that were set back: librdkafka has no position before a record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
     _watch: ClientWatch = field(factory=ClientWatch, init=False)
 
@@ -326,8 +324,8 @@ class Fetching:
         Raises:
             TypeError: the argument is not a list of partitions.
         """
-        # The order matters, because another thread may be fetching. An answer may be too low, which
-        # repeats records after a crash. It must never be too high, which would lose records.
+        # The order matters, because another thread may be fetching. An answer that is too low
+        # repeats records after a crash. One that is too high loses records.
         if self.published is not None:
             with self.record_buffer.lock:
                 asked, first = self.published.of(partitions), self.record_buffer.first_waiting()
@@ -335,8 +333,10 @@ class Fetching:
         before = self._before
         found: list[TopicPartition] = self.consumer.position(partitions)
         before = before or self._before
-        earlier = {_key(one): one for one in before or ()}
         waiting = self.record_buffer.first_waiting()
+        if not (before or waiting or self.waiting or self.held or self._set_back):
+            return found
+        earlier = {_key(one): one for one in before or ()}
         return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
 
     def _begin_fetch(self) -> list[TopicPartition]:

@@ -16,10 +16,13 @@ from typing import Final
 
 from coopgroup.late_methods import define, field
 
-__all__ = ["AWAY_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
+__all__ = ["AWAY_S", "BELL_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
 
 _BUSY_S: Final = 0.005
 QUIET_S: Final = 0.05
+# A member with a bell hears of a round at once, and its application up to one slice later. With
+# slices of 50 ms, an idle member needs half as much CPU time again.
+BELL_S: Final = 0.1
 IDLE_S: Final = 0.2
 # Longest slice until the next heartbeat: some notices need none, such as a changed topic. A shorter
 # slice costs more CPU time than confluent_kafka's look for signals, which needs no Python code.
@@ -42,7 +45,7 @@ class Pace:
     Attributes:
         idle_s: longest slice, in seconds: of a consumer that is idle, or that has expected a notice
             for long. confluent_kafka looks for signals as often as `IDLE_S`. A member with a bell
-            hears of a round at once, and must not lose that time again.
+            has `BELL_S`.
     """
 
     idle_s: float = QUIET_S

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coopgroup.kafka.records.pace import CALM_S, IDLE_S, QUIET_S, Pace
+from coopgroup.kafka.records.pace import BELL_S, CALM_S, IDLE_S, QUIET_S, Pace
 
 
 def test_slice_when_nothing_is_expected_is_long() -> None:
@@ -92,6 +92,6 @@ def test_slice_soon_after_records_does_not_wait_for_the_next_heartbeat() -> None
 
 
 def test_slice_of_a_member_with_a_bell_does_not_wait_for_the_next_heartbeat() -> None:
-    pace = Pace(QUIET_S)
+    pace = Pace(BELL_S)
     pace.slice_s(10.0, is_quiet=True)
-    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=23.0) == QUIET_S
+    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=23.0) == BELL_S
