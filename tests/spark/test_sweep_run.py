@@ -138,6 +138,7 @@ def test_sweep_that_is_killed_is_played_to_its_end(
 
     rows = read_results(spark, folder).collect()
     assert sorted(row.key for row in rows) == sorted([broken.key, *(cell.key for cell in cells)])
+    assert {row.sweep for row in rows} == {"_grid"}
     errors = {row.key: row.error for row in rows if row.error is not None}
     assert set(errors) == {broken.key}
     assert "'gone'" in errors[broken.key]

@@ -44,7 +44,7 @@ from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +57,7 @@ __all__ = [
     "SCHEMA",
     "VERSION",
     "finished_keys",
+    "first_of_each_kind",
     "kind_of",
     "play_cell",
     "read_results",
@@ -176,15 +177,10 @@ def run_sweep(
 
     def play_all() -> None:
         context.addJobTag(tag)
-        costs = _costs(spark, folder)
-        kinds = {cell.key: kind_of(cell) for cell in cells}
-        new = {kind: key for key, kind in kinds.items() if kind not in costs}
-        largest_first = sorted(new, key=lambda kind: kind[1], reverse=True)
-        by_key = {cell.key: cell for cell in cells}
-        first = [by_key.pop(new[kind]) for kind in largest_first]
+        first, others = first_of_each_kind(cells, _costs(spark, folder))
         _play(spark, sweep, [(cell,) for cell in first], folder, played)
         costs = _costs(spark, folder)
-        left = [(costs[kinds[key]], cell) for key, cell in by_key.items()]
+        left = [(costs[kind_of(cell)], cell) for cell in others]
         _play(spark, sweep, tasks_of(left, context.defaultParallelism), folder, played)
 
     with ThreadPoolExecutor(1) as pool, one_line("Spark could not play the sweep"):
@@ -243,6 +239,19 @@ def kind_of(cell: Cell) -> Kind:
     """Return the kind of a cell; cells of a kind take about the same time."""
     row = json.loads(cell.parameters)
     return row["scenario"], row["size"], row["policy"]["name"], row["assignor"]["name"]
+
+
+def first_of_each_kind(
+    cells: Iterable[Cell], known: Collection[Kind]
+) -> tuple[list[Cell], list[Cell]]:
+    """Return one cell of each kind that is not known, the largest first; and all other cells."""
+    first: dict[Kind, Cell] = {}
+    others = []
+    for cell in cells:
+        kind = kind_of(cell)
+        if kind in known or first.setdefault(kind, cell) is not cell:
+            others.append(cell)
+    return [first[kind] for kind in sorted(first, key=lambda one: -one[1])], others
 
 
 def tasks_of(cells: Iterable[tuple[float, Cell]], cores: int) -> list[tuple[Cell, ...]]:

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from coopgroup.pipeline.sweep.grid import Cell, Grid, Sweep, SweptScenario, cells_of
-from coopgroup.pipeline.sweep.run import SCHEMA, kind_of, play_cell, tasks_of
+from coopgroup.pipeline.sweep.run import (
+    SCHEMA,
+    first_of_each_kind,
+    kind_of,
+    play_cell,
+    tasks_of,
+)
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Choice
@@ -79,6 +85,23 @@ def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None
 def test_row_has_the_columns_of_the_table(cells: tuple[Cell, ...]) -> None:
     assert {"sweep", "error", *play_cell(cells[0], SCENARIOS)} == set(SCHEMA.names)
     assert kind_of(cells[0]) == ("small", 1, "deferred", "sticky")
+
+
+def test_one_cell_of_each_new_kind_is_played_first_the_largest_before() -> None:
+    """A kind that the table knows needs none."""
+    policies = (Choice(name="simple"), Choice(name="deferred"))
+    sweep = Sweep(
+        name="s",
+        scenarios=(SweptScenario(scenario=SCENARIO, digest="d"),),
+        seeds=(1, 2),
+        grid=Grid(policies=policies, sizes=(1, 9)),
+    )
+    given = cells_of(sweep)
+    known = {("small", 9, "deferred", "sticky")}
+    first, others = first_of_each_kind(given, known)
+    assert [kind_of(cell)[1:3] for cell in first] == [(9, "simple"), (1, "simple"), (1, "deferred")]
+    assert len(others) == 5
+    assert {*first, *others} == set(given)
 
 
 def test_tasks_are_of_some_seconds_and_shorter_in_the_end(cells: tuple[Cell, ...]) -> None:
