@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of, read_sweep
 from coopgroup.pipeline.sweep.run import (
+    SCHEMA,
     VERSION,
     finished_keys,
     play_cell,
@@ -20,6 +21,7 @@ from coopgroup.pipeline.sweep.run import (
     run_sweep,
 )
 from coopgroup.pipeline.sweep.summary import objections, only, settings_of
+from coopgroup.report.charts import Spread
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
@@ -171,3 +173,19 @@ def test_sweep_when_nothing_can_be_written_says_so(
     with pytest.raises(PipelineError) as refused:
         run_sweep(spark, sweep, cells_of(sweep)[:1], str(taken), on_progress=print)
     assert "\n" not in str(refused.value)
+
+
+def test_setting_that_hardly_ever_converges_has_no_time_to_converge(spark: SparkSession) -> None:
+    """The median counts runs that never converge; failed runs do not count."""
+    found = {}
+    for times_ms in ((1_000, 2_000, None), (1_000, None, None), (1_000,)):
+        rows = [{"key": str(seed), "converge_ms": one} for seed, one in enumerate(times_ms)]
+        rows += [{"key": "8", "error": "e"}, {"key": "9", "error": "e"}]
+        made = spark.createDataFrame(rows, SCHEMA)
+        (setting,) = settings_of(only(made, [str(number) for number in range(10)]))
+        found[times_ms] = setting.spreads.get("converge_ms")
+    assert found == {
+        (1_000, 2_000, None): Spread(median=2_000, low=1_000, high=2_000),
+        (1_000, None, None): None,
+        (1_000,): Spread(median=1_000, low=1_000, high=1_000),
+    }

@@ -138,7 +138,7 @@ class Setting:
     Attributes:
         parameters: by name; those of `AXIS_WORDS` are numbers or None.
         seeds: number of runs, including failed ones.
-        spreads: by measure; a measure that no run has is left out.
+        spreads: by measure; a measure that at least half of the runs lack is left out.
     """
 
     parameters: Mapping[str, str | int | None]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from attrs import asdict
 
 from coopgroup.pipeline.advice.choose import CONFIDENCE, ENOUGH
 from coopgroup.pipeline.advice.cost import break_even_ms, waits_ms, warmup_in
@@ -218,11 +219,7 @@ def advice_json(advice: Advice) -> dict[str, Any]:
                 "lag_peak": history.observed.lag_peak,
             },
         },
-        "cost": {
-            "move_ms": advice.cost.move_ms,
-            "return_ms": advice.cost.return_ms,
-            "is_known": advice.cost.is_known,
-        },
+        "cost": asdict(advice.cost),
         "confidence": CONFIDENCE,
         "today": _option_json(advice, advice.current),
         "advised": _option_json(advice, advice.advised) if advice.is_enough else None,
@@ -252,9 +249,7 @@ def _option_json(advice: Advice, option: Option) -> dict[str, Any]:
 
 def _estimate_json(advice: Advice, one: Estimate) -> dict[str, float]:
     # An interval from a few episodes would look certain.
-    if not advice.is_enough:
-        return {"mean": one.mean}
-    return {"mean": one.mean, "low": one.low, "high": one.high}
+    return asdict(one) if advice.is_enough else {"mean": one.mean}
 
 
 # --- sentences ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -38,10 +39,17 @@ def only(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 def settings_of(rows: DataFrame) -> tuple[Setting, ...]:
     """Return each setting with medians and ranges over its seeds, in the order of the cells.
 
+    A group that never converges takes infinitely long. If the median is infinite, the setting lacks
+    the measure.
+
     Args:
         rows: from `only`.
     """
-    spreads = [F.struct(F.median(name), F.min(name), F.max(name)).alias(name) for name in MEASURES]
+    never = F.when(F.col("error").isNull(), float("inf"))
+    spreads = [
+        F.struct(F.median(F.coalesce(name, never)), F.min(name), F.max(name)).alias(name)
+        for name in MEASURES
+    ]
     settings = rows.groupBy(*AXES).agg(
         F.count("*").alias("seeds"),
         F.count("error").alias("failed"),
@@ -56,7 +64,7 @@ def _setting(row: Row) -> Setting:
     spreads = {}
     for name in MEASURES:
         median, low, high = row[name]
-        if median is not None:
+        if median is not None and isfinite(median):
             spreads[name] = Spread(median=float(median), low=float(low), high=float(high))
     return Setting(
         parameters={name: row[name] for name in AXES},
