@@ -181,7 +181,7 @@ class Delivery:
     def _slice_s(self, now: float) -> float:
         """Return how long to wait in librdkafka before looking at the group again, in seconds."""
         driver, fetching = self.driver, self.fetching
-        is_quiet = driver.is_quiet and not fetching.is_about_to_begin
+        is_quiet = driver.is_quiet and not (fetching.waiting and fetching.is_about_to_begin)
         slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
         # Each record comes this way, but an idle consumer only a few times per second.
         if slice_s != IDLE_S or not is_quiet or fetching.waiting:

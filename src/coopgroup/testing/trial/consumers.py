@@ -120,6 +120,8 @@ def load_code(spec: WorkerSpec) -> None:
     """
     if _is_ours(check_kind(spec.kind)):
         _classes(spec)
+        for module in ("rpc.channel", "rpc.requests"):  # with kafka-python
+            importlib.import_module(f"coopgroup.kafka.{module}")
         if without_bell(spec.kind) != spec.kind:
             importlib.import_module("coopgroup.kafka.membership.bell")
 
