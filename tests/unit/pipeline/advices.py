@@ -15,7 +15,7 @@ UNAVAILABLE_S = (90.0, 80.0, 40.0, 200.0)
 RESTORES = (3.5, 2.0, 0.5, 0.5)
 
 
-def option(policy: Choice, mean: float, peak: float = 6.0, restores: float = 0.5) -> Option:
+def option(policy: Choice, mean: float, peak: int = 6, restores: float = 0.5) -> Option:
     """Return a setting whose intervals are a tenth around its figures."""
     around = Estimate(mean=mean, low=0.9 * mean, high=1.1 * mean)
     return Option(

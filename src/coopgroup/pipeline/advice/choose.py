@@ -28,6 +28,7 @@ happen to this group. The draws have a fixed seed, so the same history gives the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -113,6 +114,7 @@ class Option:
         restores: moves per period that pay the cost of a move.
         lag_peak: highest lag in an episode, in records, averaged over episodes.
         unavailable_peak: maximum number of partitions out of service together, in any episode.
+            Replays with several seeds and of a smaller group give fractions, which are rounded up.
     """
 
     policy: Choice
@@ -120,7 +122,7 @@ class Option:
     moved: Estimate
     restores: float
     lag_peak: Estimate
-    unavailable_peak: float
+    unavailable_peak: int
 
 
 @frozen(kw_only=True)
@@ -379,7 +381,7 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
             moved=moved,
             restores=float(restores),
             lag_peak=lag,
-            unavailable_peak=float(peak),
+            unavailable_peak=math.ceil(round(float(peak), 6)),
         )
         for policy, unavailable, moved, restores, lag, peak in zip(
             policies,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from coopgroup.report.wording import counted
 from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def span_words(days: float) -> str:
     if days >= 1:
         return f"{days:,.1f} days"
     hours = 24 * days
-    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+    return f"{hours:.1f} hours" if hours >= 1 else counted(round(60 * hours), "minute")
 
 
 def _episode(group: Sequence[Seen], resolution: float) -> Episode:

@@ -39,9 +39,10 @@ class MadeUp:
         costs: partition-seconds by setting; 100 for other settings.
     """
 
-    def __init__(self, costs: dict[str, float], moved: float = 1.0) -> None:
+    def __init__(self, costs: dict[str, float], moved: float = 1.0, peak: float = 6.0) -> None:
         self.costs = costs
         self.moved = moved
+        self.usual_peak = peak
         self.asked: list[str] = []
 
     def __call__(self, episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
@@ -60,8 +61,8 @@ class MadeUp:
         return np.array([row for _ in episodes]).reshape(len(episodes), -1, len(FIGURES))
 
     def peak(self, policy: Choice) -> float:
-        ration = policy.options.get("max_moves_per_round", 6)
-        assert isinstance(ration, int)
+        ration = policy.options.get("max_moves_per_round", self.usual_peak)
+        assert isinstance(ration, int | float)
         return float(ration)
 
 
@@ -159,6 +160,14 @@ def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> No
     advise(history([1_000] * 40), MoveCost(), free)
     advise(history([1_000] * 40), COST, still)
     assert not any("warmup" in one for one in (*free.asked, *still.asked))
+
+
+def test_peaks_are_whole_partitions() -> None:
+    """Seeds are averaged, and a large group is played with fewer members."""
+    play = MadeUp({}, peak=6.000_000_1)
+    assert advise(history([1_000] * 40), COST, play).current.unavailable_peak == 6
+    play = MadeUp({}, peak=6.2)
+    assert advise(history([1_000] * 40), COST, play).current.unavailable_peak == 7
 
 
 def test_rations_when_nothing_moves_are_not_tried() -> None:

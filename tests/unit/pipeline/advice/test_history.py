@@ -103,11 +103,12 @@ def test_joins_are_episodes_in_order_of_time() -> None:
 
 
 def test_spans_are_said_in_their_own_unit() -> None:
-    spans = (14, 1, 0.5, 1 / 24, 1 / 96)
+    spans = (14, 1, 0.5, 1 / 24, 1 / 96, 1 / 1_440)
     assert [span_words(one) for one in spans] == [
         "14.0 days",
         "1.0 days",
         "12.0 hours",
         "1.0 hours",
         "15 minutes",
+        "1 minute",
     ]
