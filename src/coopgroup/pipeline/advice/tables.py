@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["Readable", "history_of", "move_cost_of", "policy_led", "seen_of", "started_after"]
+__all__ = ["Readable", "history_of", "move_cost_of", "policy_led", "seen_of"]
 
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
@@ -125,9 +125,7 @@ def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
     Returns:
         `None` if the telemetry has fewer than five moves.
     """
-    waits = started_after(_of(tables, "events", group), _named_work(tables, group)).groupBy(
-        "came_back"
-    )
+    waits = _waits(_of(tables, "events", group), _starts(tables, group)).groupBy("came_back")
     rows = waits.agg(sql.median("wait_ms").alias("wait_ms"), sql.count("*").alias("count"))
     found = {row.came_back: row for row in rows.collect()}
     moved, back = found.get(False), found.get(True)
@@ -138,57 +136,8 @@ def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
     return MoveCost(move_ms=move_ms, return_ms=min(move_ms, return_ms))
 
 
-def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
-    """Return how long each partition took from its assignment to the begin of work.
-
-    Args:
-        events: the table, of one group.
-        work: the table, of one group.
-
-    Returns:
-        `wait_ms` and `came_back`: whether the process is the one that last worked on the partition.
-        Partitions without earlier work are left out.
-    """
-    gained = (
-        events.where(sql.col("kind") == "assignment_received")
-        .select(
-            "member",
-            "at_ms",
-            sql.explode(
-                sql.from_json(sql.get_json_object("record", "$.gained"), "map<string, array<int>>")
-            ).alias("topic", "partitions"),
-        )
-        .select("member", "at_ms", "topic", sql.explode("partitions").alias("partition"))
-        .select("member", "topic", "partition", "at_ms", sql.lit(1).alias("is_gain"))
-    )
-    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
-    who = sql.when(sql.col("client") == "", sql.col("member")).otherwise(sql.col("client"))
-    starts = (
-        work.where("is_start")
-        .withColumn("who", who)
-        .withColumn("before", sql.lag("who").over(by_partition))
-        .where(sql.col("before").isNotNull())
-        .select(
-            *("member", "topic", "partition", "at_ms"),
-            sql.lit(0).alias("is_gain"),
-            (sql.col("before") == sql.col("who")).alias("came_back"),
-        )
-    )
-    # A begin belongs to the last assignment before it: a gain comes right before its begin.
-    by_member = Window.partitionBy("member", "topic", "partition").orderBy(
-        "at_ms", sql.col("is_gain").desc()
-    )
-    both = gained.unionByName(starts, allowMissingColumns=True)
-    paired = both.withColumn("was_gain", sql.lag("is_gain").over(by_member)).withColumn(
-        "gained_ms", sql.lag("at_ms").over(by_member)
-    )
-    return paired.where((sql.col("is_gain") == 0) & (sql.col("was_gain") == 1)).select(
-        (sql.col("at_ms") - sql.col("gained_ms")).alias("wait_ms"), "came_back"
-    )
-
-
-def _named_work(tables: Readable, group: str) -> DataFrame:
-    """Return the work with the name of its process in `client`, if the history knows it.
+def _starts(tables: Readable, group: str) -> DataFrame:
+    """Return each begin of work, with its process in `who`.
 
     Real members write only their member id, and a process gets a new member id in each of its
     lives. The coordinator's states show the process.
@@ -198,9 +147,43 @@ def _named_work(tables: Readable, group: str) -> DataFrame:
     names = present.groupBy(sql.col("member_id").alias("member")).agg(
         sql.max("process").alias("process")
     )
-    name = sql.coalesce(sql.nullif("client", sql.lit("")), "process", sql.lit(""))
-    work = _of(tables, "work", group).join(names, "member", "left")
-    return work.withColumn("client", name).drop("process")
+    work = _of(tables, "work", group).where("is_start").join(names, "member", "left")
+    who = sql.coalesce(sql.nullif("client", sql.lit("")), "process", "member")
+    return work.withColumn("who", who)
+
+
+def _waits(events: DataFrame, starts: DataFrame) -> DataFrame:
+    """Return how long each partition took from its assignment to the begin of work.
+
+    Returns:
+        `wait_ms` and `came_back`: whether the process is the one that last worked on the partition.
+        Partitions without earlier work are left out.
+    """
+    gained = sql.from_json(sql.get_json_object("record", "$.gained"), "map<string, array<int>>")
+    gains = (
+        events.where(sql.col("kind") == "assignment_received")
+        .select("member", "at_ms", sql.explode(gained).alias("topic", "partitions"))
+        .select("member", "topic", sql.explode("partitions").alias("partition"), "at_ms")
+        .withColumn("is_gain", sql.lit(1))
+    )
+    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
+    begins = (
+        starts.withColumn("before", sql.lag("who").over(by_partition))
+        .where(sql.col("before").isNotNull())
+        .select("member", "topic", "partition", "at_ms", sql.expr("before = who AS came_back"))
+        .withColumn("is_gain", sql.lit(0))
+    )
+    # A begin belongs to the last assignment before it: a gain comes right before its begin.
+    by_member = Window.partitionBy("member", "topic", "partition").orderBy(
+        "at_ms", sql.col("is_gain").desc()
+    )
+    paired = gains.unionByName(begins, allowMissingColumns=True).withColumns(
+        {
+            "was_gain": sql.lag("is_gain").over(by_member),
+            "wait_ms": sql.col("at_ms") - sql.lag("at_ms").over(by_member),
+        }
+    )
+    return paired.where("is_gain = 0 AND was_gain = 1").select("wait_ms", "came_back")
 
 
 def _of(tables: Readable, name: str, group: str) -> DataFrame:
