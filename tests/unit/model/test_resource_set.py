@@ -7,6 +7,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import EMPTY, Resource, ResourceSet
+from coopgroup.model.plain import FEW
 from tests.support.programs import output_of, outputs_under_two_hash_seeds
 
 
@@ -101,6 +102,16 @@ def test_pickle_when_loaded_is_equal_and_frozen() -> None:
     assert (loaded, hash(loaded), hash(loaded)) == (made, hash(made), hash(made))
     with pytest.raises(ValueError, match="read-only"):
         loaded.flat_indices[0] = 9
+
+
+@pytest.mark.parametrize("size", [1, FEW // 2, FEW // 2 + 1, 2 * FEW])
+def test_algebra_of_few_and_of_many_indices_is_that_of_sets(size: int) -> None:
+    left, right = set(range(0, 2 * size, 2)), set(range(0, 3 * size, 3))
+    mine, theirs = ResourceSet({"T": left}), ResourceSet({"T": right})
+    assert (mine | theirs).to_dict() == {"T": sorted(left | right)}
+    assert (mine & theirs).to_dict() == {"T": sorted(left & right)}
+    assert set(mine - theirs) == {("T", index) for index in left - right}
+    assert mine | (mine & theirs) == mine == (mine - theirs) | (mine & theirs)
 
 
 def test_million_resources_when_combined_are_exact() -> None:
