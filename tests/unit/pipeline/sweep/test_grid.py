@@ -237,6 +237,11 @@ def test_file_without_grid_is_the_scenario_itself(folder: Path) -> None:
             "less than session_timeout_ms (2000)",
         ),
         (
+            'scenarios = "small.toml"\ngrid.move_interval_ms = 0\ngrid.session_timeout_ms = 2_000',
+            "grid.session_timeout_ms",
+            "less than session_timeout_ms (2000)",
+        ),
+        (
             'scenarios = "small.toml"\n[grid]\npolicies = ["incremental"]\nmove_interval_ms = [5]',
             "grid.move_interval_ms",
             "max_moves_per_round beside it",

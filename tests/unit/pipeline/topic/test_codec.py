@@ -216,6 +216,8 @@ def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
     raw = encode_offset_value(evolve(COMMIT, version=4))
     assert raw.endswith(b"\0")
     assert decode_offset_value(raw[:-1] + b"\x01\x07\x02ab") == COMMIT
+    with pytest.raises(DecodeError, match="topic_id: length 2"):
+        decode_offset_value(raw[:-1] + b"\x01\x00\x02ab")
 
 
 @pytest.mark.parametrize(

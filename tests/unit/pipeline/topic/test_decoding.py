@@ -108,6 +108,7 @@ def test_a_record_of_no_possible_time_is_rejected() -> None:
     reason = "time: not ms since 1970"
     assert [row["reason"] for row in rows] == [reason, reason, reason, None]
     assert [row["at_ms"] for row in rows] == [WRITTEN_MS, WRITTEN_MS, WRITTEN_MS, LAST_MS]
+    assert [row["committed"] for row in rows] == [None, None, None, 42]
     value = encode_group_value(evolve(GROUP, state_ms=2**62))
     (row,) = groups((encode_key(GroupKey(group="g")), value))
     assert (row["group"], row["value"]) == (None, value)
