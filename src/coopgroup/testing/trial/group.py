@@ -24,6 +24,7 @@ from coopgroup.testing.trial.processes import (
     end_input,
     failure,
     start_python,
+    wait_for_end,
 )
 from coopgroup.testing.trial.recording import EventReader, RowReader, Rows
 from coopgroup.testing.trial.spec import WorkerSpec
@@ -164,7 +165,7 @@ class Group:
         incarnation = self.member(name)
         process, log_path = incarnation.process, incarnation.log_path
         try:
-            status = process.wait(CLOSE_S_MAX)
+            status = wait_for_end(process, CLOSE_S_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

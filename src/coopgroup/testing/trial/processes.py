@@ -6,6 +6,8 @@ own session, so that Ctrl-C reaches the controller alone.
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from attrs import define
 from coopgroup.errors import CoopgroupError
 from coopgroup.testing.trial.spec import ProducerSpec, WorkerSpec, dump_spec
 
-__all__ = ["Incarnation", "TrialError", "end_input", "failure", "start_python"]
+__all__ = ["Incarnation", "TrialError", "end_input", "failure", "start_python", "wait_for_end"]
 
 STDERR_LINES: Final = 30
 
@@ -89,6 +91,26 @@ def end_input(process: subprocess.Popen[str]) -> None:
             process.stdin.close()
         except BrokenPipeError:  # it has already ended; its status contains the reason
             return
+
+
+def wait_for_end(process: subprocess.Popen[str], limit_s: float) -> int:
+    """Return the exit status of a process as soon as it ends.
+
+    With a limit, `Popen.wait` looks only every 50 ms, which is a large part of a short restart.
+
+    Raises:
+        TimeoutExpired: the process has not ended within the limit.
+    """
+    if process.poll() is None and hasattr(os, "pidfd_open"):  # only Linux has it
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            end = select.poll()
+            end.register(descriptor, select.POLLIN)
+            end.poll(limit_s * 1000)
+        finally:
+            os.close(descriptor)
+        limit_s = 0.0
+    return process.wait(limit_s)
 
 
 def failure(text: str, log_path: Path) -> TrialError:
