@@ -13,6 +13,7 @@ end.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -49,6 +50,12 @@ _STOP_TIMEOUT_S: Final = 2.0
 _LOAD_AFTER_S: Final = 0.25
 # The same holds for the client of the look-up.
 _LOOK_AFTER_S: Final = 0.5
+# A child that is forked during an import would wait forever for modules such as NumPy. So a fork
+# waits for the import.
+_loading: Final = threading.RLock()
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
 
 
 def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
@@ -127,9 +134,10 @@ class RoundLeader:
             self._launch(threading.Timer(_LOAD_AFTER_S, self._load))
 
     def _load(self) -> None:
-        from coopgroup.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
+        with _loading:
+            from coopgroup.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
 
-        _ = lead, lead_kafka_round, self.assignor, self.policy
+            _ = lead, lead_kafka_round, self.assignor, self.policy
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""

@@ -26,6 +26,7 @@ from coopgroup.protocol import Subscription, decode_assignment, encode_subscript
 from coopgroup.protocol.assignment_trailer import resources_digest
 from coopgroup.session import DecideRound, LookOver, RoundDecided, SeenTopics
 from coopgroup.telemetry import RoundRefused
+from tests.support.programs import output_of
 from tests.support.waiting import wait_for
 
 WAIT_S_MAX = 5.0
@@ -438,3 +439,27 @@ def test_leader_that_cannot_read_the_members_only_warns(
     wait_for(lambda: bool(caplog.records))
     assert "topics_unavailable" in caplog.records[0].getMessage()
     assert leader.seen == SeenTopics()
+
+
+FORK = """
+import os, threading, time
+from coopgroup.kafka.membership import leading
+began, loaded = threading.Event(), threading.Event()
+def load():
+    with leading._loading:
+        began.set()
+        time.sleep(0.1)
+        loaded.set()
+threading.Thread(target=load).start()
+began.wait()
+child = os.fork()
+if not child:
+    with leading._loading:
+        os._exit(0 if loaded.is_set() else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_fork_waits_for_the_import_in_the_background() -> None:
+    """Otherwise the child could never import NumPy."""
+    assert output_of(FORK) == "0\n"
