@@ -372,9 +372,9 @@ class Tables:
 
     def for_rows_of(self, *names: str) -> Tables:
         """Return the tables with a session for few rows, if the named tables have few together."""
-        if sum(self.read(name).count() for name in names) > FEW_ROWS:
-            return self
-        return evolve(self, spark=light_session(self.spark))
+        light = evolve(self, spark=light_session(self.spark))
+        rows = sum(light.read(name).count() for name in names)
+        return self if rows > FEW_ROWS else light
 
     def read(self, name: str) -> DataFrame:
         """Return the rows of a table, of all complete batches; an empty frame without any batch.
@@ -474,7 +474,7 @@ class Tables:
 
     def _read_batches(self) -> Mapping[str, Batch]:
         try:
-            rows = self.spark.read.format("delta").load(self.path("batches")).collect()
+            rows = _recorder(self.spark).read.format("delta").load(self.path("batches")).collect()
         except AnalysisException as error:
             if error.getCondition() in MISSING:
                 return {}
@@ -492,9 +492,9 @@ class Tables:
 
 @lru_cache(maxsize=1)
 def _recorder(spark: SparkSession) -> SparkSession:
-    """Return the session that writes `batches`.
+    """Return the session for `batches`, which has few rows.
 
     A stream records its batches on a thread of its own. In the session of the jobs, it would
     replace the version that another thread is about to read (`_OWN_VERSION`).
     """
-    return spark.newSession()
+    return light_session(spark.newSession())

@@ -89,7 +89,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     scope = scope_of(groups, since)
     if page is not None and len(scope.groups) > 1:
         raise click.UsageError("--html: a page has one group; give one --group")
-    tables = place.tables()
+    tables = place.tables(is_brief=True)
     for group in scope.groups:
         with one_line():
             given = advice_for(tables, group, choice, scope.since_ms, move_cost_ms, return_cost_ms)

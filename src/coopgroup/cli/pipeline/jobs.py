@@ -248,7 +248,7 @@ def episodes(
     where.require_folder()
     from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
-    tables = where.tables()
+    tables = where.tables(is_brief=True)
     with one_line():
         if tables.read("events").isEmpty():
             tables.require("generations", "coopgroup pipeline history or telemetry")

@@ -16,6 +16,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
 from coopgroup.pipeline.folders import local_folder
 from coopgroup.pipeline.spark.session import (
+    LIGHT,
     LOCAL_MASTER,
     build_session,
     check_settings,
@@ -51,6 +52,8 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "scram.Scram",
 }
 _SAME_KEYS: Final = ("bootstrap.servers", "security.protocol")
+_OF_JAVA: Final = "spark.driver.extraJavaOptions"
+_SMALL_BYTES: Final = 10_000_000
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhdw])")
 _A_PAST_TIME: Final = (
@@ -79,18 +82,22 @@ class Place:
                 "--tables", self.folder, "a folder with tables, of coopgroup pipeline history"
             )
 
-    def tables(self) -> Tables:
+    def tables(self, *, is_brief: bool = False) -> Tables:
         """Start Spark and return the tables.
+
+        Args:
+            is_brief: whether the job reads the tables, and ends. If they are small, Java's
+                optimising compiler would then take half of the CPU time.
 
         Raises:
             CoopgroupError: a requirement is missing, a setting is wrong, or another release wrote
                 the folder; nothing was written then.
         """
-        tables = self.any_tables()
+        tables = self.any_tables(is_brief=is_brief)
         tables.check_release()
         return tables
 
-    def any_tables(self) -> Tables:
+    def any_tables(self, *, is_brief: bool = False) -> Tables:
         """Return the tables, also of a folder of another release; else as `tables`."""
         require_spark()
         from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - needs the extra
@@ -100,10 +107,22 @@ class Place:
         if local is not None and local.exists() and not local.is_dir():
             raise ConfigurationError("--tables", self.folder, "a folder, not a file")
         jars = self.jars or (() if is_submitted() else connector_jars())
-        session = build_session(master=self.master, jars=jars, extra=self.settings)
+        is_light = is_brief and local is not None and _is_small(local)
+        java = {_OF_JAVA: LIGHT[_OF_JAVA]} if is_light else {}
+        session = build_session(master=self.master, jars=jars, extra={**java, **self.settings})
         # A session that runs already may have begun in another folder.
         folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())
         return Tables(spark=session, folder=folder)
+
+
+def _is_small(folder: Path) -> bool:
+    """Return whether a folder has tables, of less than about a million rows."""
+    size = 0
+    for file in folder.glob("v*/*/**/*.parquet"):
+        size += file.stat().st_size
+        if size > _SMALL_BYTES:
+            return False
+    return size > 0
 
 
 def place_options(command: _Command) -> _Command:

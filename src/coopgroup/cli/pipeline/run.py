@@ -84,7 +84,7 @@ def command(
     source = brokers.source(_TOPIC, "no group has ever committed")
     seconds: dict[str, float] = {}
     with _timed("spark", seconds):
-        tables = where.tables()
+        tables = where.tables(is_brief=True)
     with one_line():
         _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):

@@ -38,7 +38,7 @@ def command(query: str, *, as_json: bool, **place: Any) -> None:  # noqa: ANN401
     where.require_folder()
     from coopgroup.pipeline.views import create_views  # noqa: PLC0415 - needs the extra
 
-    tables = where.tables()
+    tables = where.tables(is_brief=True)
     with one_line():
         create_views(tables.spark, tables.folder)
         found = tables.spark.sql(query)

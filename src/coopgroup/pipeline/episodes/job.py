@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import reduce
 from itertools import count
@@ -154,8 +155,7 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     """Bring the episodes up to date with history and telemetry.
 
     Only groups with new input are computed. The job computes all groups of the scope if it cannot
-    continue the last run: after other settings, another scope or another release, or with an
-    incomplete log.
+    continue the last run: after other settings, another scope or release, or if input was lost.
 
     Args:
         tables: with history, telemetry or both.
@@ -268,18 +268,27 @@ def _frames(
         # Delta takes a Spark job for each use of a table, which costs more than few rows do.
         return keep(rows) if is_few else rows
 
-    frames: dict[str, DataFrame] = {}
+    def of_history() -> dict[str, DataFrame]:
+        if "generations" not in known:
+            return {}
+        commits, assignments = recent("commits"), read("assignments")
+        return _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
+
+    def of_telemetry() -> dict[str, DataFrame]:
+        if "events" not in known:
+            return {}
+        events = keep(read("events")) if is_few else read("events")
+        rounds, work = read("rounds"), read("work")
+        return telemetry_episodes(events, rounds, work, known=known_members(present), keep=keep)
+
     known = tables.versions()
     states = keep(states_of(read("generations")))
     present = keep(members_of(read("members"), states))
-    if "generations" in known:
-        commits, assignments = recent("commits"), read("assignments")
-        frames |= _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
-    if "events" in known:
-        events = keep(read("events")) if is_few else read("events")
-        rounds, work = read("rounds"), read("work")
-        found = telemetry_episodes(events, rounds, work, known=known_members(present), keep=keep)
-        for name, frame in found.items():
+    # With few rows, most of the time goes into plans, and a thread makes one plan at a time.
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(of_telemetry)
+        frames = of_history()
+        for name, frame in second.result().items():
             frames[name] = frames[name].unionByName(frame) if name in frames else frame
     return frames
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from coopgroup.cli.pipeline.options import kafka_options, pairs, scope_of, since_of
+from coopgroup.cli.pipeline.options import Place, kafka_options, pairs, scope_of, since_of
 from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.spark.session import LIGHT
+
+OF_JAVA = "spark.driver.extraJavaOptions"
 
 
 def test_an_address_is_told() -> None:
@@ -103,6 +107,39 @@ def test_since_is_a_time_or_a_duration(text: str, since_ms: int) -> None:
 def test_since_when_it_is_no_past_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"--since: got .*, expected a time in the past"):
         since_of(text, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("size", "is_brief", "given", "expected"),
+    [
+        pytest.param(1_000, True, {}, LIGHT[OF_JAVA], id="few rows"),
+        pytest.param(20_000_000, True, {}, None, id="many rows"),
+        pytest.param(0, True, {}, None, id="no rows yet"),
+        pytest.param(1_000, False, {}, None, id="a job that may go on"),
+        pytest.param(1_000, True, {OF_JAVA: "-Xint"}, "-Xint", id="a setting of the user"),
+    ],
+)
+def test_java_compiles_less_for_a_short_job_with_few_rows(
+    size: int,
+    is_brief: bool,
+    given: dict[str, str],
+    expected: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "v2" / "commits" / "day=2026-11-23" / "part.parquet"
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as sparse:
+        sparse.truncate(size)
+    asked: list[Mapping[str, str]] = []
+
+    def build_session(*, extra: Mapping[str, str], **_: object) -> None:
+        asked.append(extra)
+
+    monkeypatch.setattr("coopgroup.cli.pipeline.options.build_session", build_session)
+    place = Place(folder=str(tmp_path), master="local[2]", jars=(__file__,), settings=given)
+    place.any_tables(is_brief=is_brief)
+    assert asked[0].get(OF_JAVA) == expected
 
 
 def test_groups_are_named_once() -> None:
