@@ -2,18 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from coopgroup.cli.pipeline.run import _ripe
 from coopgroup.pipeline.advice import tables as advice_tables
+from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.tables import history_of, move_cost_of
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.scope import Scope
 from coopgroup.simulator.scenario import Choice
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.tables import Tables
 
 # A task of seconds may take minutes if Spark gets a tenth of a core.
 pytestmark = pytest.mark.timeout(480)
@@ -273,3 +279,19 @@ def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) 
     rows = {"events": events, "work": work, "generations": generations, "members": members}
     found = move_cost_of(Given(spark=spark, rows=rows), "g")
     assert found == MoveCost(move_ms=4_000, return_ms=100)
+
+
+def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkSession) -> None:
+    """A deployment is one episode, and new members form an episode without an absence."""
+    absences = [
+        absence(HOUR_MS * number // (1 if group == "crashed" else HOUR_MS), 5_000, group=group)
+        for group in ("crashed", "deployed")
+        for number in range(1, ENOUGH + 1)
+    ]
+    joins = [
+        rebalance(HOUR_MS * number, group="grown", trigger="join", joined=1)
+        for number in range(1, ENOUGH + 1)
+    ]
+    tables = cast("Tables", Given(spark=spark, rows={"absences": absences, "rebalances": joins}))
+    assert _ripe(tables, Scope()) == ["crashed", "grown"]
+    assert _ripe(tables, Scope(since_ms=2 * HOUR_MS)) == []

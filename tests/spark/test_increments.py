@@ -13,6 +13,7 @@ from pyspark.sql import functions as sql
 from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.episodes.job import write_episodes
+from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
@@ -202,6 +203,86 @@ def test_a_later_begin_computes_only_groups_with_rows_before_it(
     for day in (4, 4, 5, 6, 3):
         write_episodes(tables, scope=Scope(since_ms=day * DAY_MS))
     assert computed == [(), ("gone", "left"), ()]
+
+
+@pytest.fixture
+def days(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Return the days of the only absence and rebalance of each group; `write_episodes` uses it."""
+    found = {"old": 5, "present": 9}
+
+    def frames(tables: Tables, _: int, scope: Scope, *__: object, **___: object) -> dict[str, Any]:
+        groups = scope.groups or tuple(found)
+        return {
+            name: make(
+                tables.spark,
+                name,
+                *({"group": one, TABLES[name].time: found[one] * DAY_MS} for one in groups),
+            )
+            for name in ("absences", "rebalances")
+        }
+
+    monkeypatch.setattr(job, "_frames", frames)
+    return found
+
+
+def days_in(tables: Tables, name: str) -> dict[str, int]:
+    return {row["group"]: row[TABLES[name].time] // DAY_MS for row in tables.read(name).collect()}
+
+
+def committed(tables: Tables, batch: int, **days: int) -> None:
+    commits = (commit(day * DAY_MS + batch, 1, group=group) for group, day in days.items())
+    frame = make(tables.spark, "commits", *commits)
+    tables.append("history", batch, {"commits": frame})
+
+
+def test_rows_that_a_killed_run_has_deleted_come_back(
+    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed run began later, and replaced rows of a group without new input."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    committed(tables, 0, **days)
+    write_episodes(tables, scope=Scope(since_ms=DAY_MS))
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "record", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
+    committed(tables, 1, present=9)
+    write_episodes(tables, scope=Scope(since_ms=2 * DAY_MS))
+    assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
+
+
+def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
+    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with older input replaces a table that the other run has replaced, and one before."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    committed(tables, 0, **days)
+    write_episodes(tables)
+    committed(tables, 1, old=5)
+    replace, write = Tables.replace, Tables._commit  # noqa: SLF001 - to interleave two runs
+    waiting: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "replace", lambda *args, **named: waiting.append((args, named)))
+        write_episodes(tables)
+    days["old"] = 6
+    committed(tables, 2, old=6)
+
+    def interleaved(*args: Any, **named: Any) -> int:  # noqa: ANN401 - those of the method
+        version = write(*args, **named)
+        if waiting:
+            of_other, named_by_other = waiting.pop()
+            replace(*of_other, **named_by_other)
+        return version
+
+    monkeypatch.setattr(Tables, "_commit", interleaved)
+    with pytest.raises(PipelineError, match="by another job at the same time; run this job again"):
+        write_episodes(tables)
+    write_episodes(tables)
+    assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
 
 
 def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(

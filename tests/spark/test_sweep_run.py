@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.sweep import run as sweep_run
 from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of, read_sweep
 from coopgroup.pipeline.sweep.run import (
     SCHEMA,
@@ -189,3 +191,51 @@ def test_setting_that_hardly_ever_converges_has_no_time_to_converge(spark: Spark
         (1_000, None, None): None,
         (1_000,): Spread(median=1_000, low=1_000, high=1_000),
     }
+
+
+def test_an_interrupt_between_two_jobs_ends_the_sweep(
+    spark: SparkSession, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark cancels only jobs that have begun."""
+    reached: list[int] = []
+
+    def waiting(cells: list[Cell], known: dict[sweep_run.Kind, float]) -> object:
+        reached.append(len(cells))
+        time.sleep(2)
+        return [], cells
+
+    def interrupt(_: int) -> None:
+        if reached:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_run, "first_of_each_kind", waiting)
+    # No task ends before it is cancelled.
+    monkeypatch.setattr(sweep_run, "_play_tasks", _never)
+    begin_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(spark, sweep, cells_of(sweep), str(tmp_path / "r"), on_progress=interrupt)
+    assert time.monotonic() - begin_s < 50
+
+
+def _never(*_: object, **__: object) -> object:
+    time.sleep(60)
+    return iter(())
+
+
+def test_cells_that_failed_do_not_show_how_long_others_take(
+    spark: SparkSession, sweep: Sweep, tmp_path: Path
+) -> None:
+    """Otherwise one task would play thousands of cells."""
+    folder = str(tmp_path / "failed")
+    cells = cells_of(sweep)[:2]
+    bases = dict.fromkeys(sweep.bases)
+    failed = [{"sweep": sweep.name} | play_cell(cell, bases) for cell in cells]  # type: ignore[arg-type]
+    assert all(row["error"] for row in failed)
+    spark.createDataFrame(failed, SCHEMA).write.parquet(f"{folder}/v{VERSION}/sweep")
+    run_sweep(spark, sweep, cells, folder, on_progress=lambda _: None)
+    played = read_results(spark, folder)
+    assert played.where("error IS NULL").count() == len(cells)
+    costs = sweep_run._costs(spark, folder)  # noqa: SLF001 - what it decides by
+    (mean,) = costs.values()
+    rows = played.select("cpu_s").collect()
+    assert mean == pytest.approx(sum(row.cpu_s for row in rows) / len(rows))

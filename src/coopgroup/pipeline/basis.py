@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from coopgroup.pipeline.schemas import Batch
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
@@ -213,10 +214,15 @@ class Basis:
         )
 
 
-def begin_anew(tables: Tables, job: str) -> None:
-    """Forget the basis of a job: after a kill, its tables may differ from it everywhere."""
-    if Basis.last(tables, job) is not None:
-        tables.record(job, {}, basis="")
+def begin_anew(tables: Tables, job: str) -> Batch | None:
+    """Forget the basis of a job: after a kill, its tables may differ from it everywhere.
+
+    Returns:
+        The last batch of the job now.
+    """
+    if Basis.last(tables, job) is None:
+        return tables.batches().get(job)
+    return tables.record(job, {}, basis="")
 
 
 def _read_log(tables: Tables, name: str, after: int, until: int) -> _Log | None:

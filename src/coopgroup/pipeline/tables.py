@@ -190,6 +190,7 @@ class Tables:
         groups: Sequence[str] = (),
         updated: Mapping[str, int] = MappingProxyType({}),
         basis: str | None = None,
+        expected: Sequence[Batch | None] = (),
     ) -> None:
         """Replace snapshots.
 
@@ -199,6 +200,7 @@ class Tables:
             groups: groups whose rows are replaced, the only ones in `frames`; empty for all.
             updated: versions of tables that `update` has changed in the same batch.
             basis: as in `record`.
+            expected: as in `record`.
 
         Raises:
             PipelineError: another process replaced them at the same time.
@@ -210,7 +212,7 @@ class Tables:
             if groups:
                 writer = writer.option("replaceWhere", in_groups(groups))
             versions[name] = self._commit(name, rows.sparkSession, writer.save, tries=1)
-        self.record(job, versions, basis=basis)
+        self.record(job, versions, basis=basis, expected=expected)
 
     def update(self, name: str, changes: DataFrame, *, from_ms: int) -> tuple[int, int]:
         """Change rows of a snapshot that exists; the caller records the new version.
@@ -250,7 +252,8 @@ class Tables:
         batch: int = NO_BATCH,
         *,
         basis: str | None = None,
-    ) -> None:
+        expected: Sequence[Batch | None] = (),
+    ) -> Batch:
         """Record a complete batch, so that readers see its versions of the tables.
 
         Args:
@@ -258,6 +261,13 @@ class Tables:
             versions: versions of the tables that the batch changed.
             batch: number of the batch of a stream.
             basis: the new basis of the job (see `Batch`); `None` leaves it unchanged.
+            expected: batches of the job of which one must be the last; empty for any.
+
+        Returns:
+            The batch.
+
+        Raises:
+            PipelineError: another process has recorded a batch of the job meanwhile.
         """
         session = _recorder(self.spark)
         tried: list[tuple[Any, Mapping[str, Batch]]] = []
@@ -265,6 +275,11 @@ class Tables:
         def write() -> None:
             snapshot, known = self._recorded_at()
             last = known.get(job)
+            if expected and last not in expected:
+                raise PipelineError(
+                    f"the tables of {job} in {self.folder} were changed by another job at the same "
+                    "time; run this job again"
+                )
             one = Batch(
                 number=batch,
                 at_ms=time.time_ns() // 1_000_000,
@@ -292,6 +307,7 @@ class Tables:
         # If another job has recorded a batch meanwhile, the next reader reads the table.
         if after.version() == version == before.version() + 1:
             self._cache["batches"] = after, batches
+        return batches[job]
 
     def _with_later(self, last: Batch | None, versions: Mapping[str, int]) -> dict[str, int]:
         """Return versions with those that another process of the job has recorded meanwhile."""

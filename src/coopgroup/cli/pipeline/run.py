@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -75,7 +75,7 @@ def command(
     """Run history, lag, episodes and advice in one call.
 
     The summary is one JSON object on standard output. History reads all groups. Without --group,
-    there is advice on all groups with enough absences.
+    there is advice on all groups with enough episodes.
     """
     require_spark()
     where = place_of(**place)
@@ -88,7 +88,7 @@ def command(
     with one_line():
         _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):
-            wanted = scope.groups or _ripe(tables)
+            wanted = scope.groups or _ripe(tables, scope)
             advice = [_advised(tables, one, scope, move_cost_ms) for one in wanted]
         read = tables.current().read
         rows = {name: read(name).count() for name in _COUNTED}
@@ -124,12 +124,22 @@ def _timed(step: str, seconds: dict[str, float]) -> Iterator[None]:
     click.echo(f"coopgroup: {step}: {seconds[step]:.1f} s", err=True)
 
 
-def _ripe(tables: Tables) -> list[str]:
-    """Return the groups with enough absences for advice, ascending."""
+def _ripe(tables: Tables, scope: Scope) -> list[str]:
+    """Return the groups with enough episodes for advice, ascending."""
     from coopgroup.pipeline.advice.choose import ENOUGH  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
 
-    counts = tables.read("absences").groupBy("group").count().where(f"count >= {ENOUGH}")
-    return sorted(row.group for row in counts.select("group").collect())
+    # Each episode has an absence or a new member, so only these groups can have enough.
+    joins = tables.read("rebalances").where("trigger = 'join'").select("group")
+    events = tables.read("absences").select("group").unionByName(joins)
+    counts = events.groupBy("group").count().where(f"count >= {ENOUGH}")
+    found = []
+    for group in sorted(row.group for row in counts.select("group").collect()):
+        with suppress(PipelineError):  # nothing after --since
+            history = history_of(tables, group, since_ms=scope.since_ms)
+            if len(history.episodes) >= ENOUGH:
+                found.append(group)
+    return found
 
 
 def _advised(tables: Tables, group: str, scope: Scope, move_cost_ms: int | None) -> dict[str, Any]:

@@ -155,12 +155,16 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     """Bring the episodes up to date with history and telemetry.
 
     Only groups with new input are computed. The job computes all groups of the scope if it cannot
-    continue the last run: after other settings, another scope or release, or if input was lost.
+    continue the last run: after other settings, another scope or release, if input was lost, or if
+    a run was killed while it replaced the tables.
 
     Args:
         tables: with history, telemetry or both.
         settle_ms: longest pause between two rounds of one rebalance in the history.
         scope: groups, and begin of the episodes.
+
+    Raises:
+        PipelineError: another process ran the job at the same time.
     """
     # Batches that end meanwhile would otherwise be in some of the tables only.
     tables = tables.current()
@@ -168,9 +172,10 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     last = Basis.last(tables, EPISODES_JOB)
     if last == basis:
         return
+    batch = tables.batches().get(EPISODES_JOB)
     groups = _new_groups(tables, basis, last, scope)
-    if groups is None:
-        begin_anew(tables, EPISODES_JOB)
+    if groups is None or (groups and _is_unfinished(tables)):
+        batch = begin_anew(tables, EPISODES_JOB)
     elif not groups:
         tables.record(EPISODES_JOB, {}, basis=basis.to_json())
         return
@@ -181,7 +186,23 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     with _staging(sized, is_few=is_few) as keep:
         frames = _frames(sized, settle_ms, scope, keep, is_few=is_few)
         wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
-        sized.replace(EPISODES_JOB, wanted, groups=scope.groups, basis=basis.to_json())
+        sized.replace(
+            EPISODES_JOB,
+            wanted,
+            groups=scope.groups,
+            basis=basis.to_json(),
+            # Otherwise some tables could be of this run, and others of another one.
+            expected=(batch,),
+        )
+
+
+def _is_unfinished(tables: Tables) -> bool:
+    """Return whether a run was killed between two tables.
+
+    It may have replaced rows of groups that have no new input for this run.
+    """
+    known = tables.versions()
+    return any(tables.version(name) != known.get(name, -1) for name in _OUTPUT)
 
 
 def _new_groups(

@@ -180,7 +180,8 @@ def run_sweep(
         first, others = first_of_each_kind(cells, _costs(spark, folder))
         _play(spark, sweep, [(cell,) for cell in first], folder, played)
         costs = _costs(spark, folder)
-        left = [(costs[kind_of(cell)], cell) for cell in others]
+        # If all cells of a kind have failed so far, each of its cells is a task.
+        left = [(costs.get(kind_of(cell), _TASK_S), cell) for cell in others]
         _play(spark, sweep, tasks_of(left, context.defaultParallelism), folder, played)
 
     with ThreadPoolExecutor(1) as pool, one_line("Spark could not play the sweep"):
@@ -191,15 +192,19 @@ def run_sweep(
             job.result()
         except BaseException:
             # After an interrupt by the user, the tasks would otherwise continue without a reader.
-            with contextlib.suppress(Exception):
-                context.cancelJobsWithTag(tag)
+            # Spark cancels only jobs that have begun, and another one may begin afterwards.
+            while not job.done():
+                with contextlib.suppress(Exception):
+                    context.cancelJobsWithTag(tag)
+                wait([job], _TICK_S)
             raise
     on_progress(len(cells))
 
 
 def _costs(spark: SparkSession, folder: str) -> dict[Kind, float]:
-    """Return the mean CPU seconds of a cell, by kind."""
-    kinds = _stored(spark, folder).groupBy("scenario", "size", "policy", "assignor")
+    """Return the mean CPU seconds of a cell, by kind; a cell that failed may have ended early."""
+    played = _stored(spark, folder).where(F.col("error").isNull())
+    kinds = played.groupBy("scenario", "size", "policy", "assignor")
     rows = kinds.agg(F.avg("cpu_s").alias("cpu_s")).collect()
     return {(row.scenario, row["size"], row.policy, row.assignor): row.cpu_s for row in rows}
 
