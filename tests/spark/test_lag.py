@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.lag import (
     committed_topics,
     dead_moments,
@@ -254,3 +256,42 @@ def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: P
     assert benchmark.table({"sizes": {"12": found}}).splitlines()[2].startswith("| 12 | 300 | ")
     with pytest.raises(RuntimeError, match=r"lag has 312 rows and sum \d+, not 300 and 109395"):
         benchmark.check(tables, 12, 25)
+
+
+def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with older input writes its rows after those of the other run."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+
+    def add(number: int, committed: int) -> None:
+        frame = make(spark, "commits", commit(10 * number, committed))
+        tables.append("history", number, {"commits": frame})
+
+    add(1, 1)
+    tables.merge("ends", {"ends": make(spark, "ends", end(100, 100), end(200, 100))})
+    write_lag(tables, "latest")
+    add(2, 3)
+    is_ready, may_write = threading.Event(), threading.Event()
+    update = Tables.update
+    older = threading.Thread(target=write_lag, args=(tables, "latest"))
+
+    def interleaved(*args: Any, **named: Any) -> tuple[int, int]:  # noqa: ANN401
+        if threading.current_thread() is older:
+            is_ready.set()
+            assert may_write.wait(300)
+            return update(*args, **named)
+        found = update(*args, **named)
+        may_write.set()
+        older.join(300)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "update", interleaved)
+        older.start()
+        assert is_ready.wait(300)
+        add(3, 5)
+        with pytest.raises(PipelineError, match="at the same time; run this job again"):
+            write_lag(tables, "latest")
+    write_lag(tables, "latest")
+    assert rows(tables.read("lag"), "at_ms", "lag") == [(100, 95), (200, 95)]

@@ -25,6 +25,7 @@ from coopgroup.pipeline.scope import ALL, Scope, in_groups
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from coopgroup.pipeline.schemas import Batch
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
@@ -239,7 +240,7 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         with_loads: whether to recompute `loads`, which needs all commits and ends of the scope.
     """
     tables = tables.current().for_rows_of("commits", "ends")
-    last = Basis.last(tables, LAG_JOB)
+    batch, last = tables.batches().get(LAG_JOB), Basis.last(tables, LAG_JOB)
     basis = Basis.of(tables, _INPUT, reset, scope)
     basis = evolve(basis, lost_version=last.lost_version if last else 0)
     from_ms = basis.new_from_ms(tables, last)
@@ -251,15 +252,20 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         interests = _sized(interests_of(commits, members), kept)
         loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
         if last is None or from_ms == ANEW:
-            begin_anew(tables, LAG_JOB)
+            batch = begin_anew(tables, LAG_JOB)
             basis = evolve(basis, lost_version=tables.version("lag") + 1)
             dead = _sized(dead_moments(ends, interests, generations), kept)
             frames = {"lag": lag_of(ends, commits, interests, dead, reset), **loads}
-            tables.replace(LAG_JOB, frames, groups=scope.groups, basis=basis.to_json())
+            tables.replace(
+                *(LAG_JOB, frames),
+                groups=scope.groups,
+                basis=basis.to_json(),
+                expected=(batch,),
+            )
             return
         # A batch that was interrupted may have deleted rows.
         is_unfinished = tables.version("lag") != tables.versions().get("lag")
-        _forget(tables, scope, last)
+        batch = _forget(tables, scope, last) or batch
         updated = {}
         if from_ms is not None:
             later = _from(ends, from_ms)
@@ -270,7 +276,14 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
             updated["lag"], deleted = tables.update("lag", _changes(old, new), from_ms=from_ms)
             if deleted or is_unfinished:
                 basis = evolve(basis, lost_version=updated["lag"])
-        tables.replace(LAG_JOB, loads, groups=scope.groups, updated=updated, basis=basis.to_json())
+        tables.replace(
+            *(LAG_JOB, loads),
+            groups=scope.groups,
+            updated=updated,
+            basis=basis.to_json(),
+            # Another run with older input may have replaced rows of this one meanwhile.
+            expected=(batch,),
+        )
 
 
 def _sized(small: DataFrame, kept: ExitStack) -> DataFrame:
@@ -290,8 +303,8 @@ def _from(frame: DataFrame, from_ms: int) -> DataFrame:
     return frame.where(sql.col("at_ms") >= from_ms)
 
 
-def _forget(tables: Tables, scope: Scope, last: Basis) -> None:
-    """Delete the rows before the begin of the scope."""
+def _forget(tables: Tables, scope: Scope, last: Basis) -> Batch | None:
+    """Delete the rows before the begin of the scope; return the batch if there were any."""
     where = f"at_ms < {scope.since_ms}"
     if scope.groups:
         where += f" AND {in_groups(scope.groups)}"
@@ -300,7 +313,8 @@ def _forget(tables: Tables, scope: Scope, last: Basis) -> None:
         basis = evolve(last, since_ms=scope.since_ms).to_json()
         tables.record(LAG_JOB, {}, basis=basis)
         statement = f"DELETE FROM {tables.in_sql('lag')} WHERE {where}"  # noqa: S608 - quoted
-        tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
+        return tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
+    return None
 
 
 def _known_commits(
