@@ -150,7 +150,8 @@ class Warming:
         plan = round_.staged.plan
         goal = np.where(plan.lost & (round_.goal == NOBODY), self.warmth.receivers, round_.goal)
         goal = np.where(goal == plan.assigned, NOBODY, goal).astype(np.int32)
-        warmups, cold = self._warmups(plan, goal, round_.held)
+        refused = np.union1d(self.refused, self._dropped(plan, goal))
+        warmups, cold = self._warmups(plan, goal, round_.held, refused)
         kept_back = round_.held & ~self.warmth.are_among(self.refused, goal)
         return WarmRound(
             warming=self,
@@ -165,12 +166,24 @@ class Warming:
             ),
             warmups=warmups,
             cold=cold,
+            refused=refused,
             kept_back=kept_back,
             levels=less_even(group, target, answer),
         )
 
+    def _dropped(self, plan: RoundPlan, goal: Int32Array) -> Int64Array:
+        """Return the late pairs of moves that the assignor no longer wants.
+
+        A standby that is late is cancelled. If such a pair became a standby instead, its time
+        would be over already: no round would follow, and no other warm-up could begin.
+        """
+        group, late = self.warmth.group, self._late
+        resources, members = resources_of(group, late), members_of(group, late)
+        dropped: BoolArray = (plan.assigned[resources] != members) & (goal[resources] != members)
+        return late[dropped]
+
     def _warmups(
-        self, plan: RoundPlan, goal: Int32Array, held: BoolArray
+        self, plan: RoundPlan, goal: Int32Array, held: BoolArray, refused: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
         """Return the warm-ups of the plan, and the cold ones among them; ascending pairs."""
         warmth, group = self.warmth, self.warmth.group
@@ -179,15 +192,13 @@ class Warming:
         moves = keys_of(group, everywhere, goal)
         warm = moves[holds(warmth.warm, moves)]
         running = moves[holds(warmth.running, moves) & ~holds(warmth.warm, moves)]
-        running = slots.fill(running[~holds(self.refused, running)])
+        running = slots.fill(running[~holds(refused, running)])
         fresh = keys_of(group, held, goal)
         fresh = fresh[~holds(warmth.warm, fresh) & ~holds(warmth.running, fresh)]
-        fresh = slots.fill(fresh[~holds(self.refused, fresh)])
+        fresh = slots.fill(fresh[~holds(refused, fresh)])
         chosen, cold = [warm, running, fresh], [running, fresh]
         if warmth.option.standbys:
-            standbys = Standbys(
-                warmth=warmth, assigned=plan.assigned, goal=goal, refused=self.refused
-            )
+            standbys = Standbys(warmth=warmth, assigned=plan.assigned, goal=goal, refused=refused)
             ready, restoring = standbys.kept()
             restoring = slots.fill(restoring)
             added = standbys.added(np.union1d(ready, restoring), slots)
@@ -215,6 +226,7 @@ class WarmRound:
         goal: int32 (R,): receivers of unfinished moves.
         warmups: the warm-ups of the plan, as ascending pairs.
         cold: the cold ones among them.
+        refused: pairs that must not warm up, also in later rounds.
         kept_back: bool (R,): stays with its owner until the receiver is warm.
         levels: whether warm members got more than the assignor gave them, so that a round follows
             that levels.
@@ -226,6 +238,7 @@ class WarmRound:
     goal: Int32Array
     warmups: Int64Array
     cold: Int64Array
+    refused: Int64Array
     kept_back: BoolArray
     levels: bool
 
@@ -259,7 +272,7 @@ class WarmRound:
             receivers=Holdings(
                 resources=group.resources.take(unfinished), holder=self.goal[unfinished]
             ),
-            refused=claims_of(group, self.warming.refused),
+            refused=claims_of(group, self.refused),
         )
 
     def _promised(self, state: PolicyState, first: PolicyState) -> Holdings:
