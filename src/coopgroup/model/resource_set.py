@@ -199,11 +199,11 @@ class ResourceSet:
         )
 
     def __hash__(self) -> int:
-        if self._hash is None:
-            content = (self._names, self._starts.tobytes(), self._indices.tobytes())
-            object.__setattr__(self, "_hash", hash(content))
-        assert self._hash is not None
-        return self._hash
+        found = self._hash
+        if found is None:
+            found = hash((self._names, self._starts.tobytes(), self._indices.tobytes()))
+            object.__setattr__(self, "_hash", found)
+        return found  # not the attribute: another thread that makes arrays resets it
 
     def __repr__(self) -> str:
         """Show the content in the form that the constructor takes."""

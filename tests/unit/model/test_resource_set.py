@@ -1,6 +1,8 @@
 """`ResourceSet`: order, errors, immutability, and a million resources."""
 
 import pickle
+import sys
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -168,3 +170,42 @@ def test_wrong_index_is_refused_also_without_numpy(index: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ResourceSet.from_pairs([("T", eval(index))])  # noqa: S307 - the values above
     assert output_of(program) == f"{caught.value}\n"
+
+
+def test_hash_survives_another_thread_that_makes_the_arrays() -> None:
+    made, before = ResourceSet({"T": [1]}), sys.gettrace()
+
+    def reset(_frame: FrameType, _event: str, _argument: object) -> object:
+        object.__setattr__(made, "_hash", None)  # as `_fill` in the other thread, before each line
+        return reset
+
+    sys.settrace(reset)  # type: ignore[arg-type]
+    try:
+        found = hash(made)
+    finally:
+        sys.settrace(before)
+    assert found == hash(ResourceSet({"T": [1]}))
+
+
+FORK_DURING_IMPORT = """
+import os, signal, sys, threading, time
+from coopgroup.kafka.membership.leading import read_members
+from coopgroup.model import ResourceSet
+left, right = (ResourceSet.from_pairs([("T", n) for n in range(count)]) for count in (2, 1))
+uses = {"algebra": lambda: left - right, "leader": lambda: read_members([])}
+thread = threading.Thread(target=uses[USE])
+thread.start()
+while "numpy" not in sys.modules:
+    time.sleep(0.0005)
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    os._exit(0 if (left - right).to_dict() == {"T": [1]} else 1)
+print(os.waitpid(child, 0)[1])
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("use", ["algebra", "leader"])
+def test_child_forked_while_a_thread_imports_numpy_can_import_it(use: str) -> None:
+    assert output_of(f"USE = {use!r}\n{FORK_DURING_IMPORT}") == "0\n"
