@@ -5,6 +5,7 @@ before its first record. It compares a few of them, and shows none. To compile t
 longer than the rest of the definition.
 
 A class behaves as a class of attrs. After its first use, a method is as fast as that of attrs.
+Exceptions, and fields with an `eq`, `hash` or `order` of their own, need attrs itself.
 """
 
 from __future__ import annotations

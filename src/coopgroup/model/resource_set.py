@@ -350,7 +350,10 @@ def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) 
 
 
 class _PlainSet(PlainParts, ResourceSet):
-    """A set without arrays; the first use of an array makes them, and changes the class."""
+    """A set without arrays; the first use of an array makes them, and changes the class.
+
+    `_lists` stays: another thread may still be in a method of this class.
+    """
 
     __slots__ = ()
 
