@@ -7,10 +7,8 @@ NumPy takes longer to import than all of our modules, and a member needs it only
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -78,20 +76,3 @@ def late_module(name: str, scope: dict[str, Any], alias: str) -> None:
         scope[alias] = import_module(name)
         return
     _late_modules.setdefault(name, _LateModule(name)).stand_in(scope, alias)
-
-
-def _end_imports() -> None:
-    """Wait for other threads that import our modules or NumPy, before a fork.
-
-    In the child these threads are gone, and what they import would stay locked forever. A module of
-    somebody else may run a whole program while it is imported, so nobody waits for these.
-    """
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] in {"coopgroup", "numpy"}:
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "_initializing", False):  # as the import statement itself asks
-                with suppress(Exception):  # the other thread raises it
-                    import_module(name)
-
-
-os.register_at_fork(before=_end_imports)

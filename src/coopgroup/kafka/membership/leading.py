@@ -14,9 +14,11 @@ end.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -51,11 +53,28 @@ _LOAD_AFTER_S: Final = 0.25
 # The same holds for the client of the look-up.
 _LOOK_AFTER_S: Final = 0.5
 # A child that is forked during an import would wait forever for modules such as NumPy. So a fork
-# waits for the import.
+# waits for the imports of other threads, and then for the one in the background.
 _loading: Final = threading.RLock()
 os.register_at_fork(
     before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
 )
+
+
+def _end_imports() -> None:
+    """Wait for other threads that import our modules or NumPy, before a fork.
+
+    In the child these threads are gone, and what they import would stay locked forever. A module of
+    somebody else may run a whole program while it is imported, so nobody waits for these.
+    """
+    for name, module in tuple(sys.modules.items()):
+        if name.partition(".")[0] in {"coopgroup", "numpy"}:
+            spec = getattr(module, "__spec__", None)
+            if getattr(spec, "_initializing", False):  # as the import statement itself asks
+                with suppress(Exception):  # the other thread raises it
+                    import_module(name)
+
+
+os.register_at_fork(before=_end_imports)
 
 
 def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
