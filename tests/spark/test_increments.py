@@ -332,7 +332,7 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
 
 
 def add(tables: Tables, frames: dict[str, DataFrame]) -> None:
-    batch = tables.batches()["history"].number + 1 if tables.has_batches("history") else 0
+    batch = tables.batches()["history"].number + 1 if "history" in tables.batches() else 0
     tables.append("history", batch, {name: frames[name] for name in (*HISTORY, *TELEMETRY)})
     if batch == 0:
         tables.replace("lag", {"lag": frames["lag"]}, basis=LAG_BASIS.to_json())

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from attrs import field, frozen
-from pyspark.sql import Column
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as sql
 from pyspark.sql.types import (
     ArrayType,
@@ -403,3 +403,14 @@ class Batch:
     at_ms: int
     versions: Mapping[str, int] = field(factory=dict)
     basis: str = ""
+
+    @classmethod
+    def of(cls, row: Row) -> Batch:
+        """Return the batch of a row of `BATCHES`, also of an earlier release without `basis`."""
+        cells = row.asDict()
+        return cls(
+            number=cells["batch"],
+            at_ms=cells["at_ms"],
+            versions=cells["versions"],
+            basis=cells.get("basis") or "",
+        )

@@ -36,7 +36,7 @@ def start_job(
     Raises:
         PipelineError: the checkpoint of the tables is missing, so all records would be read again.
     """
-    if tables.has_batches(job) and not tables.has_checkpoint(job):
+    if job in tables.batches() and not tables.has_checkpoint(job):
         raise PipelineError(
             f"{tables.folder} has tables of {job} and no checkpoint of it: what is new cannot be "
             "told; take another folder"

@@ -353,12 +353,7 @@ class Tables:
         return self.version(name) if own is None else int(own)
 
     def execute(self, name: str, statement: str) -> int:
-        """Run a statement that changes a table, and return the table's version after it.
-
-        Args:
-            name: name of the table.
-            statement: in SQL.
-        """
+        """Run an SQL statement that changes a table, and return the table's version after it."""
         return self._commit(name, self.spark, lambda: self.spark.sql(statement).collect())
 
     def version(self, name: str) -> int:
@@ -436,8 +431,7 @@ class Tables:
             PipelineError: it has tables of another version.
         """
         found = Folders(self.spark).names(self.folder)
-        others = sorted(name for name in found if re.fullmatch(r"v\d+", name))
-        for name in others:
+        for name in sorted(name for name in found if re.fullmatch(r"v\d+", name)):
             if int(name[1:]) < VERSION:
                 raise PipelineError(
                     f"{self.folder} has tables of an earlier release ({name}); run coopgroup "
@@ -448,10 +442,6 @@ class Tables:
                     f"{self.folder} has tables of a later release ({name}, and this release reads "
                     f"v{VERSION}); use that release, or another folder"
                 )
-
-    def has_batches(self, job: str) -> bool:
-        """Return whether a job has completed any batch."""
-        return job in self.batches()
 
     def is_through(self, job: str, batch: int) -> bool:
         """Return whether a batch of a stream is complete."""
@@ -495,15 +485,7 @@ class Tables:
             if error.getCondition() in MISSING:
                 return {}
             raise
-        return {
-            one["job"]: Batch(
-                number=one["batch"],
-                at_ms=one["at_ms"],
-                versions=one["versions"],
-                basis=one.get("basis") or "",
-            )
-            for one in (row.asDict() for row in rows)
-        }
+        return {row["job"]: Batch.of(row) for row in rows}
 
 
 @lru_cache(maxsize=1)
