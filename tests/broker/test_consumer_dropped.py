@@ -30,6 +30,7 @@ def work():
 DROPS_ONE = f"""{PROGRAM}
 work()
 gc.collect()
+print("dropped", flush=True)
 sys.stdin.read()
 """
 DROPS_THREE = f"""{PROGRAM}
@@ -67,6 +68,8 @@ def test_partitions_go_to_others_when_a_consumer_is_dropped(
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "told of 2\n"
+            # Another member that joins before would have a callback run in the poll.
+            assert process.stdout.readline() == "dropped\n"
             crew.add("b").subscribe([topic])
             crew.until(lambda: crew.share((topic, 2)), "taken over")
             crew.until(lambda: len(crew.messages["b"]) == 2, "its records")
