@@ -80,11 +80,13 @@ class Chronicle:
 
     Attributes:
         window_ms: length of the history.
-        changes: grows with each change of owners or members, and with telemetry.
+        changes: grows with each change of owners or members, and with telemetry. It grows once more
+            at the next look: only then have the bars that begin with a change a length.
     """
 
     window_ms: int = _WINDOW_MS
     changes: int = field(default=0, init=False)
+    _is_changed: bool = field(default=False, init=False)  # at the last look
     _begin_ms: int = field(default=-1, init=False)
     _until_ms: int = field(default=-1, init=False)
     # Open work: the process and the begin.
@@ -105,6 +107,8 @@ class Chronicle:
 
     def note(self, view: GroupView) -> None:
         """Take the next snapshot of `GroupTracker`."""
+        self.changes += self._is_changed
+        changes = self.changes
         at_ms = self._until_ms = max(self._until_ms, view.at_ms)  # clocks can be set back
         if self._begin_ms < 0:
             self._begin_ms = at_ms
@@ -121,6 +125,7 @@ class Chronicle:
         # A record of a clock that is ahead would outlast the window.
         self._records += [evolve(one, at_ms=min(one.at_ms, at_ms)) for one in view.records]
         self.changes += len(view.records)
+        self._is_changed = self.changes > changes
         self._forget(max(self._begin_ms, at_ms - self.window_ms))
 
     def note_silence(self, since_ms: int, until_ms: int) -> None:
@@ -130,9 +135,9 @@ class Chronicle:
         self.changes += 1
 
     def chapter(self) -> Chapter | None:
-        """Return the history up to the last snapshot; None without a partition."""
+        """Return the history up to the last snapshot; None without a partition or a second look."""
         resources = ResourceSet.from_pairs(self._first_ms)
-        if not resources:
+        if not resources or self._until_ms == self._begin_ms:
             return None
         open_work = (
             _Work(key, process, start_ms, self._until_ms)

@@ -68,10 +68,10 @@ class Picture:
                 shape get new values, others are replaced.
         """
         if not self._common:
-            begun_s = time.thread_time()
+            begun_s, is_first = time.thread_time(), not self._figures
             self._draw()
             # The first picture loads most of Bokeh, and says nothing about the next ones.
-            self._cost_s = time.thread_time() - begun_s if self.version > 1 else 0.0
+            self._cost_s = 0.0 if is_first else time.thread_time() - begun_s
         if shape == self._common["shape"]:
             return self._patch
         if not self._whole:

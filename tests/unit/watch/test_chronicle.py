@@ -158,10 +158,11 @@ def test_clock_that_is_set_back_ends_nothing() -> None:
 def test_only_changes_count_as_changes() -> None:
     tracker, chronicle = GroupTracker(), Chronicle()
     chronicle.note(tracker.note(view()))
+    chronicle.note(tracker.note(view(1.0)))  # the first look is a change, and is drawn only now
     at_first = chronicle.changes
-    chronicle.note(tracker.note(view(1.0, committed=(11, 21, 31))))
+    chronicle.note(tracker.note(view(2.0, committed=(11, 21, 31))))
     assert chronicle.changes == at_first
-    chronicle.note(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))))
+    chronicle.note(tracker.note(view(3.0, owners=("m-b", "m-a", "m-b"))))
     assert chronicle.changes > at_first
 
 

@@ -32,28 +32,48 @@ class Group:
         return found
 
 
+def _begins(picture: dict[str, Any]) -> set[float]:
+    """Return the times, in seconds, at which the bars of owners begin."""
+    return set(picture["changeable"]["by_owner_owned"]["data"]["left"])
+
+
 def test_picture_is_new_after_a_change_and_else_when_it_is_old() -> None:
     group = Group()
     assert group.look(0.0) == 1
-    assert [group.look(at_s) for at_s in range(1, 10)] == [1] * 9
-    assert group.look(10.0) == 2
-    assert group.look(10.5, LATER) == 2
-    assert group.look(11.0, LATER) == 3
-    assert group.look(12.0, LATER) == 3
+    assert [group.look(at_s) for at_s in range(1, 11)] == [2] * 10
+    assert group.look(11.0) == 3
+    assert group.look(11.5, LATER) == 3
+    assert group.look(12.0, LATER) == 4
+
+
+def test_change_is_drawn_again_when_its_bars_have_a_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coopgroup.watch.picture.time.thread_time", lambda: 0.0)
+    group = Group()
+    assert group.look(0.0) == 1
+    assert group.answer()["shape"] == ""  # nothing to draw yet
+    assert group.look(1.0) == 2
+    shape = group.answer()["shape"]
+    assert group.look(4.0, LATER) == 3
+    began_s = _begins(group.answer(shape))
+    assert group.look(5.0, LATER) == 4
+    assert _begins(group.answer(shape)) == began_s | {4.0}
+    assert [group.look(at_s, LATER) for at_s in range(6, 15)] == [4] * 9
 
 
 def test_costly_picture_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     clock_s = iter(range(0, 100, 1))
     monkeypatch.setattr("coopgroup.watch.picture.time.thread_time", lambda: float(next(clock_s)))
     group = Group()
-    for at_s in (0.0, 20.0):  # the cost of the first one counts as nothing
+    for at_s in (0.0, 10.0, 20.0):  # the cost of the first with figures counts as nothing
         group.look(at_s)
         group.answer()
-    assert group.look(24.0, LATER) == 2
-    assert group.look(25.0, LATER) == 3
+    assert group.look(24.0, LATER) == 3
+    assert group.look(25.0, LATER) == 4
     group.answer()
-    assert group.look(120.0, LATER) == 3
-    assert group.look(125.0, LATER) == 4
+    assert group.look(120.0, LATER) == 4
+    assert group.look(125.0, LATER) == 5
 
 
 def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
@@ -62,12 +82,12 @@ def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
     group.look(3.0)
     whole = group.answer()
     assert "figures" in whole
-    group.look(10.0)
+    group.look(13.0)
     patch = group.answer(whole["shape"])
     assert "figures" not in patch
-    assert patch["version"] == 2
-    assert patch["end_s"] == 10.0
-    assert patch["changeable"]["time"]["end"] > 10
+    assert patch["version"] == 3
+    assert patch["end_s"] == 13.0
+    assert patch["changeable"]["time"]["end"] > 13
     assert "figures" in group.answer("another")
 
 
