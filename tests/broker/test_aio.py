@@ -85,7 +85,8 @@ def test_slow_revocation_moves_partitions_without_loss_or_repeat(
         revoking.set()
         before = len(got)
         produce(kafka_cluster, topic, 40, 60)
-        await asyncio.sleep(1.0)
+        await until(lambda: len(got) >= before + 10)  # the others' new records
+        await asyncio.sleep(0.5)
         gone = {one.partition for one in partitions}
         during.extend(got[before:])
         assert gone.isdisjoint(one.partition for one in during)

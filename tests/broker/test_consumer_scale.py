@@ -86,7 +86,7 @@ def test_telemetry_is_one_json_object_a_line(kafka_cluster: KafkaCluster, tmp_pa
             [topic], on_assign=lambda _, parts: told.extend((p.topic, p.partition) for p in parts)
         )
         crew.until(lambda: crew.counts() == [3], "all is assigned")
+        gained = [list(one.gained) for one in crew.telemetry("a", AssignmentReceived)]
         lines = (tmp_path / "a.jsonl").read_text().splitlines()
         assert all(json.loads(line)["group"] == crew.group_id for line in lines)
-        gained = [list(one.gained) for one in crew.telemetry("a", AssignmentReceived)]
         assert gained == [told]

@@ -99,13 +99,14 @@ def test_tokens_by_oidc_are_renewed_before_they_end(
         for name in "ab":
             crew.add(name, configuration=provider.configuration()).subscribe([topic])
         crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        crew.during(0.3)
         generation = crew.generation("a")
         for _ in range(2):
             given = len(provider.seen)
             crew.during(provider.life_s)
             produce(secured, topic, [1] * 4)
             # Each of the two members has two clients: librdkafka, and the group's connections.
-            assert len(provider.seen) >= given + 4
+            crew.until(lambda: len(provider.seen) >= given + 4, "new tokens")  # noqa: B023
         provider.answer = (503, {}, b"")
         crew.during(0.6 * provider.life_s)
         provider.answer = None

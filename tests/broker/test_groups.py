@@ -39,7 +39,7 @@ class Member:
         catalogue: the resources to share; an exception is raised.
         calls: (callback, resource, when it returned).
         failures: exceptions that callbacks raise, each once.
-        heavy_s: how long a heavy resource takes to stop.
+        heavy_s: how long a heavy resource takes to stop, unless `flushed` is set earlier.
         reported: errors that `on_error` received.
     """
 
@@ -49,6 +49,7 @@ class Member:
     calls: list[tuple[str, tuple[str, int], float]] = field(factory=list)
     failures: dict[tuple[str, tuple[str, int]], list[Exception]] = field(factory=dict)
     heavy_s: float = 0.0
+    flushed: threading.Event = field(factory=threading.Event)
     reported: list[WorkFailure] = field(factory=list)
 
     def look(self) -> object:
@@ -61,7 +62,7 @@ class Member:
         if failures:
             raise failures.pop(0)
         if action == "stop" and resource.name == "heavy":
-            time.sleep(self.heavy_s)
+            self.flushed.wait(self.heavy_s)
         self.calls.append((action, resource, time.monotonic()))
 
     def runs(self, resource: tuple[str, int]) -> bool:
@@ -267,12 +268,14 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
 def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
     """The others do not wait until its heavy resource has stopped; it starts no resource."""
     ends, stays = pair(crew)
+    ends.heavy_s = WAIT_S
     closing = threading.Thread(target=ends.group.close)
     closing.start()
     new = [("new", index) for index in range(-1, 6)]
     ends.catalogue = stays.catalogue = Catalogue.of_connectors({**CONNECTORS, "new": 6}, version=2)
     wait_for(lambda: all(map(stays.runs, new)), "all that is new runs", WAIT_S)
     assert closing.is_alive()
+    ends.flushed.set()
     closing.join()
     flushed_s = ends.when("stop", ("heavy", 0))[0]
     assert all(stays.when("start", one)[0] < flushed_s for one in new)

@@ -93,11 +93,15 @@ def test_handler_that_hangs_turns_liveness_red(kafka_cluster: KafkaCluster) -> N
         asked_s = time.monotonic()  # before the time that the limit counts from
         message = consumer.poll(WAIT_S)
         assert message is not None
-        assert _livez(server)[0] == 200
+        assert _livez(server)[0] == 200 or time.monotonic() - asked_s >= LIMIT_S
         _wait_red(server, "poll was not called")  # this thread is the handler
         assert time.monotonic() - asked_s >= LIMIT_S
-        consumer.poll(0)
-        assert _livez(server)[0] == 200
+        wait_for(
+            lambda: _livez(server)[0] == 200,
+            "green after a poll",
+            WAIT_S,
+            poll=lambda: consumer.poll(0),
+        )
 
 
 def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
@@ -215,8 +219,9 @@ def test_blocked_event_loop_turns_liveness_red(kafka_cluster: KafkaCluster) -> N
         consumer = AsyncCooperativeConsumer(_settings(kafka_cluster), topic)
         with serve(0, consumer, limits=HealthLimits(poll_s=LIMIT_S)) as server:
             async with consumer:
+                began_s = time.monotonic()
                 await asyncio.wait_for(consumer.getone(), WAIT_S)
-                assert _livez(server)[0] == 200
+                assert _livez(server)[0] == 200 or time.monotonic() - began_s >= LIMIT_S
                 _wait_red(server, "poll was not called")  # on the loop itself
 
     asyncio.run(live())

@@ -82,7 +82,12 @@ def test_consumer_has_metrics_of_its_rounds_commits_and_records(
     polled("coopgroup_records_lag", 6)
     polled("coopgroup_members", 1)
     polled("coopgroup_problems", 0)
-    assert _value(metrics, "coopgroup_commits_total", outcome="committed") >= 1
+    wait_for(
+        lambda: _value(metrics, "coopgroup_commits_total", outcome="committed") >= 1,
+        "a commit",
+        WAIT_S,
+        poll=lambda: consumer.poll(0.01),
+    )
     assert _value(metrics, "coopgroup_commit_duration_seconds_count") >= 1
     assert 0 < _value(metrics, "coopgroup_lease_remaining_seconds") <= 6
     assert abs(_value(metrics, "coopgroup_last_poll_timestamp_seconds") - time.time()) < 5

@@ -130,7 +130,7 @@ def test_missing_topic_is_one_warning_and_the_group_works(
             crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
         begun = time.monotonic()
         crew.remove("b")
-        assert time.monotonic() - begun < 2.0
+        assert time.monotonic() - begun < 5.0
         crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
     told = [one.getMessage() for one in caplog.records]
     unavailable = [one for one in told if one.startswith("telemetry_topic_unavailable")]

