@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
+from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
 from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["REMOVED", "State", "Story", "episodes_of", "every", "tables_of"]
+    from coopgroup.pipeline.scope import Scope
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["REMOVED", "State", "Story", "episodes_of", "every", "tables_of", "watched"]
 
 REMOVED: None = None
 """In place of the members of a state: the group was removed."""
@@ -101,3 +106,23 @@ def every(
                 written_ms=at_ms,
                 source_offset=10 * at_ms + partition,
             )
+
+
+def watched(
+    monkeypatch: pytest.MonkeyPatch,
+    compute: Callable[..., Any] = job._frames,  # noqa: SLF001 - no other step knows the groups
+) -> list[tuple[str, ...]]:
+    """Return a list that gets the groups of each computation of episodes.
+
+    Args:
+        monkeypatch: ends the watch.
+        compute: computes the episodes, by default as the job does.
+    """
+    computed: list[tuple[str, ...]] = []
+
+    def frames(tables: Tables, settle_ms: int, scope: Scope, *others: Any, **named: Any) -> Any:  # noqa: ANN401
+        computed.append(scope.groups)
+        return compute(tables, settle_ms, scope, *others, **named)
+
+    monkeypatch.setattr(job, "_frames", frames)
+    return computed

@@ -18,13 +18,11 @@ from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
-from tests.spark.stories import REMOVED, State, Story, every, tables_of
+from tests.spark.stories import REMOVED, State, Story, every, tables_of, watched
 from tests.spark.test_telemetry_episodes import STORIES as TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from coopgroup.pipeline.tables import Keep
 
 HISTORY = ("commits", "generations", "members", "assignments")
 TELEMETRY = ("events", "rounds", "work")
@@ -140,15 +138,8 @@ def without_log(tables: Tables, name: str) -> None:
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Return the groups of each computation, which computes nothing."""
-    seen: list[tuple[str, ...]] = []
-
-    def frames(_: Tables, __: int, scope: Scope, *___: object, **____: object) -> dict[str, Any]:
-        seen.append(scope.groups)
-        return {}
-
-    monkeypatch.setattr(job, "_frames", frames)
     monkeypatch.setattr(job, "_is_all", lambda *_: False)
-    return seen
+    return watched(monkeypatch, lambda *_, **__: {})
 
 
 def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
@@ -255,6 +246,31 @@ def test_rows_that_a_killed_run_has_deleted_come_back(
     assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
 
 
+def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
+    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run is killed, and another run over all groups."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    committed(tables, 0, **days)
+    record = Tables.record
+
+    def killed(*args: Any, **named: Any) -> object:  # noqa: ANN401 - those of the method
+        *_, versions = args
+        if versions:
+            raise KeyboardInterrupt
+        return record(*args, **named)
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Tables, "record", killed)
+            with pytest.raises(KeyboardInterrupt):
+                write_episodes(tables)
+        write_episodes(tables, scope=Scope(groups=("present",)))
+        assert days_in(tables, "absences") == days_in(tables, "rebalances") == {"present": 9}
+    write_episodes(tables)
+    assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
+
+
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
     spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,21 +316,16 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
         [{"group": group, TABLES[name].time: 1} for group in (*LATE, *OTHERS)] for name in EPISODES
     ]
     marks = {name: make(spark, name, *given) for name, given in zip(EPISODES, marked, strict=True)}
-    computed: list[tuple[str, ...]] = []
-    compute = job._frames  # noqa: SLF001 - to see which groups are computed
+    compute = job._frames  # noqa: SLF001 - the first run only writes marks
 
-    def seen(
-        tables: Tables, settle_ms: int, scope: Scope, keep: Keep, *, is_few: bool
-    ) -> dict[str, DataFrame]:
-        computed.append(scope.groups)
-        if len(computed) == 1:
-            return marks
-        return compute(tables, settle_ms, scope, keep, is_few=is_few)
+    def marks_first(*args: Any, **named: Any) -> dict[str, DataFrame]:  # noqa: ANN401
+        return marks if len(computed) == 1 else compute(*args, **named)
+
+    computed = watched(monkeypatch, marks_first)
 
     def found() -> dict[str, list[tuple[Any, ...]]]:
         return {name: rows(tables.read(name)) for name in EPISODES}
 
-    monkeypatch.setattr(job, "_frames", seen)
     add(tables, {name: frame.where(f"NOT {IS_LATE}") for name, frame in frames.items()})
     write_episodes(tables)
     add(tables, {name: frame.where(IS_LATE) for name, frame in frames.items()})

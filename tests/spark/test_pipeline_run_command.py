@@ -11,16 +11,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coopgroup.cli.app import run
-from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
+from tests.spark.stories import watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from coopgroup.pipeline.tables import Keep
     from coopgroup.testing import KafkaCluster
 
 GROUP, LATER, TOPIC, RECORDS = "run-all", "run-later", "run-all-orders", 5
@@ -78,16 +76,7 @@ def test_one_call_runs_all_jobs_and_prints_a_summary(
     assert f"no history of group '{LATER}'" in later["error"]
     # The advice would be the same, and its replays take longest.
     monkeypatch.setattr("coopgroup.cli.pipeline.run.advice_for", _without_replays)
-    computed: list[tuple[str, ...]] = []
-    compute = job._frames  # noqa: SLF001 - to see which groups are computed
-
-    def seen(
-        tables: Tables, settle_ms: int, scope: Scope, keep: Keep, *, is_few: bool
-    ) -> dict[str, DataFrame]:
-        computed.append(scope.groups)
-        return compute(tables, settle_ms, scope, keep, is_few=is_few)
-
-    monkeypatch.setattr(job, "_frames", seen)
+    computed = watched(monkeypatch)
     assert summary()["rows"]["rebalances"] == first["rows"]["rebalances"]
     assert computed == []
     consume(config, LATER)

@@ -6,6 +6,7 @@ folders of earlier releases.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -96,6 +97,28 @@ class Folders:
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""
         self._system(path).delete(self._path(path), True)  # noqa: FBT003 - with its content
+
+    def check_release(self, folder: str, version: int) -> None:
+        """Refuse a folder of tables that another release wrote.
+
+        Args:
+            folder: path or URL.
+            version: the version of tables that this release reads.
+
+        Raises:
+            PipelineError: it has tables of another version.
+        """
+        for name in sorted(name for name in self.names(folder) if re.fullmatch(r"v\d+", name)):
+            if int(name[1:]) < version:
+                raise PipelineError(
+                    f"{folder} has tables of an earlier release ({name}); run coopgroup "
+                    f"pipeline convert --tables {folder}"
+                )
+            if int(name[1:]) > version:
+                raise PipelineError(
+                    f"{folder} has tables of a later release ({name}, and this release reads "
+                    f"v{version}); use that release, or another folder"
+                )
 
     @property
     def _jvm(self) -> Any:  # noqa: ANN401 - objects of Java

@@ -15,7 +15,8 @@ After a kill, a job repeats its last batch. No row is added twice:
   skips a commit with a number that it has seen.
 - `merge`, for jobs without a checkpoint, and for rows that may arrive twice: only rows with a new
   key are added.
-- `replace`, for snapshots: the new rows replace all old rows, or those of some groups.
+- `replace`, for snapshots: the new rows replace all old rows, or those of some groups. Before rows
+  of some groups are replaced, `RESTORE` removes the rows of an unfinished batch.
 - `update`, for large snapshots: only the rows that changed are written.
 
 Two jobs may write at the same time. After a conflict `replace` fails with a one-line error, and all
@@ -209,10 +210,18 @@ class Tables:
         for name, frame in frames.items():
             rows, writer = self._writer(TABLES[name], frame)
             writer = writer.mode("overwrite")
-            if groups:
+            # A table that no batch has recorded has no rows that count.
+            if groups and name in self.versions():
+                self._restore(name)
                 writer = writer.option("replaceWhere", in_groups(groups))
             versions[name] = self._commit(name, rows.sparkSession, writer.save, tries=1)
         self.record(job, versions, basis=basis, expected=expected)
+
+    def _restore(self, name: str) -> None:
+        """Remove the rows of an unfinished batch, which the next record would make visible."""
+        recorded = self.versions()[name]
+        if recorded < self.version(name):
+            self.execute(name, f"RESTORE TABLE {self.in_sql(name)} TO VERSION AS OF {recorded}")
 
     def update(self, name: str, changes: DataFrame, *, from_ms: int) -> tuple[int, int]:
         """Change rows of a snapshot that exists; the caller records the new version.
@@ -430,18 +439,7 @@ class Tables:
         Raises:
             PipelineError: it has tables of another version.
         """
-        found = Folders(self.spark).names(self.folder)
-        for name in sorted(name for name in found if re.fullmatch(r"v\d+", name)):
-            if int(name[1:]) < VERSION:
-                raise PipelineError(
-                    f"{self.folder} has tables of an earlier release ({name}); run coopgroup "
-                    f"pipeline convert --tables {self.folder}"
-                )
-            if int(name[1:]) > VERSION:
-                raise PipelineError(
-                    f"{self.folder} has tables of a later release ({name}, and this release reads "
-                    f"v{VERSION}); use that release, or another folder"
-                )
+        Folders(self.spark).check_release(self.folder, VERSION)
 
     def is_through(self, job: str, batch: int) -> bool:
         """Return whether a batch of a stream is complete."""
