@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.lag import (
     committed_topics,
@@ -175,10 +176,19 @@ def test_lag_is_written_from_the_tables(
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
     tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
-    for few, reset in ((FEW_ROWS, "earliest"), (0, "latest")):
+    sessions: list[SparkSession] = []
+
+    def seen(ends: DataFrame, *others: DataFrame) -> DataFrame:
+        sessions.append(ends.sparkSession)
+        return loads_of(ends, *others)
+
+    monkeypatch.setattr("coopgroup.pipeline.lag.loads_of", seen)
+    # At first two commits and two ends, then also two rows of lag.
+    for few, reset in ((FEW_ROWS, "earliest"), (5, "latest")):
         monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", few)
         write_lag(evolve(tables, spark=ordinary), reset)
         assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]
+    assert [one is ordinary for one in sessions] == [False, True]
     assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
     write_lag(tables, "latest", Scope(since_ms=20))
     assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]
@@ -256,6 +266,44 @@ def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: P
     assert benchmark.table({"sizes": {"12": found}}).splitlines()[2].startswith("| 12 | 300 | ")
     with pytest.raises(RuntimeError, match=r"lag has 312 rows and sum \d+, not 300 and 109395"):
         benchmark.check(tables, 12, 25)
+
+
+def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run is killed after it has deleted the rows before its later begin."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    day_ms = 24 * HOUR_MS
+    tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4))})
+    moments = [end(day * day_ms, 9) for day in range(1, 5)]
+    tables.merge("ends", {"ends": make(spark, "ends", *moments)})
+
+    def write(since_day: int) -> None:
+        write_lag(tables, "latest", Scope(since_ms=since_day * day_ms), with_loads=False)
+
+    def basis() -> Basis:
+        return Basis.of(tables.current(), ("lag",), "", Scope(since_ms=3 * day_ms))
+
+    write(1)
+    before = basis()
+    gone = {"group": "g", "at_ms": 3 * day_ms, "member_count": 0, "is_tombstone": False}
+    died = {
+        "commits": make(spark, "commits", commit(3 * day_ms, None)),
+        "generations": make(spark, "generations", gone),
+    }
+    tables.append("history", 1, died)
+    for since_day, last_step in ((1, "replace"), (2, "update")):
+        with monkeypatch.context() as patched:
+            patched.setattr(Tables, last_step, _killed)
+            with pytest.raises(KeyboardInterrupt):
+                write(since_day)
+    write(2)
+    assert [row[0] // day_ms for row in rows(tables.read("lag"), "at_ms")] == [2]
+    assert basis().new_rows(tables, before) is None
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(

@@ -239,7 +239,8 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         scope: groups, and begin of lag and load; older commits still count for later times.
         with_loads: whether to recompute `loads`, which needs all commits and ends of the scope.
     """
-    tables = tables.current().for_rows_of("commits", "ends")
+    # The job reads `lag` too, which has a row of each end for each group of its topic.
+    tables = tables.current().for_rows_of("commits", "ends", "lag")
     batch, last = tables.batches().get(LAG_JOB), Basis.last(tables, LAG_JOB)
     basis = Basis.of(tables, _INPUT, reset, scope)
     basis = evolve(basis, lost_version=last.lost_version if last else 0)
@@ -263,8 +264,11 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
                 expected=(batch,),
             )
             return
-        # A batch that was interrupted may have deleted rows.
-        is_unfinished = tables.version("lag") != tables.versions().get("lag")
+        newest = tables.version("lag")
+        if newest != tables.versions().get("lag"):
+            # A batch that was interrupted may have deleted rows. `_forget` records this basis too:
+            # this run may be interrupted after it.
+            last, basis = (evolve(one, lost_version=newest) for one in (last, basis))
         batch = _forget(tables, scope, last) or batch
         updated = {}
         if from_ms is not None:
@@ -274,7 +278,7 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
             new = lag_of(later, known, interests, dead, reset)
             old = scope.of_groups(_from(tables.newest("lag"), from_ms))
             updated["lag"], deleted = tables.update("lag", _changes(old, new), from_ms=from_ms)
-            if deleted or is_unfinished:
+            if deleted:
                 basis = evolve(basis, lost_version=updated["lag"])
         tables.replace(
             *(LAG_JOB, loads),
