@@ -80,6 +80,12 @@ def rebalance(begin_ms: int, **others: Any) -> dict[str, Any]:  # noqa: ANN401
     return {**REBALANCE, "begin_ms": begin_ms, "end_ms": begin_ms + 1_000, **others}
 
 
+def lag(at_ms: int, end: int, **others: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the end of a partition at a time, without lag."""
+    at = {"group": "g", "topic": "t", "partition": 0, "at_ms": at_ms}
+    return {**at, "end": end, "lag": 0, **others}
+
+
 def test_history_is_read_whole(spark: SparkSession) -> None:
     """Size, absences, growth, load, cost and configuration."""
     tables = Given(
@@ -98,14 +104,13 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
                 rebalance(9 * HOUR_MS, trigger="join", joined=2, members_after=5),
                 rebalance(9 * HOUR_MS, source="telemetry", unavailable_partition_s=60.0, moved=2),
             ],
-            "loads": [
-                {"group": "g", "arrival_per_s": 10.0, "arrival_s": 300.0},
-                {"group": "g", "arrival_per_s": 50.0, "arrival_s": 100.0},
-            ],
             "lag": [
-                {"group": "g", "at_ms": 1, "lag": 5, "partition": 0},
-                {"group": "g", "at_ms": 2, "lag": 4, "partition": 0},
-                {"group": "g", "at_ms": 2, "lag": 3, "partition": 1},
+                lag(0, 0, lag=5),
+                lag(300_000, 3_000, lag=4),
+                lag(300_000, 3_000, lag=3, partition=1),
+                lag(340_000, 0),  # the topic was created again
+                lag(400_000, 5_000, partition=1),
+                lag(440_000, 5_000),
             ],
             "generations": [
                 {"group": "g", "at_ms": 1, "protocol": "cooperative-sticky"},
@@ -144,8 +149,9 @@ def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) ->
         "absences": [absence(place * DAY_MS, 5_000) for place in (1, 3)],
         "rebalances": [rebalance(0, moved=100), rebalance(3 * DAY_MS, moved=4)],
         "lag": [
-            {"group": "g", "at_ms": place * DAY_MS, "lag": 9 - place, "partition": 0}
-            for place in (1, 3)
+            lag(1 * DAY_MS, 0, lag=8),
+            lag(3 * DAY_MS, 10_000, lag=6),
+            lag(3 * DAY_MS + 10_000, 10_050),
         ],
     }
     given = Given(spark=spark, rows=rows)
@@ -154,6 +160,7 @@ def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) ->
     assert history.days == pytest.approx(1, abs=0.001)
     assert history.observed.moved == pytest.approx(4, abs=0.001)
     assert history.observed.lag_peak == 6
+    assert history.rate_per_s == 5.0
     with pytest.raises(PipelineError, match="'g' has no rebalance and no absence after --since"):
         history_of(given, "g", since_ms=9 * DAY_MS)
 

@@ -93,7 +93,7 @@ def history_of(
     )
     timeouts = Counter(row.session_timeout_ms or _SESSION_MS for row in absences)
     found, notes = _today(tables, group)
-    rate_per_s, rate_notes = _rate(tables, group)
+    rate_per_s, rate_notes = _rate(tables, group, begin_ms)
     return GroupHistory(
         group=group,
         members=members,
@@ -319,15 +319,17 @@ def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
 
 
-def _rate(tables: Readable, group: str) -> tuple[float, tuple[str, ...]]:
-    """Return the records per second and partition, averaged over the day."""
-    weight = sql.col("arrival_s")
-    row = (
-        _of(tables, "loads", group)
-        .where("arrival_per_s is not null")
-        .agg((sql.sum(sql.col("arrival_per_s") * weight) / sql.sum(weight)).alias("rate"))
-        .first()
+def _rate(tables: Readable, group: str, begin_ms: int) -> tuple[float, tuple[str, ...]]:
+    """Return the mean of the records per second and partition from a time on."""
+    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
+    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= begin_ms)
+    steps = lag.select(
+        (sql.col("end") - sql.lag("end").over(by_partition)).alias("records"),
+        (sql.col("at_ms") - sql.lag("at_ms").over(by_partition)).alias("ms"),
     )
+    # The end goes back if the topic was created again.
+    grown = steps.where("records >= 0")
+    row = grown.agg((sql.sum("records") / sql.sum("ms") * _MS_PER_S).alias("rate")).first()
     if row is None or row.rate is None:
         note = "How much is produced is not known, so there are no figures of lag: run lag first."
         return 0.0, (note,)
