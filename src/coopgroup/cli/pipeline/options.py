@@ -116,9 +116,13 @@ class Place:
 
 
 def _is_small(folder: Path) -> bool:
-    """Return whether a folder has tables, of less than about a million rows."""
+    """Return whether a folder has tables, of less than about a million rows.
+
+    Only files in folders by day count. A first run that is killed early leaves the source of its
+    topic, and the next run has all records to read.
+    """
     size = 0
-    for file in folder.glob("v*/*/**/*.parquet"):
+    for file in folder.glob("v*/**/day=*/*.parquet"):
         size += file.stat().st_size
         if size > _SMALL_BYTES:
             return False

@@ -127,10 +127,12 @@ def test_java_compiles_less_for_a_short_job_with_few_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = tmp_path / "v2" / "commits" / "day=2026-11-23" / "part.parquet"
-    file.parent.mkdir(parents=True)
-    with file.open("wb") as sparse:
-        sparse.truncate(size)
+    sizes = {"v2/commits/day=2026-11-23": size, "v2/sources/history": 1_000}
+    for folder, each in sizes.items():
+        file = tmp_path / folder / "part.parquet"
+        file.parent.mkdir(parents=True)
+        with file.open("wb") as sparse:
+            sparse.truncate(each)
     asked: list[Mapping[str, str]] = []
 
     def build_session(*, extra: Mapping[str, str], **_: object) -> None:
