@@ -24,32 +24,9 @@ from coopgroup.pipeline.sweep.run import (
 )
 from coopgroup.pipeline.sweep.summary import objections, only, settings_of
 from coopgroup.report.charts import Spread
+from tests.support.small_scenario import CRASH
 
 ROOT = Path(__file__).resolve().parents[2]
-SCENARIO = """\
-duration_ms = 12000
-settle_ms = 15000
-
-[group]
-session_timeout_ms = 3000
-heartbeat_interval_ms = 1000
-window_heartbeat_interval_ms = 500
-
-[topics.t]
-partitions = 2
-rate_per_s = 5
-
-[[members]]
-name = "m"
-count = 2
-
-[[events]]
-at_ms = 5000
-kind = "crash"
-member = "m-1"
-back_after_ms = 5000
-"""
-
 SWEEP = """\
 scenarios = "small.toml"
 seeds = 30
@@ -67,7 +44,7 @@ pytestmark = pytest.mark.timeout(480)
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
     """Return cells of three settings, in a file whose name looks like a hidden folder to Spark."""
-    (tmp_path / "small.toml").write_text(SCENARIO)
+    (tmp_path / "small.toml").write_text(CRASH)
     file = tmp_path / "_grid.toml"
     file.write_text(SWEEP)
     return read_sweep(file)

@@ -16,32 +16,9 @@ from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Choice
 from coopgroup.simulator.scenario.file import parse_scenario
+from tests.support.small_scenario import CRASH
 
-SCENARIO = parse_scenario(
-    """\
-duration_ms = 20000
-settle_ms = 20000
-
-[group]
-session_timeout_ms = 6000
-heartbeat_interval_ms = 1000
-
-[topics.t]
-partitions = 4
-rate_per_s = 5
-
-[[members]]
-name = "m"
-count = 2
-
-[[events]]
-at_ms = 5000
-kind = "crash"
-member = "m-1"
-back_after_ms = 10000
-""",
-    file="small.toml",
-)
+SCENARIO = parse_scenario(CRASH, file="small.toml")
 SCENARIOS = {"small": SCENARIO}
 
 
