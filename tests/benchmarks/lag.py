@@ -15,8 +15,6 @@ and the size of the tables.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import tempfile
 import threading
@@ -36,7 +34,7 @@ from coopgroup.pipeline.spark.session import build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
 from tests.benchmarks.cpu_clock import CpuClock, forget_peaks, peaks_mb
 from tests.benchmarks.pipeline import PAGE
-from tests.benchmarks.results import RESULTS, write_between
+from tests.benchmarks.results import show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -306,16 +304,5 @@ def _size(folder: Path) -> int:
     return round(total / _BYTES_PER_MB)
 
 
-def main() -> None:
-    """Show the table of the last result, or write it into the page."""
-    parser = argparse.ArgumentParser(description="Table of the last result.")
-    parser.add_argument("--write", action="store_true", help="write it into docs/pipeline.md")
-    arguments = parser.parse_args()
-    drawn = table(json.loads(RESULTS.read_text())["lag"])
-    print(drawn)
-    if arguments.write:
-        write_between(PAGE, BEGIN, END, drawn)
-
-
 if __name__ == "__main__":
-    main()
+    show_table("lag", table, PAGE, BEGIN, END)

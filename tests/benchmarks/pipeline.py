@@ -12,11 +12,10 @@ Python workers: on a busy machine only CPU time is a valid measure.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,13 +32,13 @@ from coopgroup.protocol import (
 )
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
 from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
-from tests.benchmarks.results import RESULTS, write_between
+from tests.benchmarks.results import show_table
 from tests.support.internal_topic import encode_group_value, encode_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run", "table"]
+__all__ = ["FIRST_MS", "PAGE", "lines_of", "records_of", "run", "spent", "states_of", "table"]
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
 BEGIN, END = "<!-- pipeline:begin -->", "<!-- pipeline:end -->"
@@ -51,7 +50,7 @@ TELEMETRY: Final = (100_000, 300_000, 1_000_000)
 WARM_UP: Final = 50_000
 KEYS: Final = 1_000
 SLICES: Final = 50
-FIRST_MS: Final = 1_730_000_000_000
+FIRST_MS: Final = 20_023 * 86_400_000  # a midnight
 
 
 def run() -> dict[str, Any]:
@@ -65,8 +64,8 @@ def run() -> dict[str, Any]:
     spark = build_session(master="local[2]", extra={"spark.sql.shuffle.partitions": "4"})
     clock = CpuClock()
     # Start the workers, and let the JVM compile the code first.
-    _spent(commits_of(commit_records(_records(spark, WARM_UP))), clock)
-    _spent(work_of(events_of(read_lines(_lines(spark, WARM_UP)))), clock)
+    _computed(commits_of(commit_records(records_of(spark, range(WARM_UP)))), clock)
+    _computed(work_of(events_of(read_lines(lines_of(spark, range(WARM_UP))))), clock)
     kinds = ("history", "states of groups", "telemetry")
     found: dict[str, dict[int, dict[str, float]]] = {kind: {} for kind in kinds}
     more = os.environ.get("COOPGROUP_BENCH_COMMITS")
@@ -75,17 +74,17 @@ def run() -> dict[str, Any]:
         if seconds_per_row * size > HISTORY_S_MAX:
             print(f"pipeline: history {size} left out, it would take more than {HISTORY_S_MAX} s")
             continue
-        raw, begin_s = _records(spark, size), time.perf_counter()
+        raw, begin_s = records_of(spark, range(size)), time.perf_counter()
         found["history"][size] = _rates(size, raw, commits_of(commit_records(raw)), clock)
         seconds_per_row = (time.perf_counter() - begin_s) / size
         print(f"pipeline: history {size} {found['history'][size]}", flush=True)
     for size in STATES:
-        raw = _states(spark, size)
+        raw = states_of(spark, range(size))
         computed = assignments_of(group_records(raw))
         found["states of groups"][size] = _rates(size, raw, computed, clock)
         print(f"pipeline: states {size} {found['states of groups'][size]}", flush=True)
     for size in TELEMETRY:
-        lines = _lines(spark, size)
+        lines = lines_of(spark, range(size))
         computed = work_of(events_of(read_lines(lines)))
         found["telemetry"][size] = _rates(size, lines, computed, clock)
         print(f"pipeline: telemetry {size} {found['telemetry'][size]}", flush=True)
@@ -116,7 +115,7 @@ def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
 
 
 def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> dict[str, float]:
-    making, whole = _spent(made, clock), _spent(computed, clock)
+    making, whole = _computed(made, clock), _computed(computed, clock)
     seconds, cpu_s = (whole[name] - making[name] for name in ("seconds", "cpu_s"))
     return {
         "seconds": round(seconds, 2),
@@ -128,24 +127,35 @@ def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> 
     }
 
 
-def _records(spark: SparkSession, size: int) -> DataFrame:
-    """Return commits in the form of the topic's records."""
-    keys = [encode_key(OffsetKey(group="g", topic="orders", partition=one)) for one in range(KEYS)]
+def records_of(
+    spark: SparkSession, ids: range, *, partitions: int = KEYS, step_ms: int = 1
+) -> DataFrame:
+    """Return commits in the form of the topic's records.
+
+    Args:
+        spark: the session.
+        ids: numbers of the commits.
+        partitions: number of partitions, which are committed in turn.
+        step_ms: time between two commits.
+    """
+    keys = [
+        encode_key(OffsetKey(group="g", topic="orders", partition=one)) for one in range(partitions)
+    ]
     table = ", ".join(f"X'{key.hex()}'" for key in keys)
     value = (
         "concat(X'0004', unhex(lpad(hex(id), 16, '0')), X'00000005', X'01',"
-        f" unhex(lpad(hex({FIRST_MS} + id), 16, '0')), X'00')"
+        f" unhex(lpad(hex({FIRST_MS} + id * {step_ms}), 16, '0')), X'00')"
     )
-    return spark.range(0, size, 1, SLICES).selectExpr(
-        f"element_at(array({table}), cast(id % {KEYS} AS int) + 1) AS key",
+    return _range(spark, ids).selectExpr(
+        f"element_at(array({table}), cast(id % {partitions} AS int) + 1) AS key",
         f"{value} AS value",
         "cast(0 AS int) AS source_partition",
         "id AS source_offset",
-        f"{FIRST_MS} + id AS written_ms",
+        f"{FIRST_MS} + id * {step_ms} AS written_ms",
     )
 
 
-def _states(spark: SparkSession, size: int) -> DataFrame:
+def states_of(spark: SparkSession, ids: range) -> DataFrame:
     """Return states of a group in the form of the topic's records, each a generation."""
     members = tuple(
         GroupMember(
@@ -173,7 +183,7 @@ def _states(spark: SparkSession, size: int) -> DataFrame:
         members=members,
     )
     before, after = encode_group_value(value).split(mark.to_bytes(4, "big"))
-    return spark.range(0, size, 1, SLICES).selectExpr(
+    return _range(spark, ids).selectExpr(
         f"X'{encode_key(GroupKey(group='g')).hex()}' AS key",
         f"concat(X'{before.hex()}', unhex(lpad(hex(id), 8, '0')), X'{after.hex()}') AS value",
         "cast(0 AS int) AS source_partition",
@@ -182,30 +192,48 @@ def _states(spark: SparkSession, size: int) -> DataFrame:
     )
 
 
-def _lines(spark: SparkSession, size: int) -> DataFrame:
-    """Return telemetry: members begin to work on four partitions each time."""
+def lines_of(
+    spark: SparkSession, ids: range, *, partitions: int = 4, step_ms: int = 1
+) -> DataFrame:
+    """Return telemetry: a member begins to work on some partitions each time.
+
+    Args:
+        spark: the session.
+        ids: numbers of the lines.
+        partitions: number of partitions in a line.
+        step_ms: time between two lines.
+    """
     envelope = Envelope(
         at_ms=FIRST_MS,
         group="g",
         member="a-1",
         generation=7,
         client="pod",
-        record=ResourcesStarted(resources=ResourceSet({"orders": range(4)})),
+        record=ResourcesStarted(resources=ResourceSet({"orders": range(partitions)})),
     )
     before, _, after = json.dumps(to_json(envelope)).partition(str(FIRST_MS))
-    return spark.range(0, size, 1, SLICES).selectExpr(
+    return _range(spark, ids).selectExpr(
         "'file' AS source",
         "cast(null AS int) AS source_partition",
         "cast(null AS long) AS source_offset",
         "cast(null AS long) AS written_ms",
-        f"concat('{before}', cast({FIRST_MS} + id AS string), '{after}') AS line",
+        f"concat('{before}', cast({FIRST_MS} + id * {step_ms} AS string), '{after}') AS line",
     )
 
 
-def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
+def _range(spark: SparkSession, ids: range) -> DataFrame:
+    return spark.range(ids.start, ids.stop, 1, SLICES)
+
+
+def _computed(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
     """Return the seconds and CPU seconds that all rows of a frame take."""
+    return spent(lambda: frame.write.format("noop").mode("overwrite").save(), clock)
+
+
+def spent(job: Callable[[], object], clock: CpuClock) -> dict[str, float]:
+    """Return the seconds and CPU seconds of a job, and the CPU seconds of other programs."""
     began, before = time.perf_counter(), clock.read()
-    frame.write.format("noop").mode("overwrite").save()
+    job()
     after = clock.read()
     others_s = after.pop("others") - before.pop("others")
     return {
@@ -215,16 +243,5 @@ def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Show the table of the last result, or write it into the page."""
-    parser = argparse.ArgumentParser(description="Table of the last result.")
-    parser.add_argument("--write", action="store_true", help="write it into docs/pipeline.md")
-    arguments = parser.parse_args()
-    drawn = table(json.loads(RESULTS.read_text())["pipeline"])
-    print(drawn)
-    if arguments.write:
-        write_between(PAGE, BEGIN, END, drawn)
-
-
 if __name__ == "__main__":
-    main()
+    show_table("pipeline", table, PAGE, BEGIN, END)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["RESULTS", "merge_results", "write_between"]
+__all__ = ["RESULTS", "merge_results", "show_table", "write_between"]
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "build" / "benchmarks.json"
 
@@ -42,3 +43,22 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
     if not (first and second):
         raise ValueError(f"{page.name} has no markers {begin} and {end}")
     page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+
+
+def show_table(name: str, table: Callable[[Any], str], page: Path, begin: str, end: str) -> None:
+    """Run a command line: print the table of the last result, and write it into a page if told so.
+
+    Args:
+        name: name of the benchmark.
+        table: turns its result into the rows of the table.
+        page: the page.
+        begin: the first marker of the table in the page.
+        end: the second marker.
+    """
+    parser = argparse.ArgumentParser(description="Table of the last result.")
+    parser.add_argument("--write", action="store_true", help=f"write it into {page.name}")
+    arguments = parser.parse_args()
+    drawn = table(json.loads(RESULTS.read_text())[name])
+    print(drawn)
+    if arguments.write:
+        write_between(page, begin, end, drawn)

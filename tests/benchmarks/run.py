@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "leader",
     "assignors",
     "pipeline",
+    "batches",
     "lag",
     "sweep",
     "advice",

@@ -37,6 +37,7 @@ __all__ = [
     "history_frames",
     "kafka_records",
     "start_history",
+    "write_history",
 ]
 
 HISTORY_JOB: Final = "history"
@@ -197,14 +198,28 @@ def start_history(
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        # Both kinds of records come from the same rows: without the copy, Spark would read the
-        # topic twice.
-        copy = rows.persist()
-        commits, groups = commit_records(copy).persist(), group_records(copy).persist()
-        try:
-            tables.append(HISTORY_JOB, batch, history_frames(commits, groups, source))
-        finally:
-            for frame in (commits, groups, copy):
-                frame.unpersist()
+        write_history(rows, tables, batch, source)
 
     return start_job(scope.of_records(raw), tables, HISTORY_JOB, write, every_s)
+
+
+def write_history(
+    rows: DataFrame, tables: Tables, batch: int, source: str = INTERNAL_TOPIC
+) -> None:
+    """Write a micro-batch of records to the tables.
+
+    Args:
+        rows: the records, in the columns of `RAW`.
+        tables: tables to write to.
+        batch: number of the batch in the stream.
+        source: name of the topic.
+    """
+    # Both kinds of records come from the same rows: without the copy, Spark would read the topic
+    # twice.
+    copy = rows.persist()
+    commits, groups = commit_records(copy).persist(), group_records(copy).persist()
+    try:
+        tables.append(HISTORY_JOB, batch, history_frames(commits, groups, source))
+    finally:
+        for frame in (commits, groups, copy):
+            frame.unpersist()

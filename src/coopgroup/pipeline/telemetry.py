@@ -214,17 +214,17 @@ def work_of(events: DataFrame) -> DataFrame:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def write_telemetry(lines: DataFrame, tables: Tables) -> None:
-    """Add the lines of files that the tables do not have yet.
+def write_telemetry(
+    lines: DataFrame, tables: Tables, job: str = FILES_JOB, batch: int = NO_BATCH
+) -> None:
+    """Add the lines that the tables do not have yet.
 
     Args:
-        lines: from `file_lines`.
+        lines: from `file_lines` or `topic_lines`.
         tables: tables to write to.
+        job: name of the job.
+        batch: number of the batch of a stream.
     """
-    _merge(lines, tables, FILES_JOB)
-
-
-def _merge(lines: DataFrame, tables: Tables, job: str, batch: int = NO_BATCH) -> None:
     read = read_lines(lines).where(~sql.col("kind").eqNullSafe(REPORT))
     events = events_of(read).persist()
     frames = {"events": events, "rounds": rounds_of(events), "work": work_of(events)}
@@ -254,6 +254,6 @@ def start_telemetry(
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        _merge(topic_lines(rows, topic), tables, TOPIC_JOB, batch)
+        write_telemetry(topic_lines(rows, topic), tables, TOPIC_JOB, batch)
 
     return start_job(raw, tables, TOPIC_JOB, write, every_s)
