@@ -14,6 +14,7 @@ from coopgroup.aio.offsets import Offsets
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, RevocationCompleted
+from tests.support.waiting import wait_for
 from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage, run, until
 
 Patch = pytest.MonkeyPatch
@@ -274,11 +275,14 @@ def test_only_awaits_of_the_application_count_as_polls(monkeypatch: Patch) -> No
             await asyncio.sleep(0.1)
             assert stage.driver.polled_at_s == polled_at_s
             waiting = asyncio.create_task(consumer.getone())
-            await asyncio.sleep(0.02)
-            assert stage.driver.polled_at_s > now_s()  # a task that waits is not stalled
+            await until(lambda: stage.driver.polled_at_s > now_s())  # it waits, and is not stalled
+            fed_s = now_s()
             stage.feed(0, 1)
-            time.sleep(0.2)  # noqa: ASYNC251 -- the loop is blocked while records are there
-            assert now_s() - 0.3 < stage.driver.polled_at_s < now_s() - 0.05
+            # The loop is blocked while records are there.
+            wait_for(lambda: stage.driver.polled_at_s < now_s())
+            polled_at_s = stage.driver.polled_at_s
+            time.sleep(0.1)  # noqa: ASYNC251
+            assert fed_s <= polled_at_s == stage.driver.polled_at_s
             await waiting
 
     run(main())

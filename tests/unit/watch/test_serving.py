@@ -225,7 +225,7 @@ def test_close_ends_streams_at_once_and_frees_the_port() -> None:
             stream = opened.enter_context(Stream(server))
             stream.next()
             port, begun_s = server.port, time.monotonic()
-        assert time.monotonic() - begun_s < 2
+        assert time.monotonic() - begun_s < 5
         stream.rest()
     with _served(Reader(), port=port) as server:
         assert server.port == port

@@ -103,7 +103,7 @@ def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopp
     assert 1 <= len(tries) <= 10
     began = time.monotonic()
     driver.stop()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
 
 
 def test_driver_when_the_log_fails_lives_on(

