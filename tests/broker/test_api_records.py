@@ -198,6 +198,7 @@ def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -
     consumer = make(
         **{
             "group.id": group_id,
+            "auto.commit.interval.ms": 60_000,
             "on_commit": lambda error, partitions: heard.append(
                 (error, sorted(one.offset for one in partitions))
             ),
