@@ -171,13 +171,13 @@ def test_browser_that_reconnects_goes_on_after_its_last_event() -> None:
 
 def test_silence_of_the_brokers_is_told_with_its_begin_and_its_end() -> None:
     reader = Reader()
+    begin_at = time_of_day(1_000 * time.time())
     with _served(reader) as server, Stream(server) as stream:
         stream.until("cards")
-        answered_at = time_of_day(1_000 * time.time())
         reader.error = OSError("no broker")
         event = stream.until("silence")
         assert event["silence"]["reason"] == "no broker"
-        assert answered_at <= event["silence"]["since"] <= time_of_day(1_000 * time.time())
+        assert begin_at <= event["silence"]["since"] <= time_of_day(1_000 * time.time())
         reader.error = None
         assert stream.until("cards")["silence"] is None
 
