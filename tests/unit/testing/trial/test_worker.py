@@ -15,6 +15,7 @@ from coopgroup.testing.trial import worker as worker_module
 from coopgroup.testing.trial.recording import Event, EventReader, RowReader
 from coopgroup.testing.trial.spec import WorkerSpec
 from coopgroup.testing.trial.worker import PRODUCED, Worker, has_ended
+from tests.support.waiting import wait_for
 
 REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
@@ -193,6 +194,9 @@ def test_worker_when_revoked_commits_only_what_it_gives_up(
 def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int, *, can_put_off: bool
 ) -> None:
+    def given_up() -> list[object]:
+        return [one.fields["partitions"] for one in events_of(spec) if one.name == "revoked"]
+
     consumer = play(
         monkeypatch,
         evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
@@ -200,16 +204,15 @@ def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
         Record("a", 0, 5),
         Record("a", 1, 8),
         lambda consumer: consumer.tell("on_revoke", ("a", 0), ("a", 1)),
-        lambda _consumer: time.sleep(0.3),
+        lambda _consumer: wait_for(lambda: len(given_up()) == 1 + can_put_off, "the slow stop"),
         can_put_off=can_put_off,
     )
-    given_up = [one.fields["partitions"] for one in events_of(spec) if one.name == "revoked"]
     if can_put_off:
         assert consumer.committed == [[("a", 1, 9)], [("a", 0, 6)]]
-        assert (consumer.finished, given_up) == ([[("a", 0)]], [[1], [0]])
+        assert (consumer.finished, given_up()) == ([[("a", 0)]], [[1], [0]])
     else:
         assert consumer.committed == [[("a", 0, 6), ("a", 1, 9)]]
-        assert (consumer.finished, given_up) == ([], [[0, 1]])
+        assert (consumer.finished, given_up()) == ([], [[0, 1]])
 
 
 def test_worker_when_lost_commits_nothing(
