@@ -108,7 +108,7 @@ def test_driver_when_the_application_does_not_poll_leaves_the_group(
     subscribe(driver)
     driver.polled_at_s = now_s()
     wait_for(lambda: driver.inbox.waiting)
-    assert now_s() - driver.polled_at_s >= 0.8
+    assert 0.8 <= now_s() - driver.polled_at_s < 10.0
     cause = "max.poll.interval.ms exceeded"
     assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=cause)
     assert LeaveGroupRequest in group.requests

@@ -277,7 +277,9 @@ def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
     stage.driver.is_quiet = False
     assert stage.delivery.take(1, 1.0) == []
     assert min(waits[:5]) == 0.005
-    assert max(waits) >= 0.05
+    became_long = next(place for place, wait in enumerate(waits) if wait >= 0.05)
+    # The last one is what is left of the time.
+    assert [wait for wait in waits[became_long:-1] if wait < 0.05] == []
 
 
 def test_waits_after_a_notice_are_short(waits: list[float]) -> None:
