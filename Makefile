@@ -4,7 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed: the runtime's packages for `make demo`, or everything.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.stamp
+# A lock is complete, so nothing is resolved: without --no-deps, pip before 24 asks the index for the
+# newest release of a package with an extra, and refuses the lock on the day of that release.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
 SEEDS ?= 2000
 FIRST_SEED ?= 0
@@ -33,15 +38,25 @@ help: ## this list
 
 setup: $(STAMP) ## the environment in .venv, from the hash-pinned lock
 
-$(STAMP): requirements-dev.txt pyproject.toml scripts/require
+$(BIN)/python:
 	@scripts/require python '$(PYTHON)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): requirements.txt | $(BIN)/python
+	@echo 'coopgroup: installing the packages of requirements.txt; takes some seconds'
+	$(INSTALL) --require-hashes -r requirements.txt
 	@touch $@
 
-demo: setup ## a group on a real broker: members join, leave and die while a table shows who owns what
-	@$(BIN)/coopgroup demo
+$(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
+	@echo 'coopgroup: installing the packages of requirements-dev.txt, Spark among them; takes a minute or two'
+	$(INSTALL) --require-hashes -r requirements-dev.txt
+	$(INSTALL) --no-build-isolation --editable .
+	@touch $(RUNTIME) $@
+
+# It needs neither the packages for development nor an installed coopgroup.
+demo: $(RUNTIME) ## a group on a real broker: members join, leave and die while a table shows who owns what
+	@scripts/require java
+	@PYTHONPATH=src $(BIN)/python -m coopgroup.cli demo
 
 test: tools lint imports ## every check; the closing line is that of the tests
 	@$(MAKE) --no-print-directory --jobs 2 types docs package

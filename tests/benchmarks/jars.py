@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from coopgroup.testing.maven import COPY_JARS
+
 __all__ = ["classpath_of"]
 
 _BUILD: Final = Path(__file__).parents[2] / "build" / "jars"
@@ -25,7 +27,7 @@ def classpath_of(pom: Path) -> str:
         shutil.rmtree(target, ignore_errors=True)
         maven = shutil.which("mvn")
         assert maven is not None
-        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command = [maven, "-q", "-B", "-f", str(pom), COPY_JARS]
         found = subprocess.run(
             [*command, f"-DoutputDirectory={target}"],
             check=False,

@@ -35,6 +35,8 @@ __all__ = ["KAFKA_VERSION", "KafkaRuntime", "fetch_kafka", "kafka_runtime_path"]
 FETCH_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 60
 REASON_LENGTH_MAX = 300
+# Without a version, each release of Maven takes another version of its plugin.
+COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 OTHER_LOG_BINDINGS = ("slf4j-log4j12-*.jar", "slf4j-reload4j-*.jar")
 
 # The storage tool requires a whole configuration, but only the roles affect its output.
@@ -213,7 +215,7 @@ def copy_jars(maven: str, pom: bytes, folder: Path, jars: Path, complaint: str) 
     command = [
         *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never"),
         *("--file", str(folder / "pom.xml")),
-        *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
+        *(COPY_JARS, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
     ]
     run_step(command, complaint, FETCH_TIMEOUT_S)
 

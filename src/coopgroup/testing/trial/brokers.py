@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.cluster import KafkaCluster
 from coopgroup.testing.errors import ClusterError, KafkaFetchError, ToolMissingError
+from coopgroup.testing.maven import kafka_runtime_path
 from coopgroup.testing.trial.mock_broker import PARTITIONS_PER_TOPIC
 
 __all__ = ["Stage", "open_stage"]
@@ -70,7 +71,9 @@ def _stage(broker: str, partitions: int, tell: Callable[[str], None], stack: Exi
 
 
 def _kafka(partitions: int, tell: Callable[[str], None], stack: ExitStack) -> Stage:
-    tell("starting Apache Kafka (the first time its jars are fetched)")
+    if not kafka_runtime_path().exists():
+        tell("fetching Apache Kafka with Maven, once; takes a quarter of a minute")
+    tell("starting Apache Kafka")
     cluster = stack.enter_context(KafkaCluster())
     cluster.create_topic("orders", partitions)
     return Stage(
