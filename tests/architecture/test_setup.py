@@ -46,7 +46,7 @@ def test_locks_agree() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_no_step_of_the_set_up_resolves(step: str) -> None:
-    """An older pip than 24 asks for the newest release of a package with an extra (pypa/pip 9644)."""
+    """Before 24, pip asks for the newest release of a package with an extra (pypa/pip 9644)."""
     text = (ROOT / step).read_text().replace("\\\n", " ")
     installs = re.findall(r"^.*\bpip install\b.*$", text, re.MULTILINE)
     assert [line for line in installs if "--no-deps" not in line] == []
