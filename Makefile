@@ -20,6 +20,15 @@ CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 # quick tests in the time that is left: a minute less, but tests on brokers then time out more often.
 WORKERS ?= 3
 
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+
+# Seeds that nobody has played; the soak and chaos print the seed of each failure.
+FRESH_SEED := $(shell date +%s)
+
+# Runs of `make flaky`, and what it repeats: nothing named is the first tier.
+N ?= 20
+TESTS ?=
+
 # Pages are read once, for both builders.
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees
 
@@ -31,7 +40,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock clean
+.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,9 +67,15 @@ demo: $(RUNTIME) ## a group on a real broker: members join, leave and die while 
 	@scripts/require java
 	@PYTHONPATH=src $(BIN)/python -m coopgroup.cli demo
 
-test: tools lint imports ## every check; the closing line is that of the tests
-	@$(MAKE) --no-print-directory --jobs 2 types docs package
+test: tools lint imports ## the first tier: what guards every change; the closing line is that of the tests
+	@$(MAKE) --no-print-directory --jobs 2 types docs
 	@$(MAKE) --no-print-directory pytest
+
+verify: tools setup package ## the second tier: everything else, at most an hour; run it before a change is complete
+	@$(MAKE) --no-print-directory soak FIRST_SEED=$(FRESH_SEED)
+	@$(MAKE) --no-print-directory brokers
+	@$(MAKE) --no-print-directory chaos SEEDS=100 FIRST_SEED=$(FRESH_SEED) MINUTES=5
+	$(PYTEST) -m verify --durations=20
 
 tools:
 	@scripts/require python '$(PYTHON)'
@@ -89,14 +104,17 @@ package: setup ## sdist and wheel pass the checks of a package index, and work i
 release: package ## the package, and what must be true before it is published
 	@$(BIN)/python scripts/check-release
 
-pytest: tools setup ## all tests, those on a real broker included
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+pytest: tools setup ## the tests of the first tier, those on a real broker included
+	$(PYTEST) -m 'not verify'
+
+flaky: tools setup ## TESTS="…" N=n times in random order beside a busy loop; prints the tests that did not always pass
+	$(BIN)/python scripts/flaky $(N) $(TESTS)
 
 quick: setup ## the tests that need no Java and take no time
-	$(BIN)/python -m pytest -m 'not broker and not interop and not spark and not slow'
+	$(BIN)/python -m pytest -m 'not broker and not interop and not spark and not slow and not verify'
 
 coverage: setup ## branch coverage of the core by the tests that need no broker
-	$(BIN)/python -m pytest -q -m 'not broker and not interop and not spark and not slow' --cov --cov-report=
+	$(BIN)/python -m pytest -q -m 'not broker and not interop and not spark and not slow and not verify' --cov --cov-report=
 	$(BIN)/python -m coverage report --omit='*/cli/*,*/kafka/*,*/testing/*'
 
 bench: tools setup ## the benchmarks, into build/benchmarks.json
