@@ -1,27 +1,16 @@
 """Runs in which processes return (`tests/swarm/returning.py`)."""
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.telemetry import AssignmentReceived, ProcessEnded, ProcessStarted
 from tests.support.mutants import RARE_MUTANTS, broken
-from tests.swarm.play import play, story
+from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.runs import Act, ActKind, SwarmRun
-
-CHUNK: Final = 50
-SEEDS: Final = 200
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_group_survives_processes_that_return(first: int) -> None:
-    failing = [s for s in range(first, first + CHUNK) if play(draw_returning(s)).violations]
-    assert not failing, f"seeds {failing}\n{story(draw_returning(failing[0]))}"
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from coopgroup.telemetry import WarmupsChanged
-from tests.swarm.play import play, story
+from tests.swarm.play import play
 from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.warm import draw_warm
 
 CHUNK: Final = 50
-SEEDS: Final = int(os.environ.get("SWARM_WARM_SEEDS", "200"))
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_groups_with_warm_ups_when_faults_end_are_at_rest(first: int) -> None:
-    failing = [seed for seed in range(first, first + CHUNK) if play(draw_warm(seed)).violations]
-    assert not failing, f"seeds {failing}\n{story(draw_warm(failing[0]))}"
 
 
 def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
-Each seed is played once for each kind of draw (`_DRAWS`).
+Each seed is played once for each kind of draw (`DRAWS`).
 
 The output is a progress bar, each failing seed when it is found, and one closing line. Failing runs
 are minimized and written to `simulations/regressions`, where the tests play them
@@ -28,10 +28,10 @@ from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
 from tests.swarm.warm import draw_warm
 
-__all__ = ["main"]
+__all__ = ["DRAWS", "main"]
 
 _Found: TypeAlias = tuple[str, int, str]
-_DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
+DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,
     "directed": draw_directed,
@@ -83,7 +83,7 @@ def _played(first: int, count: int) -> Iterator[tuple[int, list[_Found]]]:
 def _play_seeds(first: int, count: int) -> tuple[int, list[_Found]]:
     found = []
     for seed in range(first, first + count):
-        for kind, drawn in _DRAWS.items():
+        for kind, drawn in DRAWS.items():
             what = _wrong(drawn(seed))
             if what is not None:
                 line = f"{kind.upper()}={seed} failed: {what[0]}: {what[1]}"
@@ -101,7 +101,7 @@ def _wrong(run: SwarmRun) -> tuple[str, str] | None:
 
 
 def _write_regression(kind: str, seed: int) -> Path:
-    run = _DRAWS[kind](seed)
+    run = DRAWS[kind](seed)
     found = _wrong(run)
     checker = "" if found is None else found[0]
 
