@@ -176,7 +176,7 @@ class MemberProbe:
         return now - self._unsettled[0]
 
     def _thread_silent_s(self, now: float) -> float:
-        if not self.driver.thread.is_alive():
+        if not self.driver.is_running:
             self._asked_s = None
             return 0.0
         if self._asked_s is not None and self.driver.late.looked_at_s < self._asked_s:

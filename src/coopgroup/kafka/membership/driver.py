@@ -78,6 +78,7 @@ from coopgroup.session import (
     with_rate,
 )
 from coopgroup.telemetry import Record
+from coopgroup.worker import Worker
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
@@ -134,6 +135,7 @@ class GroupDriver:
         calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
+        is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
 
@@ -153,6 +155,7 @@ class GroupDriver:
     calm_until_s: float | None = field(default=None, init=False)
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
+    is_running: bool = field(default=False, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
@@ -160,7 +163,7 @@ class GroupDriver:
     late: LateThread = field(init=False)
     _session: Session = field(init=False)
     _events: GroupEvents = field(factory=GroupEvents, init=False)
-    thread: threading.Thread = field(init=False)
+    _worker: Worker = field(init=False)
     commits: PendingCommits = field(init=False)
     # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
@@ -168,6 +171,7 @@ class GroupDriver:
     # The time at which the application wants to be woken, and the last such time that was served.
     _remind_at_s: float = field(default=math.inf, init=False)
     _reminded_s: float = field(default=math.inf, init=False)
+    _due_s: float = field(default=math.inf, init=False)
 
     def __attrs_post_init__(self) -> None:
         slot = self.slot
@@ -199,9 +203,7 @@ class GroupDriver:
         self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
         if slot is not None and slot.kept is not None and slot.seen is not None:
             self.leader.seen = slot.seen
-        self.thread = threading.Thread(
-            target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
-        )
+        self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")
 
     def _new_bell(self) -> Bell | None:
         topic = self.settings.bell_topic
@@ -228,6 +230,11 @@ class GroupDriver:
         return self._session.member
 
     @property
+    def has_events(self) -> bool:
+        """Return whether events wait for a turn."""
+        return self._events.are_waiting
+
+    @property
     def leads(self) -> bool:
         """Return whether this member leads its group, perhaps since an earlier process."""
         return self._session.leads
@@ -239,7 +246,8 @@ class GroupDriver:
         self.sink.start_reports(self, self.settings.telemetry_report_ms)
         if self._bell is not None:
             self._bell.start()
-        self.thread.start()
+        self.is_running = True
+        self._worker.submit(self._run)
 
     def post(self, event: SessionEvent) -> None:
         """Post an event to the session, from any thread; after `stop` this has no effect.
@@ -288,8 +296,7 @@ class GroupDriver:
             if not self._stopped:
                 self._stopped = True
                 self._events.end()
-        if self.thread.is_alive():
-            self.thread.join(_STOP_TIMEOUT_MS / 1000)
+        self._worker.close(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
         self.leader.stop()
         self._lag_watcher.stop()
@@ -303,31 +310,40 @@ class GroupDriver:
 
     def _run(self) -> None:
         self.leader.load_soon()
-        while True:
-            try:
-                if not self._live():
-                    return
-            except BaseException as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
-                self._fail(error)
+        while (event := self.take()) is not None:
+            self.turn(event)
+        self.is_running = False
 
-    def _live(self) -> bool:
-        began_s = now_s()
+    def take(self, limit_s: float = math.inf) -> SessionEvent | None:
+        """Wait for the next event, at most until the next deadline; `Woken` at a deadline.
+
+        Returns:
+            None after `stop`, when all earlier events were taken.
+        """
+        pause_s = self.pause_s()
+        self._due_s = now_s() + pause_s
+        is_busy = self.member.outstanding or backing_off(self._session)
+        self.calm_until_s = None if is_busy else self._due_s
+        pause_s = min(pause_s, limit_s)
+        return self._events.take(None if math.isinf(pause_s) else pause_s)
+
+    def turn(self, event: SessionEvent) -> None:
+        """Let the member handle an event, and do what is due; never raises."""
         try:
-            pause_s = self._pause_s()
+            self.late.look(self._due_s)
+            woke_s = now_s()
+            self._handle(event)
+            self.late.look(woke_s)
+        except BaseException as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+            self._fail(error)
+
+    def pause_s(self) -> float:
+        """Return the time until the next deadline, in seconds; infinite without one."""
+        try:
+            return self._pause_s()
         except Exception as error:  # noqa: BLE001 -- events must be taken all the same
             self._fail(error)
-            pause_s = _ERROR_PAUSE_S
-        due_s = began_s + pause_s
-        is_busy = self.member.outstanding or backing_off(self._session)
-        self.calm_until_s = None if is_busy else due_s
-        event = self._events.take(None if math.isinf(pause_s) else pause_s)
-        if event is None:
-            return False
-        self.late.look(due_s)
-        woke_s = now_s()
-        self._handle(event)
-        self.late.look(woke_s)
-        return True
+            return _ERROR_PAUSE_S
 
     def _handle(self, event: SessionEvent) -> None:
         self._take(event)

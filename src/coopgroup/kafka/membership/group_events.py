@@ -46,6 +46,11 @@ class GroupEvents:
     )
     _first: deque[SessionEvent] = field(factory=deque, init=False)
 
+    @property
+    def are_waiting(self) -> bool:
+        """Return whether `take` would return immediately."""
+        return bool(self._first) or not self._queue.empty()
+
     def put(self, event: SessionEvent) -> None:
         """Add an event without waiting, and without a lock that a signal handler could meet."""
         if isinstance(event, _OVERTAKING):

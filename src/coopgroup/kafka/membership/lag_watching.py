@@ -7,8 +7,8 @@ deciding a round. After a failed check, the next one runs at its regular time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from coopgroup.kafka.clock import now_s
@@ -16,6 +16,7 @@ from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.late_methods import define, field
 from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
+from coopgroup.worker import Worker
 
 __all__ = ["LagWatcher"]
 
@@ -29,36 +30,34 @@ class LagWatcher:
     leader: RoundLeader
     post: Callable[[LagsChecked], None]
     sink: TelemetrySink
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-lag-watcher"), init=False)
+    _is_checking: bool = field(default=False, init=False)
     _fails: bool = field(default=False, init=False)
     _stopped: bool = field(default=False, init=False)
-    # guards `_thread` and `_stopped`
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def start(self, duty: CheckLags) -> None:
         """Check in the background, unless the last check is still running."""
+        if self._is_checking:
+            return
+        self._is_checking = True
         try:
-            with self._lock:
-                if self._stopped or (self._thread is not None and self._thread.is_alive()):
-                    return
-                self._thread = None
-                thread = threading.Thread(
-                    target=self._run, args=(duty,), name="coopgroup-lag-watcher", daemon=True
-                )
-                thread.start()
-                self._thread = thread
+            self._worker.submit(partial(self._run, duty))
         except RuntimeError as error:  # no thread is available
+            self._is_checking = False
             self._warn(one_line(error))
 
     def stop(self) -> None:
         """End the running check; call this after the leader's look-ups were closed."""
-        with self._lock:
-            self._stopped = True
-            thread = self._thread
-        if thread is not None:
-            thread.join(_STOP_TIMEOUT_S)
+        self._stopped = True
+        self._worker.close(_STOP_TIMEOUT_S)
 
     def _run(self, duty: CheckLags) -> None:
+        try:
+            self._check(duty)
+        finally:
+            self._is_checking = False
+
+    def _check(self, duty: CheckLags) -> None:
         until_s = now_s() + self.leader.timeout_ms / 1000
         try:
             lags = self.leader.lookup.lags(duty.resources)

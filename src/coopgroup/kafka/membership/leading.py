@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,7 @@ from coopgroup.session import (
     lead_round,
     one_line,
 )
+from coopgroup.worker import URGENT, Job, Worker
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
@@ -90,11 +92,13 @@ class _Round:
 
     Attributes:
         once: acquired, and never released, by the thread that gives the outcome.
+        limit: refuses the round when its time is over.
     """
 
     duty: DecideRound
     once: threading.Lock = field(factory=threading.Lock, init=False)
     request: RoundRequest | None = field(default=None, init=False)
+    limit: Job | None = field(default=None, init=False)
 
 
 @define(eq=False)
@@ -106,8 +110,7 @@ class RoundLeader:
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
-        turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
-            that hangs must not accumulate threads.
+        turn: held while the assignor runs, because an assignor need not be thread-safe.
     """
 
     _assignor: Assignor | None
@@ -121,9 +124,11 @@ class RoundLeader:
     request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: RebalanceLags = field(factory=RebalanceLags, init=False)
-    _threads: list[threading.Thread] = field(factory=list, init=False)
+    # A look at topics may wait for brokers, and must not delay a round.
+    _rounds: Worker = field(factory=lambda: Worker("coopgroup-leader"), init=False)
+    _looks: Worker = field(factory=lambda: Worker("coopgroup-leader-looks"), init=False)
     _stopped: bool = field(default=False, init=False)
-    # guards `_threads`, `_stopped` and `seen`
+    # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @property
@@ -150,7 +155,7 @@ class RoundLeader:
         A round that comes earlier imports it by itself.
         """
         with suppress(RuntimeError):  # no thread is available
-            self._launch(threading.Timer(_LOAD_AFTER_S, self._load))
+            self._looks.submit(self._load, after_s=_LOAD_AFTER_S)
 
     def _load(self) -> None:
         with _loading:
@@ -162,7 +167,11 @@ class RoundLeader:
         """Decide a round in the background; only the first outcome counts."""
         led = _Round(duty)
         try:
-            self._launch(threading.Thread(target=self._lead, args=(led,)))
+            limit_s = self.timeout_ms / 1000
+            led.limit = self._rounds.submit(
+                partial(self._give_up, led), after_s=limit_s, urgency=URGENT
+            )
+            self._rounds.submit(partial(self._lead, led))
         except RuntimeError as error:  # no thread is available
             self._refuse(led, one_line(error))
 
@@ -173,7 +182,7 @@ class RoundLeader:
         of the topics requests it.
         """
         try:
-            self._launch(threading.Timer(_LOOK_AFTER_S, self._look, (duty, self.seen)))
+            self._looks.submit(partial(self._look, duty, self.seen), after_s=_LOOK_AFTER_S)
         except RuntimeError as error:  # no thread is available
             self.sink.warn("topics_unavailable", error=str(error))
 
@@ -181,14 +190,9 @@ class RoundLeader:
         """End rounds and look-ups in progress; wait briefly for a running assignor."""
         self.lookup.close()
         deadline = now_s() + _STOP_TIMEOUT_S
-        with self._lock:
-            self._stopped = True
-            threads = tuple(self._threads)
-        for thread in threads:
-            if isinstance(thread, threading.Timer):
-                thread.cancel()
-        for thread in threads:
-            thread.join(max(0.0, deadline - now_s()))
+        self._stopped = True
+        self._rounds.close(_STOP_TIMEOUT_S)
+        self._looks.close(max(0.0, deadline - now_s()))
 
     def replace_seen(self, before: SeenTopics, partitions: ResourceSet) -> bool:
         """Note changed partitions unless a round was led since `before`; return whether it did."""
@@ -213,30 +217,15 @@ class RoundLeader:
         if metadata is not None and duty.needs_round(found, request, self.policy):
             self.post(RejoinRequested(reason="the leader returned"))
 
-    def _launch(self, thread: threading.Thread) -> None:
-        thread.name = "coopgroup-leader"
-        thread.daemon = True
-        with self._lock:
-            if self._stopped:
-                return
-            thread.start()
-            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
-
     def _lead(self, led: _Round) -> None:
-        timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (led,))
+        if self._stopped or led.once.locked():
+            return
         try:
-            self._launch(timer)
             led.request = self.request = self.read(led.duty.members)
-            if self.turn.acquire(timeout=self.timeout_ms / 1000):  # otherwise the timer answers
-                try:
-                    self._decide(led, led.request)
-                finally:
-                    self.turn.release()
+            with self.turn:
+                self._decide(led, led.request)
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
             self._refuse(led, one_line(error))
-        finally:
-            if led.once.locked():
-                timer.cancel()
 
     def _decide(self, led: _Round, request: RoundRequest) -> None:
         if led.once.locked():
@@ -271,6 +260,8 @@ class RoundLeader:
 
     def _finish(self, led: _Round, outcome: RoundDecided) -> None:
         if led.once.acquire(blocking=False):
+            if led.limit is not None:
+                led.limit.cancel()
             self.post(outcome)
 
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:

@@ -20,6 +20,7 @@ from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.late_methods import define, field
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
+from coopgroup.worker import Worker
 
 __all__ = ["TopicWatcher", "TopicWish"]
 
@@ -134,7 +135,8 @@ class TopicWatcher:
     _stopped: bool = field(default=False, init=False)
     _last_duty: Callable[[], None] | None = field(default=None, init=False)
     # The look-up under way, and the times of the next look and of the next check for idle clients.
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-watcher"), init=False)
+    _is_looking: bool = field(default=False, init=False)
     _look_at_s: float = field(default=math.inf, init=False)
     _give_back_at_s: float = field(default=math.inf, init=False)
 
@@ -143,17 +145,15 @@ class TopicWatcher:
         with self._lock:
             self._stopped = True
             self.due_s = math.inf
-            thread = self._thread
         self.lookup.close()
-        if thread is not None:
-            thread.join(_STOP_TIMEOUT_S)
+        self._worker.close(_STOP_TIMEOUT_S)
 
     def finish(self, duty: Callable[[], None]) -> None:
         """End the watch without waiting; a thread of this watcher then does the caller's duty."""
         with self._lock:
             self._last_duty = duty
             self._stopped = True
-            if self._thread is None:
+            if not self._is_looking:
                 self._be_due_at(0.0)
 
     def watch(self, wish: TopicWish | None) -> None:
@@ -180,19 +180,18 @@ class TopicWatcher:
         """Begin what is due; called on the group's thread, and returns immediately."""
         with self._lock:
             self.due_s = math.inf
-            if self._thread is not None or (self._stopped and self._last_duty is None):
+            if self._is_looking or (self._stopped and self._last_duty is None):
                 return
-            thread = threading.Thread(target=self._run, name="coopgroup-watcher", daemon=True)
+            self._is_looking = True
             try:
-                thread.start()
+                self._worker.submit(self._run)
             except RuntimeError:  # no thread is available
+                self._is_looking = False
                 self.due_s = now_s() + _RETRY_MS / 1000
-            else:
-                self._thread = thread
 
     def _plan(self) -> None:
         """Tell the group's thread when to begin; a look-up under way plans by itself."""
-        if not self._stopped and self._thread is None:
+        if not self._stopped and not self._is_looking:
             self._be_due_at(min(self._look_at_s, self._give_back_at_s))
 
     def _be_due_at(self, due_s: float) -> None:
@@ -210,6 +209,7 @@ class TopicWatcher:
             now = now_s()
             if self._stopped:
                 duty, self._last_duty = self._last_duty, None
+                self._is_looking = duty is not None
                 return duty
             if now >= self._look_at_s:
                 self._look_at_s = math.inf
@@ -217,7 +217,7 @@ class TopicWatcher:
             if now >= self._give_back_at_s:
                 self._give_back_at_s = math.inf
                 return self._give_back
-            self._thread = None
+            self._is_looking = False
             self._plan()
             return None
 
