@@ -22,7 +22,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup.kafka import clock
-from coopgroup.worker import NORMAL, Job, Worker
+from coopgroup.worker import NORMAL, URGENT, Job, Worker
 
 __all__ = ["Hand", "by_hand"]
 
@@ -68,7 +68,8 @@ class Hand:
         for _ in range(_TURNS_MAX):
             if not self.run_one(name):
                 return
-        pytest.fail(f"jobs submit jobs without end: {self._pending}")
+        names = sorted({one.worker.name for one in self._pending})
+        pytest.fail(f"jobs submit jobs without end: {names}")
 
     def run_one(self, name: str = "") -> bool:
         """Run the next job that is due; return whether there was one."""
@@ -94,13 +95,30 @@ class Hand:
         finally:
             self._running.pop()
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass; each job runs at its time."""
+    def advance(self, seconds: float, *, urgent: bool = False) -> None:
+        """Let time pass; each job runs at its time.
+
+        Args:
+            seconds: how much.
+            urgent: run urgent jobs only, which have threads of their own: for a job that takes time
+                on its worker's only thread.
+        """
         until_s = self.now_s + seconds
+        if urgent:
+            self._pass_urgently(until_s)
+            return
         self.run()
         while (due_s := self._next_due_s()) <= until_s:
             self.now_s = max(self.now_s, due_s)
             self.run()
+        self.now_s = until_s
+
+    def _pass_urgently(self, until_s: float) -> None:
+        own = [one for one in self._pending if one.urgency == URGENT and one.due_s <= until_s]
+        for pending in sorted(own, key=lambda one: one.due_s):
+            self.now_s = max(self.now_s, pending.due_s)
+            if self._may_run(pending):
+                self._call(pending)
         self.now_s = until_s
 
     def _next_due_s(self) -> float:

@@ -16,12 +16,12 @@ from attrs import define, field
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.session import SessionEvent
-from coopgroup.worker import Job, Worker
-from tests.support.by_hand import Hand
+from coopgroup.worker import Job
 
-__all__ = ["TURNS", "TurnedDriver", "turn_drivers"]
+__all__ = ["TurnedDriver", "turn_drivers"]
 
-TURNS: Final = "turns of "
+_TURNS_MAX: Final = 100_000
+_STEP_S: Final = 1e-6  # rounding must not make a deadline due for ever
 
 
 @define(eq=False)
@@ -34,55 +34,56 @@ class TurnedDriver:
 
     driver: GroupDriver
     is_held: bool = False
-    _worker: Worker = field(init=False)
     _next: Job | None = field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._worker = Worker(f"{TURNS}{self.driver.settings.member.group_id}")
 
     def plan(self, pause_s: float) -> None:
         """Turn after a pause, instead of later."""
         if self._next is not None:
             self._next.cancel()
         if not math.isinf(pause_s):
-            self._next = self._worker.submit(self._turn, after_s=pause_s)
+            worker = self.driver._worker  # noqa: SLF001  (`stop` makes its waiting jobs run)
+            self._next = worker.submit(self._turn, after_s=pause_s)
 
     def _turn(self) -> None:
         if self.is_held:
             return
-        event = self.driver.take(0.0)
-        if event is None:
-            self.driver.is_running = False
-            return
-        self.driver.turn(event)
-        self.plan(0.0 if self.driver.has_events else self.driver.pause_s())
+        for _ in range(_TURNS_MAX):
+            event = self.driver.take(0.0)
+            if event is None:
+                self.driver.is_running = False
+                return
+            self.driver.turn(event)
+            if not self.driver.has_events:
+                self.plan(max(_STEP_S, self.driver.pause_s()))
+                return
+        pytest.fail("events cause events without end")
 
 
-def turn_drivers(hand: Hand, patch: pytest.MonkeyPatch) -> list[TurnedDriver]:
-    """Let the hand turn all drivers that start from now on; return them, in that order."""
+def turn_drivers(patch: pytest.MonkeyPatch) -> list[TurnedDriver]:
+    """Turn all drivers that start from now on, within `by_hand`; return them, in that order."""
     turned: list[TurnedDriver] = []
     start, put, end = GroupDriver.start, GroupEvents.put, GroupEvents.end
 
     def started(driver: GroupDriver) -> None:
         start(driver)
-        for job in hand.jobs(f"coopgroup-{driver.settings.member.group_id}"):
-            job.cancel()  # the loop of production
         turned.append(TurnedDriver(driver))
+        plan()
 
-    def plan(events: GroupEvents) -> None:
+    def plan() -> None:
         for one in turned:
             if one.driver.has_events:
                 one.plan(0.0)
 
     def put_and_plan(events: GroupEvents, event: SessionEvent) -> None:
         put(events, event)
-        plan(events)
+        plan()
 
-    def end_and_turn(events: GroupEvents) -> None:
+    def end_and_plan(events: GroupEvents) -> None:
         end(events)
-        plan(events)
+        plan()
 
+    patch.setattr(GroupDriver, "_run", lambda _: None)
     patch.setattr(GroupDriver, "start", started)
     patch.setattr(GroupEvents, "put", put_and_plan)
-    patch.setattr(GroupEvents, "end", end_and_turn)
+    patch.setattr(GroupEvents, "end", end_and_plan)
     return turned

@@ -9,6 +9,7 @@ import pytest
 
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from tests.support.by_hand import Hand, by_hand
 from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running
 
 
@@ -21,17 +22,21 @@ def slots() -> Iterator[list[IdentitySlot]]:
 
 
 @pytest.fixture
-def driver_and_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverAndGroup]:
+def hand() -> Iterator[Hand]:
+    with by_hand(waits=True) as hand:
+        yield hand
+
+
+@pytest.fixture
+def driver_and_group(hand: Hand) -> Iterator[DriverAndGroup]:
     """Run a driver whose application polls."""
-    with running(monkeypatch) as both:
+    with running(hand) as both:
         yield both
 
 
 @pytest.fixture
-def driver_with_slot(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[tuple[DriverAndGroup, IdentitySlot]]:
+def driver_with_slot(hand: Hand, tmp_path: Path) -> Iterator[tuple[DriverAndGroup, IdentitySlot]]:
     slot = take_slot(str(tmp_path), "g", TelemetrySink("g").warn)
-    with running(monkeypatch, slot, STATE) as both:
+    with running(hand, slot, STATE) as both:
         yield both, slot
     slot.release()

@@ -1,4 +1,4 @@
-"""A group thread over a transport and a coordinator with one member."""
+"""A driver, turned by hand, over a transport and a coordinator with one member."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from coopgroup.model.group_api import (
 )
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.session import SeenTopics
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand
+from tests.support.turned_driver import turn_drivers
 
 __all__ = [
     "ORDERS",
@@ -59,7 +60,7 @@ __all__ = [
     "warnings",
 ]
 
-WAIT_S = 5.0
+WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
 SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
 SETTINGS = {
@@ -173,10 +174,11 @@ DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
 
 @contextmanager
 def running(
-    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand,
     slot: IdentitySlot | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[DriverAndGroup]:
+    """Start a driver; its events and deadlines are jobs of the hand."""
     settings = SETTINGS | dict(more)
     group = OneMemberGroup()
 
@@ -184,25 +186,27 @@ def running(
         group.report = report
         return group
 
-    monkeypatch.setattr(driver_module, "GroupTransport", transport)
     lookup: Any = _Lookup()
-    driver = GroupDriver(
-        settings=read_settings(settings),
-        assignor=StickyAssignor(),
-        policy=SimplePolicy(),
-        lookup=lookup,
-        sink=TelemetrySink("g"),
-        slot=slot,
-    )
-    driver.start()
-    yield driver, group
-    driver.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver_module, "GroupTransport", transport)
+        turn_drivers(patch)
+        driver = GroupDriver(
+            settings=read_settings(settings),
+            assignor=StickyAssignor(),
+            policy=SimplePolicy(),
+            lookup=lookup,
+            sink=TelemetrySink("g"),
+            slot=slot,
+        )
+        driver.start()
+        yield driver, group
+        driver.stop()
     assert group.is_closed
 
 
-def subscribe(driver: GroupDriver) -> None:
+def subscribe(hand: Hand, driver: GroupDriver) -> None:
     driver.post(SubscriptionChanged(topics=("orders",)))
-    wait_for(lambda: driver.inbox.waiting)
+    hand.run()
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
     assert driver.inbox.take_call() is None
 

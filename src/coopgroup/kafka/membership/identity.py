@@ -46,6 +46,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.member import KeptIdentity
 from coopgroup.model import ResourceSet
 from coopgroup.session import SeenTopics
+from coopgroup.worker import Worker
 
 __all__ = ["IdentitySlot", "slot_path", "take_slot"]
 
@@ -111,7 +112,8 @@ class IdentitySlot:
         default=Factory(lambda self: threading.Condition(self._lock), takes_self=True), init=False
     )
     _waiting: _Content | None = field(default=None, init=False)
-    _writer: threading.Thread | None = field(default=None, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-identity"), init=False)
+    _is_writing: bool = field(default=False, init=False)
     _was_written: bool = field(default=False, init=False)
     _is_released: bool = field(default=False, init=False)
     _is_free: bool = field(default=False, init=False)
@@ -140,7 +142,7 @@ class IdentitySlot:
         if os.getpid() != self._home_pid:
             return True
         with self._lock:
-            return self._changed.wait_for(lambda: self._writer is None, timeout_s)
+            return self._changed.wait_for(lambda: not self._is_writing, timeout_s)
 
     def release(self, timeout_s: float = _RELEASE_S) -> None:
         """Free the slot for other processes once the disk has answered; its content stays."""
@@ -155,20 +157,20 @@ class IdentitySlot:
             self._is_released = True
             if self._was_written:  # closing a written file may hang, too
                 self._write_aside()
-            if self._writer is None:
+            if not self._is_writing:
                 self._run()
-            elif not self._changed.wait_for(lambda: self._writer is None, timeout_s):
+            elif not self._changed.wait_for(lambda: not self._is_writing, timeout_s):
                 self._warn_of(TimeoutError(f"the disk has not answered for {timeout_s:g} s"))
 
     def _write_aside(self) -> None:
         """Start a writer unless one runs; without a free thread, the next call tries again."""
-        if self._writer is not None:
+        if self._is_writing:
             return
-        self._writer = threading.Thread(target=self._run, name="coopgroup-identity", daemon=True)
+        self._is_writing = True
         try:
-            self._writer.start()
+            self._worker.submit(self._run)
         except RuntimeError as error:
-            self._writer = None
+            self._is_writing = False
             self._warn_of(error)
 
     def _run(self) -> None:
@@ -186,7 +188,7 @@ class IdentitySlot:
             if self._is_released and not self._is_free:
                 self._is_free = True
                 return partial(_let_go, self._descriptor, self._file)
-            self._writer = None
+            self._is_writing = False
             self._changed.notify_all()
             return None
 

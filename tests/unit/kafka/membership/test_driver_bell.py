@@ -9,7 +9,7 @@ from attrs import define, field
 from coopgroup.kafka.membership import bell as bell_module
 from coopgroup.member.events import LeaveRequested
 from coopgroup.model.group_api import HeartbeatRequest
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import running, subscribe
 
 SLOW = {
@@ -53,31 +53,29 @@ def bells(monkeypatch: pytest.MonkeyPatch) -> list[FakeBell]:
 
 
 def test_member_that_leaves_rings_before_its_connections_close(
-    monkeypatch: pytest.MonkeyPatch, bells: list[FakeBell]
+    hand: Hand, bells: list[FakeBell]
 ) -> None:
-    with running(monkeypatch, more=SLOW) as (driver, _):
-        subscribe(driver)
+    with running(hand, more=SLOW) as (driver, _):
+        subscribe(hand, driver)
         driver.post(LeaveRequested(reason="closed"))
-        wait_for(lambda: "ring" in bells[0].calls)
+        hand.run()
+        assert "ring" in bells[0].calls
     (bell,) = bells
     assert (bell.topic, bell.group_id) == ("bell", driver.settings.member.group_id)
     assert bell.calls == ["start", "ring", "finish"]
 
 
-def test_ring_that_is_heard_becomes_a_heartbeat(
-    monkeypatch: pytest.MonkeyPatch, bells: list[FakeBell]
-) -> None:
-    with running(monkeypatch, more=SLOW) as (driver, group):
-        subscribe(driver)
+def test_ring_that_is_heard_becomes_a_heartbeat(hand: Hand, bells: list[FakeBell]) -> None:
+    with running(hand, more=SLOW) as (driver, group):
+        subscribe(hand, driver)
         assert HeartbeatRequest not in group.requests
         bells[0].heard()
-        wait_for(lambda: HeartbeatRequest in group.requests, timeout_s=10.0)
+        hand.run()
+        assert HeartbeatRequest in group.requests
 
 
-def test_driver_without_a_topic_makes_no_bell(
-    monkeypatch: pytest.MonkeyPatch, bells: list[FakeBell]
-) -> None:
+def test_driver_without_a_topic_makes_no_bell(hand: Hand, bells: list[FakeBell]) -> None:
     without = {key: value for key, value in SLOW.items() if "bell" not in key}
-    with running(monkeypatch, more=without) as (driver, _):
-        subscribe(driver)
+    with running(hand, more=without) as (driver, _):
+        subscribe(hand, driver)
     assert bells == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 
 from coopgroup.kafka.membership import driver as driver_module
@@ -14,9 +11,8 @@ from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model.group_api import GroupRequest, OffsetCommitRequest
 from coopgroup.session import Session, SessionEvent, step
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
-    WAIT_S,
     DriverAndGroup,
     Outcome,
     commit,
@@ -26,29 +22,34 @@ from tests.unit.kafka.one_member_group import (
 )
 
 
-def test_commits_are_answered_once_each(driver_and_group: DriverAndGroup) -> None:
+def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndGroup) -> None:
     driver, _ = driver_and_group
     outside = commit(driver)
-    wait_for(lambda: bool(outside))
+    hand.run()
+    assert bool(outside)
     assert outside == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
-    subscribe(driver)
+    subscribe(hand, driver)
     inside = commit(driver)
-    wait_for(lambda: bool(inside))
+    hand.run()
+    assert bool(inside)
     assert inside == [(("orders", 0, 0),)]
 
 
-def test_commit_when_the_driver_stops_ends_too(driver_and_group: DriverAndGroup) -> None:
+def test_commit_when_the_driver_stops_ends_too(
+    hand: Hand, driver_and_group: DriverAndGroup
+) -> None:
     driver, group = driver_and_group
-    subscribe(driver)
+    subscribe(hand, driver)
     group.silent = frozenset({OffsetCommitRequest})
     waiting = commit(driver)
-    wait_for(lambda: OffsetCommitRequest in group.requests)
+    hand.run()
+    assert OffsetCommitRequest in group.requests
     driver.stop()
     driver.stop()
     assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
 
 
-def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
     """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
 
     def cut_off(request: GroupRequest) -> Outcome:
@@ -62,22 +63,24 @@ def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPa
         "max.poll.interval.ms": 9_000,
         "heartbeat.interval.ms": 8_000,
     }
-    with running(monkeypatch, more=seldom) as (driver, group):
-        subscribe(driver)
+    with running(hand, more=seldom) as (driver, group):
+        subscribe(hand, driver)
         group.override = cut_off
         outcome = commit(driver)
-        wait_for(lambda: bool(outcome))
+        hand.advance(1.0)
         assert outcome == [(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)]
         sent = group.requests.count(OffsetCommitRequest)
         group.override = None
-        time.sleep(0.5)
+        hand.advance(0.5)
         assert (sent > 0, group.requests.count(OffsetCommitRequest)) == (True, sent)
         assert driver.member.state is MemberState.STABLE
 
 
-def test_commit_when_the_driver_was_stopped_ends_at_once(driver_and_group: DriverAndGroup) -> None:
+def test_commit_when_the_driver_was_stopped_ends_at_once(
+    hand: Hand, driver_and_group: DriverAndGroup
+) -> None:
     driver, _ = driver_and_group
-    subscribe(driver)
+    subscribe(hand, driver)
     ended: list[tuple[tuple[str, int, int], ...]] = []
     early = driver.new_commit(ended.append)
     driver.stop()
@@ -88,27 +91,18 @@ def test_commit_when_the_driver_was_stopped_ends_at_once(driver_and_group: Drive
 
 
 def test_commits_when_the_driver_stops_meanwhile_end_once_each(
+    hand: Hand,
     driver_and_group: DriverAndGroup,
 ) -> None:
-    driver, _ = driver_and_group
-    subscribe(driver)
+    driver, group = driver_and_group
+    subscribe(hand, driver)
     outcomes: list[list[tuple[tuple[str, int, int], ...]]] = []
-    stopped = threading.Event()
-
-    def commit_until_stopped() -> None:
-        while not stopped.wait(0.0002):
-            outcomes.append(commit(driver))
-        outcomes.append(commit(driver))
-
-    threads = [threading.Thread(target=commit_until_stopped) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: len(outcomes) > 10)
+    outcomes += [commit(driver) for _ in range(10)]
+    group.silent = frozenset({OffsetCommitRequest})
+    hand.run()
+    outcomes += [commit(driver) for _ in range(10)]
     driver.stop()
-    stopped.set()
-    for thread in threads:
-        thread.join()
-    wait_for(lambda: all(outcomes))
+    outcomes.append(commit(driver))
     assert {len(one) for one in outcomes} == {1}
 
 
@@ -116,6 +110,7 @@ COMMITS = 3_000
 
 
 def test_commits_that_time_out_together_cost_the_member_one_step(
+    hand: Hand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seldom = {"session.timeout.ms": 9_000, "max.poll.interval.ms": 9_000}
@@ -126,12 +121,13 @@ def test_commits_that_time_out_together_cost_the_member_one_step(
             steps.append(event)
         return step(session, event, now_ms=now_ms)
 
-    with running(monkeypatch, more=seldom | {"heartbeat.interval.ms": 8_000}) as (driver, group):
-        subscribe(driver)
+    with running(hand, more=seldom | {"heartbeat.interval.ms": 8_000}) as (driver, group):
+        subscribe(hand, driver)
         group.silent = frozenset({OffsetCommitRequest})
         monkeypatch.setattr(driver_module, "step", counted)
         outcomes = [commit(driver) for _ in range(COMMITS)]
-        wait_for(lambda: all(outcomes))
+        hand.advance(1.0)
+        assert all(outcomes)
     assert {one[0] for one in outcomes} == {(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)}
     assert len(steps) < COMMITS // 10
 
@@ -152,14 +148,17 @@ def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> 
 
 
 def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
+    hand: Hand,
     driver_and_group: DriverAndGroup,
 ) -> None:
     driver, group = driver_and_group
-    subscribe(driver)
+    subscribe(hand, driver)
     group.silent = frozenset({OffsetCommitRequest})
     outcomes = [commit(driver) for _ in range(3)]
-    assert not driver.wait_for_commits(0.02)
+    hand.run()
+    assert not driver.wait_for_commits(0.0)
     assert not any(outcomes)
     group.answer_held()
-    assert driver.wait_for_commits(WAIT_S)
+    hand.run()
+    assert driver.wait_for_commits(0.0)
     assert outcomes == [[(("orders", 0, 0),)]] * 3

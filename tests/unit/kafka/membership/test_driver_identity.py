@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -13,7 +11,6 @@ from typing import cast
 import attrs
 import pytest
 
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.leaving import has_left
@@ -35,12 +32,11 @@ from coopgroup.protocol.assignment_trailer import (
     with_trailer,
 )
 from coopgroup.session import LookOver, SeenTopics
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     SEEN,
     STATE,
-    WAIT_S,
     DriverAndGroup,
     Outcome,
     commit,
@@ -79,10 +75,11 @@ def keeping_the_round(stored: bytes) -> Callable[[GroupRequest], Outcome]:
 
 
 def test_driver_keeps_who_the_member_is(
+    hand: Hand,
     driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
 ) -> None:
     (driver, _), slot = driver_with_slot
-    subscribe(driver)
+    subscribe(hand, driver)
     slot.release()
     again = take_slot(str(slot.path.parent), "g", fail)
     kept = KeptIdentity(member_id="m", generation=1, topics=("orders",))
@@ -93,7 +90,7 @@ def test_driver_keeps_who_the_member_is(
 
 @pytest.mark.parametrize("seen", [None, SEEN], ids=["follower", "leader"])
 def test_driver_comes_back_as_who_was_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: SeenTopics | None
+    hand: Hand, tmp_path: Path, seen: SeenTopics | None
 ) -> None:
     """It sends no join. A leader keeps watching its topics until another member leads."""
     keep(tmp_path, seen)
@@ -104,28 +101,30 @@ def test_driver_comes_back_as_who_was_kept(
             return SyncGroupAnswer(error_code=0, assignment=STORED)
         return None
 
-    with running(monkeypatch, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
+    with running(hand, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
         group.override = settled
         assert not driver.leads
-        subscribe(driver)
+        subscribe(hand, driver)
         assert JoinGroupRequest not in group.requests
         assert (driver.member.member_id, driver.member.generation) == ("m", 1)
         assert driver.leads is (seen is not None)
         assert driver.leader.seen == (seen or SeenTopics())
         driver.post(LeaveRequested(reason="closed"))
-        wait_for(lambda: has_left(driver.member))
+        hand.run()
+        assert has_left(driver.member)
         assert not driver.leads
 
 
 @pytest.mark.parametrize("for_good", [False, True])
 def test_driver_that_leaves_permanently_keeps_no_identity(
-    driver_with_slot: tuple[DriverAndGroup, IdentitySlot], *, for_good: bool
+    hand: Hand, driver_with_slot: tuple[DriverAndGroup, IdentitySlot], *, for_good: bool
 ) -> None:
     """The member sends a leave. Otherwise the group keeps its place until the session timeout."""
     (driver, group), slot = driver_with_slot
-    subscribe(driver)
+    subscribe(hand, driver)
     driver.leave("closed", for_good=for_good)
-    wait_for(lambda: has_left(driver.member))
+    hand.run()
+    assert has_left(driver.member)
     assert (LeaveGroupRequest in group.requests) is for_good
     slot.release()
     again = take_slot(str(slot.path.parent), "g", fail)
@@ -134,6 +133,7 @@ def test_driver_that_leaves_permanently_keeps_no_identity(
 
 
 def test_driver_when_the_identity_cannot_be_written_only_warns(
+    hand: Hand,
     driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -144,8 +144,9 @@ def test_driver_when_the_identity_cannot_be_written_only_warns(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    subscribe(driver)
-    assert slot.flush(WAIT_S)
+    subscribe(hand, driver)
+    hand.run()
+    assert slot.flush(0.0)
     said = warnings(caplog)
     assert "identity_not_kept" in said
     assert str(slot.path) in said
@@ -154,7 +155,7 @@ def test_driver_when_the_identity_cannot_be_written_only_warns(
 
 @pytest.mark.parametrize("in_ms", [None, 60])
 def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_ms: int | None
+    hand: Hand, tmp_path: Path, in_ms: int | None
 ) -> None:
     """The round is requested once, and stays on file until then: no other member knows of it."""
     keep(tmp_path, SEEN, in_ms)
@@ -169,71 +170,71 @@ def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
         return None
 
     slot = take_slot(str(tmp_path), "g", fail)
-    began_s = now_s()
-    with running(monkeypatch, slot, STATE) as (driver, group):
+    with running(hand, slot, STATE) as (driver, group):
         group.override = settled
-        subscribe(driver)
+        subscribe(hand, driver)
         slot.release()
         again = take_slot(str(tmp_path), "g", fail)
         again.release()
         if in_ms is None:
-            time.sleep(0.1)
+            hand.advance(0.1)
             assert (joins, again.next_round_in_ms) == ([], None)
             return
         assert again.next_round_in_ms is not None
         assert 0 <= again.next_round_in_ms <= in_ms
-        wait_for(lambda: driver.member.claim_generation == 2)
-        assert now_s() >= began_s + in_ms / 1000
-        time.sleep(0.1)
+        hand.advance(in_ms / 1000 - 0.001)
+        assert joins == []
+        hand.advance(0.1)
+        assert driver.member.claim_generation == 2
         assert joins == ["a deadline of the policy has come"]
 
 
 def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
+    hand: Hand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its catalogue may differ from the shared one; the watcher requests the round."""
     looked = list[object]()
 
-    with running(monkeypatch) as (driver, group):
+    with running(hand) as (driver, group):
         monkeypatch.setattr(RoundLeader, "look_over", lambda _, duty: looked.append(duty))
         driver.application = driver.inbox
         group.override = keeping_the_round(STORED)
-        subscribe(driver)
+        subscribe(hand, driver)
         assert (driver.leads, looked) == (True, [])
         assert driver.leader.seen == SeenTopics()
 
 
 @pytest.mark.parametrize("shared", [None, resources_digest(ORDERS)])
 def test_leader_that_came_back_looks_over_what_was_noted_for_it(
-    monkeypatch: pytest.MonkeyPatch, shared: int | None
+    hand: Hand, monkeypatch: pytest.MonkeyPatch, shared: int | None
 ) -> None:
     """The leader checks once it has its assignment: the note is appended to the assignment."""
     looked = list[object]()
     note = AssignmentTrailer(topics=names_digest(("orders",)), shared=shared)
 
-    with running(monkeypatch) as (driver, group):
+    with running(hand) as (driver, group):
         monkeypatch.setattr(RoundLeader, "look_over", lambda _, duty: looked.append(duty))
         group.override = keeping_the_round(with_trailer(STORED, note))
-        subscribe(driver)
-        wait_for(lambda: bool(looked))
+        subscribe(hand, driver)
+        hand.run()
+        assert bool(looked)
         (duty,) = looked
         assert isinstance(duty, LookOver)
         assert (driver.leads, duty.shared_digest, duty.has_trailers) == (True, shared, True)
 
 
 def test_driver_answers_although_the_disk_of_its_identity_hangs(
-    driver_with_slot: tuple[DriverAndGroup, IdentitySlot], monkeypatch: pytest.MonkeyPatch
+    hand: Hand,
+    driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread that would wait for the disk is the one that sends the heartbeats."""
     (driver, _), _ = driver_with_slot
-    works, write = threading.Event(), os.pwrite
-
-    def hung(descriptor: int, content: bytes, offset: int) -> int:
-        assert works.wait(WAIT_S)
-        return write(descriptor, content, offset)
-
-    monkeypatch.setattr(os, "pwrite", hung)
-    subscribe(driver)
+    hand.is_held = lambda job: job in hand.jobs("coopgroup-identity")
+    subscribe(hand, driver)
     outcome = commit(driver)
-    wait_for(lambda: bool(outcome))
-    works.set()
+    hand.run()
+    assert outcome
+    assert hand.jobs("coopgroup-identity")
+    hand.is_held = lambda _: False

@@ -1,7 +1,6 @@
 """The leader's work: one decision at a time, always an answer, and an end when it is stopped."""
 
 import logging
-import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,7 +9,6 @@ import pytest
 from attrs import frozen
 
 from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.kafka.membership import leading as leading_module
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -26,8 +24,9 @@ from coopgroup.protocol import Subscription, decode_assignment, encode_subscript
 from coopgroup.protocol.assignment_trailer import resources_digest
 from coopgroup.session import DecideRound, LookOver, RoundDecided, SeenTopics
 from coopgroup.telemetry import RoundRefused
+from coopgroup.worker import Worker
+from tests.support.by_hand import Hand
 from tests.support.programs import output_of
-from tests.support.waiting import wait_for
 
 WAIT_S_MAX = 5.0
 EXISTING = ResourceSet({"orders": [0, 1]})
@@ -44,27 +43,28 @@ class _Lookup:
         self.is_closed = True
 
 
-class _Gate:
-    """The sticky assignor, blocked until the test opens it.
+class _SlowAssignor:
+    """The sticky assignor; time passes in it.
 
     Attributes:
-        opened: unblocks the assignor.
-        inside: number of decisions in it.
-        inside_max: highest number of decisions in it.
+        takes_s: time of a decision.
+        inside_max: highest number of decisions at a time.
     """
 
-    name = "gate"
+    name = "slow"
     needs_lags = False
 
-    def __init__(self) -> None:
-        self.opened = threading.Event()
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.takes_s = 0.0
         self.inside = 0
         self.inside_max = 0
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         self.inside += 1
         self.inside_max = max(self.inside_max, self.inside)
-        self.opened.wait(WAIT_S_MAX)
+        takes_s, self.takes_s = self.takes_s, 0.0
+        self.hand.advance(takes_s, urgent=True)
         self.inside -= 1
         return StickyAssignor().assign(group, lags)
 
@@ -84,8 +84,8 @@ def _duty(
 
 
 @pytest.fixture
-def gate() -> _Gate:
-    return _Gate()
+def slow(hand: Hand) -> _SlowAssignor:
+    return _SlowAssignor(hand)
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def posted() -> list[RoundDecided | RejoinRequested]:
 
 
 @pytest.fixture
-def leader(gate: _Gate, posted: list[RoundDecided | RejoinRequested]) -> RoundLeader:
+def leader(slow: _SlowAssignor, posted: list[RoundDecided | RejoinRequested]) -> RoundLeader:
     """Return a leader with a time limit of 50 ms per round."""
     return RoundLeader(
-        assignor=gate,
+        assignor=slow,
         policy=SimplePolicy(),
         lookup=cast("ClusterLookup", _Lookup()),
         timeout_ms=50,
@@ -106,38 +106,35 @@ def leader(gate: _Gate, posted: list[RoundDecided | RejoinRequested]) -> RoundLe
     )
 
 
-def _leader_threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "coopgroup-leader"]
-
-
 def test_never_two_decisions_at_once_when_an_assignor_hangs(
-    leader: RoundLeader, gate: _Gate, posted: list[RoundDecided | RejoinRequested]
+    hand: Hand,
+    leader: RoundLeader,
+    slow: _SlowAssignor,
+    posted: list[RoundDecided | RejoinRequested],
 ) -> None:
+    """Each round is answered in time, also those that come while the assignor hangs."""
+    slow.takes_s = 1.0
     for generation in (1, 2, 3):
         leader.start(_duty(generation))
-        wait_for(lambda: len(_answers(posted)) == generation)  # noqa: B023  (waited for at once)
+    hand.run()
     assert [one.decision.refused for one in _answers(posted)] == [True] * 3
-    assert gate.inside_max == 1
-    wait_for(lambda: sum(not isinstance(one, threading.Timer) for one in _leader_threads()) == 1)
-    gate.opened.set()
-    wait_for(lambda: gate.inside == 0)
+    assert (slow.inside, slow.inside_max) == (0, 1)
     leader.start(_duty(4))
-    wait_for(lambda: len(_answers(posted)) == 4)
+    hand.run()
     assert not _answers(posted)[-1].decision.refused
-    leader.stop()
-    assert _leader_threads() == []
 
 
-def test_no_thread_is_left_when_it_is_stopped(
-    leader: RoundLeader, gate: _Gate, posted: list[RoundDecided | RejoinRequested]
+def test_nothing_is_decided_when_it_was_stopped(
+    hand: Hand, leader: RoundLeader, posted: list[RoundDecided | RejoinRequested]
 ) -> None:
+    """A stopped leader's thread could crash inside NumPy when the interpreter exits."""
     leader.start(_duty(1))
-    wait_for(lambda: len(_answers(posted)) == 1)
-    gate.opened.set()
+    leader.look_over(_look_over(None))
     leader.stop()
-    assert _leader_threads() == []
+    leader.start(_duty(2))
+    hand.advance(60.0)
+    assert posted == []
     assert cast("_Lookup", leader.lookup).is_closed
-    assert len(posted) == 1  # no other round is requested
 
 
 def _look_over(shared_digest: int | None, *, has_trailers: bool = True) -> LookOver:
@@ -247,26 +244,29 @@ def _refusal(answer: RoundDecided) -> str:
     ],
 )
 def test_round_when_anything_is_raised_moves_nothing(
-    posted: list[RoundDecided | RejoinRequested], assignor: object, policy: object, reason: str
+    hand: Hand,
+    posted: list[RoundDecided | RejoinRequested],
+    assignor: object,
+    policy: object,
+    reason: str,
 ) -> None:
     leader = _leader_of(posted, assignor=assignor, policy=policy)
     leader.start(_duty(2, owned=EXISTING))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     (answer,) = _answers(posted)
     assert reason in _refusal(answer)
     (message,) = answer.decision.assignments
     assert decode_assignment(message[1]).assigned == EXISTING
     assert isinstance(answer.decision.state, PolicyState)
-    leader.stop()
-    assert _leader_threads() == []
 
 
 def test_round_when_the_memory_is_broken_moves_nothing(
+    hand: Hand,
     posted: list[RoundDecided | RejoinRequested],
 ) -> None:
     leader = _leader_of(posted)
     leader.start(_duty(2, owned=EXISTING, state=cast("PolicyState", object())))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     (answer,) = _answers(posted)
     assert answer.decision.refused
     assert decode_assignment(answer.decision.assignments[0][1]).assigned == EXISTING
@@ -275,12 +275,13 @@ def test_round_when_the_memory_is_broken_moves_nothing(
 
 
 def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
+    hand: Hand,
     posted: list[RoundDecided | RejoinRequested],
 ) -> None:
     leader = _leader_of(posted)
     duty = _duty(2)
     leader.start(DecideRound(generation=2, members=duty.members * 2, context=duty.context))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     (answer,) = _answers(posted)
     assert "members: got 'a' twice" in _refusal(answer)
     assert answer.decision.assignments == ()
@@ -288,20 +289,18 @@ def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
 
 
 def test_round_when_reading_the_members_takes_too_long_is_answered(
+    hand: Hand,
     posted: list[RoundDecided | RejoinRequested],
 ) -> None:
-    opened = threading.Event()
-
     def read_slowly(members: Sequence[JoinedMember]) -> RoundRequest:
-        opened.wait(WAIT_S_MAX)
+        hand.advance(0.05, urgent=True)
         return read_members(members)
 
     leader = _leader_of(posted, timeout_ms=50)
     leader.read = read_slowly
     leader.start(_duty(1))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     assert "leader.timeout.ms (50)" in _refusal(_answers(posted)[0])
-    opened.set()
     leader.stop()
     assert len(_answers(posted)) == 1
 
@@ -311,25 +310,24 @@ def test_round_when_no_thread_is_to_be_had_is_answered(
 ) -> None:
     leader = _leader_of(posted)
 
-    def refuse(_thread: threading.Thread) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(Worker, "submit", refuse)
     leader.start(_duty(1))
-    monkeypatch.undo()
     (answer,) = _answers(posted)
     assert "RuntimeError: can't start new thread" in _refusal(answer)
     leader.stop()
 
 
 def test_round_when_the_log_cannot_be_written_is_decided(
-    posted: list[RoundDecided | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+    hand: Hand, posted: list[RoundDecided | RejoinRequested], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logger = logging.getLogger("coopgroup")
     monkeypatch.setattr(logger, "handlers", [_BrokenHandler()])
     leader = _leader_of(posted, assignor=_NeedyAssignor())
     leader.start(_duty(1))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     assert not _answers(posted)[0].decision.refused
     leader.stop()
 
@@ -340,31 +338,14 @@ class _NeedyAssignor(_NoLagsAssignor):
     needs_lags = True
 
 
-def test_nothing_is_launched_when_it_was_stopped(
-    leader: RoundLeader,
-    gate: _Gate,
-    posted: list[RoundDecided | RejoinRequested],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A stopped leader's thread could crash inside NumPy when the interpreter exits."""
-    monkeypatch.setattr(leading_module, "_STOP_TIMEOUT_S", 0.01)
-    leader.start(_duty(1))
-    wait_for(lambda: gate.inside == 1)
-    leader.stop()
-    leader.start(_duty(2))
-    assert sum(not isinstance(one, threading.Timer) for one in _leader_threads()) == 1
-    gate.opened.set()
-    wait_for(lambda: _leader_threads() == [])
-    assert {one.generation for one in _answers(posted)} <= {1}
-
-
 def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
+    hand: Hand,
     posted: list[RoundDecided | RejoinRequested],
 ) -> None:
     leader = _leader_of(posted)
     before = leader.seen
     leader.start(_duty(1))
-    wait_for(lambda: bool(_answers(posted)))
+    hand.run()
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
     assert not leader.replace_seen(before, ResourceSet())
     assert leader.replace_seen(leader.seen, ResourceSet({"orders": [0]}))
@@ -383,6 +364,7 @@ def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
     ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
 )
 def test_leader_that_came_back_looks_its_topics_over(
+    hand: Hand,
     leader: RoundLeader,
     posted: list[RoundDecided | RejoinRequested],
     shared_digest: int | None,
@@ -392,7 +374,7 @@ def test_leader_that_came_back_looks_its_topics_over(
 ) -> None:
     """It compares later checks with this look-up; a change in between needs a round."""
     leader.look_over(_look_over(shared_digest, has_trailers=has_trailers))
-    wait_for(lambda: leader.seen != SeenTopics())
+    hand.advance(1.0)
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
     leader.stop()
     wanted = [RejoinRequested(reason="the leader returned")] if asks else []
@@ -400,55 +382,52 @@ def test_leader_that_came_back_looks_its_topics_over(
 
 
 def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
-    leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unavailable(*_: object) -> None:
         raise OSError("no broker")
 
     monkeypatch.setattr(_Lookup, "metadata", unavailable)
     leader.look_over(_look_over(None))
-    wait_for(lambda: leader.seen != SeenTopics())
+    hand.advance(1.0)
     assert leader.seen == SeenTopics(topics=("orders",))
 
 
 def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
-    leader: RoundLeader, gate: _Gate, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate.opened.set()
-    looked = threading.Event()
     whole = _Lookup.metadata
 
     def slow(lookup: _Lookup, topics: object) -> TopicMetadata:
         if not leader.seen.topics:
             leader.seen = SeenTopics(topics=("orders", "since"))
-            looked.set()
         return whole(lookup, topics)
 
     monkeypatch.setattr(_Lookup, "metadata", slow)
     leader.look_over(_look_over(None))
-    assert looked.wait(WAIT_S_MAX)
-    wait_for(lambda: not _leader_threads())
+    hand.advance(1.0)
     assert leader.seen == SeenTopics(topics=("orders", "since"))
 
 
 def test_leader_that_cannot_read_the_members_only_warns(
-    leader: RoundLeader, caplog: pytest.LogCaptureFixture
+    hand: Hand, leader: RoundLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
     unreadable = JoinedMember(member_id="a", group_instance_id=None, metadata=None)  # type: ignore[arg-type]
     leader.look_over(attrs.evolve(_look_over(None), members=(unreadable,)))
-    wait_for(lambda: bool(caplog.records))
+    hand.advance(1.0)
     assert "topics_unavailable" in caplog.records[0].getMessage()
     assert leader.seen == SeenTopics()
 
 
 FORK = """
-import os, threading, time
+import os, threading
 from coopgroup.kafka.membership import leading
-began, loaded = threading.Event(), threading.Event()
+began, forks, loaded = threading.Event(), threading.Event(), threading.Event()
+os.register_at_fork(before=forks.set)
 def load():
     with leading._loading:
         began.set()
-        time.sleep(0.1)
+        forks.wait()
         loaded.set()
 threading.Thread(target=load).start()
 began.wait()
