@@ -310,22 +310,17 @@ class GroupDriver:
 
     def _run(self) -> None:
         self.leader.load_soon()
-        while (event := self.take()) is not None:
+        while (event := self.take(self.pause_s())) is not None:
             self.turn(event)
         self.is_running = False
 
-    def take(self, limit_s: float = math.inf) -> SessionEvent | None:
-        """Wait for the next event, at most until the next deadline; `Woken` at a deadline.
+    def take(self, timeout_s: float) -> SessionEvent | None:
+        """Wait for the next event; `Woken` after the timeout.
 
         Returns:
             None after `stop`, when all earlier events were taken.
         """
-        pause_s = self.pause_s()
-        self._due_s = now_s() + pause_s
-        is_busy = self.member.outstanding or backing_off(self._session)
-        self.calm_until_s = None if is_busy else self._due_s
-        pause_s = min(pause_s, limit_s)
-        return self._events.take(None if math.isinf(pause_s) else pause_s)
+        return self._events.take(None if math.isinf(timeout_s) else timeout_s)
 
     def turn(self, event: SessionEvent) -> None:
         """Let the member handle an event, and do what is due; never raises."""
@@ -339,11 +334,16 @@ class GroupDriver:
 
     def pause_s(self) -> float:
         """Return the time until the next deadline, in seconds; infinite without one."""
+        began_s = now_s()
         try:
-            return self._pause_s()
+            pause_s = self._pause_s()
         except Exception as error:  # noqa: BLE001 -- events must be taken all the same
             self._fail(error)
-            return _ERROR_PAUSE_S
+            pause_s = _ERROR_PAUSE_S
+        self._due_s = began_s + pause_s
+        is_busy = self.member.outstanding or backing_off(self._session)
+        self.calm_until_s = None if is_busy else self._due_s
+        return pause_s
 
     def _handle(self, event: SessionEvent) -> None:
         self._take(event)

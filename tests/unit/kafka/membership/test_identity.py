@@ -30,14 +30,14 @@ sys.stdin.read()
 """
 # A process that forks and dies; its child keeps all inherited descriptors.
 FORKER = """
-import os, sys, time
+import os, sys
 from coopgroup.kafka.membership.identity import take_slot
 from coopgroup.member import KeptIdentity
 slot = take_slot(sys.argv[1], "g", print)
 slot.keep(KeptIdentity(member_id="parent", generation=1, topics=()))
 assert slot.flush(10)
 if os.fork():
-    time.sleep(60)
+    os.wait()  # until it is killed
 slot.keep(KeptIdentity(member_id="child", generation=2, topics=()))
 slot.release()
 own = take_slot(sys.argv[1], "g", print)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,16 +10,16 @@ import pytest
 from attrs import define, field
 
 from coopgroup.assignors import LagAwareAssignor
-from coopgroup.kafka.membership import lag_watching as lag_watching_module
 from coopgroup.kafka.membership.lag_watching import LagWatcher
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.leader import Lags
 from coopgroup.model import ResourceSet
 from coopgroup.policies import BalanceRule
 from coopgroup.session import CheckLags, LagsChecked, LagWatch
+from coopgroup.worker import Worker
+from tests.support.by_hand import Hand
 from tests.support.groups import claim, group_of
 
-WAIT_S = 10.0
 RULE = BalanceRule(
     interval_ms=1_000,
     ratio=1.5,
@@ -48,14 +45,15 @@ class Watched:
     Attributes:
         looks: results of the look-ups in order; the last one repeats.
         timeout_ms: time limit of a round, and so of a check.
-        looked: thread of each check.
+        looked: number of checks so far.
     """
 
+    hand: Hand
     looks: list[Callable[[], Lags]] = field(factory=lambda: [lambda: UNEVEN])
     timeout_ms: int = 10_000
-    looked: list[str] = field(factory=list)
-    posted: queue.SimpleQueue[LagsChecked] = field(factory=queue.SimpleQueue)
-    warned: queue.SimpleQueue[tuple[str, dict[str, Any]]] = field(factory=queue.SimpleQueue)
+    looked: int = 0
+    posted: list[LagsChecked] = field(factory=list)
+    warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
     watcher: LagWatcher = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -70,130 +68,101 @@ class Watched:
             post=unused,
             sink=sink,
         )
-        self.watcher = LagWatcher(leader=leader, post=self.posted.put, sink=sink)
+        self.watcher = LagWatcher(leader=leader, post=self.posted.append, sink=sink)
 
     def _lags(self, resources: ResourceSet) -> Lags:
         assert resources == GROUP.resources
-        self.looked.append(threading.current_thread().name)
+        self.looked += 1
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         return look()
 
     def _warn(self, event: str, **fields: Any) -> None:  # noqa: ANN401  (any field of a log event)
-        self.warned.put((event, fields))
+        self.warned.append((event, fields))
 
     def look(self, number: int = 1) -> None:
         self.watcher.start(duty(number))
-        self.wait()
-
-    def wait(self) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while any(thread.name == "coopgroup-lag-watcher" for thread in threading.enumerate()):
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Release the look-ups that wait for the event; it is set at the end of the test."""
-    opened = threading.Event()
-    yield opened
-    opened.set()
+        self.hand.run()
 
 
 def failing() -> Lags:
     raise TimeoutError("no answer")
 
 
-def test_look_is_posted_from_a_thread_of_its_own() -> None:
-    watched = Watched()
+def test_look_is_posted_from_a_thread_of_its_own(hand: Hand) -> None:
+    watched = Watched(hand)
     watched.look(number=5)
-    checked = watched.posted.get(timeout=WAIT_S)
+    (checked,) = watched.posted
     assert (checked.number, checked.looks) == (5, (("A", 1),))
     assert checked.request is not None
-    assert watched.looked == ["coopgroup-lag-watcher"]
-    assert watched.warned.empty()
+    assert (watched.looked, watched.warned) == (1, [])
 
 
-def test_look_when_it_fails_warns_once_and_the_next_one_counts() -> None:
-    watched = Watched(looks=[failing, failing, lambda: UNEVEN, failing])
+def test_look_when_it_fails_warns_once_and_the_next_one_counts(hand: Hand) -> None:
+    watched = Watched(hand, looks=[failing, failing, lambda: UNEVEN, failing])
     watched.look()
     watched.look()
-    assert watched.posted.empty()
-    assert watched.warned.get_nowait() == (
-        "lag_check_failed",
-        {"error": "TimeoutError: no answer"},
-    )
-    assert watched.warned.empty()
+    assert watched.posted == []
+    assert watched.warned == [("lag_check_failed", {"error": "TimeoutError: no answer"})]
     watched.look()
-    assert not watched.posted.empty()
+    assert len(watched.posted) == 1
     watched.look()
-    assert not watched.warned.empty()
+    assert len(watched.warned) == 2
 
 
-def test_look_when_the_last_one_is_still_under_way_is_left_out(gate: threading.Event) -> None:
-    def waiting() -> Lags:
-        gate.wait(WAIT_S)
-        return UNEVEN
-
-    watched = Watched(looks=[waiting])
+def test_look_when_the_last_one_is_still_under_way_is_left_out(hand: Hand) -> None:
+    watched = Watched(hand)
     for number in range(5):
         watched.watcher.start(duty(number))
-    gate.set()
-    watched.wait()
-    assert (len(watched.looked), watched.posted.get_nowait().number) == (1, 0)
-    assert watched.posted.empty()
+    hand.run()
+    assert (watched.looked, [one.number for one in watched.posted]) == (1, [0])
 
 
-def test_look_when_a_round_is_being_decided_is_left_out() -> None:
+def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
     """An assignor may not be thread-safe, and a round must not wait for a check."""
-    watched = Watched()
+    watched = Watched(hand)
     with watched.watcher.leader.turn:
         watched.look()
-    assert watched.posted.empty()
+    assert watched.posted == []
     watched.look()
-    assert not watched.posted.empty()
+    assert len(watched.posted) == 1
 
 
 def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand,
 ) -> None:
-    clock = SimpleNamespace(now_s=0.0)
-
     def slow() -> Lags:
-        clock.now_s += 0.051
+        hand.now_s += 0.051
         return UNEVEN
 
-    monkeypatch.setattr(lag_watching_module, "now_s", lambda: clock.now_s)
-    watched = Watched(looks=[slow], timeout_ms=50)
+    watched = Watched(hand, looks=[slow], timeout_ms=50)
     watched.look()
-    assert len(watched.looked) == 1
-    assert watched.posted.empty()
+    assert watched.looked == 1
+    assert watched.posted == []
 
 
-def test_look_when_no_thread_is_to_be_had_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_thread(_: threading.Thread) -> None:
+def test_look_when_no_thread_is_to_be_had_is_left_out(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    watched = Watched()
+    watched = Watched(hand)
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
+        patched.setattr(Worker, "submit", no_thread)
         watched.watcher.start(duty())
-    assert watched.warned.get_nowait()[0] == "lag_check_failed"
+    assert watched.warned[0][0] == "lag_check_failed"
     watched.look()
-    assert not watched.posted.empty()
+    assert len(watched.posted) == 1
 
 
-def test_stop_ends_what_is_under_way_and_lets_nothing_begin(gate: threading.Event) -> None:
+def test_stop_ends_what_is_under_way_and_lets_nothing_begin(hand: Hand) -> None:
     def closed() -> Lags:
-        gate.wait(WAIT_S)
         raise TimeoutError("closed")
 
-    watched = Watched(looks=[closed])
+    watched = Watched(hand, looks=[closed])
     watched.watcher.start(duty())
-    threading.Timer(0.05, gate.set).start()
     watched.watcher.stop()
-    watched.wait()
     watched.look()
-    assert len(watched.looked) == 1
-    assert watched.posted.empty()
-    assert watched.warned.empty()
+    assert watched.looked == 1
+    assert watched.posted == []
+    assert watched.warned == []

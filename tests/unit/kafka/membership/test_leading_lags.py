@@ -1,6 +1,5 @@
 """A leader uses the lags of one moment for all rounds of a rebalance, or it never ends."""
 
-import time
 from random import Random
 from typing import cast
 
@@ -21,6 +20,7 @@ from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from coopgroup.session import DecideRound, RoundDecided
+from tests.support.by_hand import Hand
 
 ROUNDS_MAX = 8
 ANSWER_S = 10.0
@@ -54,6 +54,7 @@ class Group:
         now_ms: clock; each pause that the leader announces advances it.
     """
 
+    hand: Hand
     topic: BusyTopic
     owned: dict[str, ResourceSet]
     policy: Policy = field(factory=SimplePolicy)
@@ -83,11 +84,8 @@ class Group:
                 leader_id="a", generation=self.generation - 1, now_ms=self.now_ms, state=self.state
             ),
         )
-        answers = len(self.posted)
         self.leader.start(duty)
-        until = time.monotonic() + ANSWER_S
-        while len(self.posted) == answers and time.monotonic() < until:
-            time.sleep(0.001)
+        self.hand.run()
         answer = cast("RoundDecided", self.posted[-1])
         self.state = answer.decision.state
         follows = False
@@ -115,42 +113,43 @@ class Group:
         )
 
 
-def group(policy: Policy | None = None) -> Group:
+def group(hand: Hand, policy: Policy | None = None) -> Group:
     """Return a group whose first member owns everything; the others have just joined."""
     topic = BusyTopic()
     owned = {name: ResourceSet() for name in "abcdef"}
     owned["a"] = ResourceSet({"orders": range(topic.partitions)})
-    return Group(topic=topic, owned=owned, policy=policy or SimplePolicy())
+    return Group(hand=hand, topic=topic, owned=owned, policy=policy or SimplePolicy())
 
 
-def test_rebalance_ends_although_lags_change_from_round_to_round() -> None:
+def test_rebalance_ends_although_lags_change_from_round_to_round(hand: Hand) -> None:
     for seed in range(20):
-        members = group()
+        members = group(hand)
         members.topic.random.seed(seed)
         assert members.rebalance() <= ROUNDS_MAX
 
 
-def test_rationed_rebalance_ends_although_lags_change_in_its_pauses() -> None:
+def test_rationed_rebalance_ends_although_lags_change_in_its_pauses(hand: Hand) -> None:
     for seed in range(20):
         members = group(
+            hand,
             IncrementalPolicy(
                 max_moves_per_round=6, move_interval_ms=500, scheduled_rebalance_timeout_ms=9_000
-            )
+            ),
         )
         members.topic.random.seed(seed)
         assert members.rebalance() <= ROUNDS_MAX
 
 
-def test_next_rebalance_looks_the_lags_up_again() -> None:
-    members = group()
+def test_next_rebalance_looks_the_lags_up_again(hand: Hand) -> None:
+    members = group(hand)
     members.rebalance()
     looks = members.topic.looks
     members.rebalance()
     assert members.topic.looks > looks
 
 
-def test_lags_of_a_rebalance_that_another_member_went_on_with_are_not_used() -> None:
-    members = group()
+def test_lags_of_a_rebalance_that_another_member_went_on_with_are_not_used(hand: Hand) -> None:
+    members = group(hand)
     assert members.play_round()
     members.generation += 1
     looks = members.topic.looks
@@ -158,8 +157,8 @@ def test_lags_of_a_rebalance_that_another_member_went_on_with_are_not_used() -> 
     assert members.topic.looks == looks + 1
 
 
-def test_lags_are_looked_up_again_when_a_topic_has_grown_meanwhile() -> None:
-    members = group()
+def test_lags_are_looked_up_again_when_a_topic_has_grown_meanwhile(hand: Hand) -> None:
+    members = group(hand)
     assert members.play_round()
     members.topic.partitions += 1
     looks = members.topic.looks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.leader.request import TopicMetadata
 from coopgroup.model import ResourceSet
 from coopgroup.testing.trial.brokers import open_stage
+from tests.support.by_hand import Hand
 
 CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
@@ -228,6 +228,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
 
 
 def test_look_up_after_the_clients_were_given_back_makes_another(
+    hand: Hand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stable member needs no second client of librdkafka."""
@@ -245,7 +246,7 @@ def test_look_up_after_the_clients_were_given_back_makes_another(
     lookup.topic_names()
     assert not lookup.give_back(0.0)  # the look-up may still be under way
     assert len(clients) == 1
-    time.sleep(0.2)
+    hand.now_s += 0.2
     assert lookup.give_back(0.0)
     assert len(clients) == 0
     assert lookup.topic_names() == ()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,16 +13,14 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.model import ResourceSet
 from coopgroup.session import SeenTopics
-from tests.support.waiting import wait_for
-
-WAIT_S = 5.0
+from coopgroup.worker import Job, Worker
+from tests.support.by_hand import Hand
 
 
 def test_wish_finds_names_and_what_patterns_match() -> None:
@@ -52,7 +47,7 @@ class Cluster:
     is_in_doubt: bool = False
     on_look: Callable[[], None] | None = None
     is_unused: bool = True
-    looked: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
+    looked: list[str] = field(factory=list)
 
     def _happen(self) -> None:
         """Run the event of this look-up, once."""
@@ -61,7 +56,7 @@ class Cluster:
             on_look()
 
     def topic_names(self) -> tuple[str, ...]:
-        self.looked.put("names")
+        self.looked.append("names")
         self._happen()
         if self.error is not None:
             raise self.error
@@ -71,13 +66,13 @@ class Cluster:
         pass
 
     def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
-        self.looked.put("metadata")
+        self.looked.append("metadata")
         known = {name: self.topics[name] for name in names if name in self.topics}
         self._happen()
         return TopicMetadata(resources=ResourceSet(known))
 
     def give_back(self, unused_s: float) -> bool:
-        self.looked.put("given back" if self.is_unused else "kept")
+        self.looked.append("given back" if self.is_unused else "kept")
         return self.is_unused
 
     def close(self) -> None:
@@ -86,18 +81,23 @@ class Cluster:
 
 @define
 class Watched:
-    """A watcher, with its posts and warnings, and a thread that begins its work."""
+    """A watcher with its posts and warnings; the hand begins its work, as the group's thread does.
 
+    Attributes:
+        is_started: whether the group's thread runs.
+    """
+
+    hand: Hand
     cluster: Cluster
     leads: bool = False
     refresh_ms: int = 20
     assigned: Any = None
-    posted: queue.SimpleQueue[Any] = field(factory=queue.SimpleQueue)
-    warned: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
+    posted: list[Any] = field(factory=list)
+    warned: list[str] = field(factory=list)
     watcher: TopicWatcher = field(init=False)
-    woken: threading.Event = field(factory=threading.Event)
-    thread: threading.Thread | None = None
-    is_over: bool = False
+    is_started: bool = False
+    _group: Worker = field(factory=lambda: Worker("group"), init=False)
+    _next: Job | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         unused: Any = None
@@ -112,7 +112,7 @@ class Watched:
         )
         self.assigned = leader
         lookup: Any = self.cluster
-        sink: Any = SimpleNamespace(warn=self._warn)
+        sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.append(event))
         self.watcher = TopicWatcher(
             lookup=lookup,
             leader=leader,
@@ -124,89 +124,66 @@ class Watched:
 
     def _post(self, event: Any) -> None:  # noqa: ANN401  (any event)
         if isinstance(event, Woken):
-            self.woken.set()
+            self._plan()
         else:
-            self.posted.put(event)
-
-    def _warn(self, event: str, **_: object) -> None:
-        self.warned.put(event)
+            self.posted.append(event)
 
     def start(self) -> None:
         """Do what the group's thread does for the watcher."""
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
+        self.is_started = True
+        self._plan()
 
-    def _run(self) -> None:
-        while not self.is_over:
-            self.woken.wait(max(0.0, min(1.0, self.watcher.due_s - now_s())))
-            self.woken.clear()
-            if now_s() >= self.watcher.due_s:
-                self.watcher.begin()
+    def _plan(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        if self.is_started and self.watcher.due_s < math.inf:
+            after_s = max(0.0, self.watcher.due_s - self.hand.now_s)
+            self._next = self._group.submit(self._begin, after_s=after_s)
 
-    def stop(self) -> None:
-        self.watcher.stop()
-        self.is_over = True
-        self.woken.set()
-        if self.thread is not None:
-            self.thread.join(WAIT_S)
+    def _begin(self) -> None:
+        self.watcher.begin()
+        self._plan()
 
 
-@pytest.fixture
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.watching._RETRY_MS", 50)
-
-
-@pytest.fixture
-def running() -> Iterator[list[Watched]]:
-    started: list[Watched] = []
-    yield started
-    for one in started:
-        one.stop()
-
-
-def test_names_are_posted_at_once_without_a_look() -> None:
-    watched = Watched(Cluster({}))
+def test_names_are_posted_at_once_without_a_look(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({}))
     watched.watcher.watch(TopicWish.read(["b", "a"]))
-    assert watched.posted.get_nowait() == SubscriptionChanged(topics=("a", "b"))
+    assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
 
 
-def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched]) -> None:
-    watched = Watched(Cluster({"orders": [0]}))
-    running.append(watched)
+def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"orders": [0]}))
     watched.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
-    for _ in range(3):
-        assert watched.cluster.looked.get(timeout=WAIT_S) == "names"
-    assert watched.posted.empty()
+    hand.advance(0.05)
+    assert watched.cluster.looked == ["names"] * 3
     watched.cluster.topics = {"orders": [0], "other": [0], "third": [0]}
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders", "other"))
+    hand.advance(0.05)
     watched.cluster.topics = {"third": [0]}
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=())
+    hand.advance(0.05)
+    matches = [("orders",), ("orders", "other"), ()]
+    assert watched.posted == [SubscriptionChanged(topics=one) for one in matches]
 
 
-def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) -> None:
-    watched = Watched(Cluster({"a": [0]}), leads=True)
-    running.append(watched)
+def test_leader_asks_for_a_round_when_partitions_change(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"a": [0]}), leads=True)
     watched.start()
     watched.watcher.watch(TopicWish.read(["a", "b"]))
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("a", "b"))
-    for _ in range(3):
-        assert watched.cluster.looked.get(timeout=WAIT_S) == "metadata"
-    assert watched.posted.empty()
+    hand.advance(0.6)
+    assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
+    assert len(watched.cluster.looked) > 3
     for topics in ({"a": [0, 1]}, {"a": [0, 1], "b": [0]}, {"b": [0]}):
+        watched.posted.clear()
         watched.cluster.topics = topics
-        assert watched.posted.get(timeout=WAIT_S) == RejoinRequested(reason="partitions changed")
+        hand.advance(0.05)
+        assert watched.posted == [RejoinRequested(reason="partitions changed")]
         assert watched.assigned.seen == SeenTopics(
             topics=("a", "b"), partitions=ResourceSet(topics)
         )
 
 
-def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(
-    running: list[Watched], quick_retries: None
-) -> None:
-    watched = Watched(Cluster({"a": [0, 1], "c": [0]}), leads=True, refresh_ms=600_000)
-    running.append(watched)
+def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"a": [0, 1], "c": [0]}), leads=True, refresh_ms=600_000)
     led = SeenTopics(topics=("c",), partitions=ResourceSet({"c": [0]}))
 
     def lead() -> None:
@@ -214,45 +191,41 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(
 
     watched.cluster.on_look = lead
     watched.watcher.watch(TopicWish.read(["a", "b"]))
-    assert watched.posted.get_nowait() == SubscriptionChanged(topics=("a", "b"))
     watched.start()
-    for _ in range(2):
-        assert watched.cluster.looked.get(timeout=WAIT_S) == "metadata"
+    hand.advance(2.0)
+    assert watched.cluster.looked == ["metadata"] * 2
     assert watched.assigned.seen is led
-    assert watched.posted.empty()
+    assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
 
 
-def test_look_that_fails_is_told_and_tried_again(
-    running: list[Watched], quick_retries: None
-) -> None:
+def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
-    watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
-    running.append(watched)
+    watched = Watched(hand, Cluster({"orders": [0]}, error), refresh_ms=-1)
     watched.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
-    assert watched.warned.get(timeout=WAIT_S) == "topics_unavailable"
+    hand.run()
+    assert (watched.warned, watched.posted) == (["topics_unavailable"], [])
     watched.cluster.error = None
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+    hand.advance(1.0)
+    assert watched.posted == [SubscriptionChanged(topics=("orders",))]
 
 
-def test_wish_when_withdrawn_is_looked_for_no_more(running: list[Watched]) -> None:
-    watched = Watched(Cluster({"orders": [0]}))
-    running.append(watched)
+def test_wish_when_withdrawn_is_looked_for_no_more(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"orders": [0]}))
     watched.watcher.watch(TopicWish.read(["^o"]))
     watched.watcher.watch(None)
     watched.start()
-    with pytest.raises(queue.Empty):
-        watched.cluster.looked.get(timeout=0.1)
-    assert watched.posted.empty()
+    hand.advance(600.0)
+    assert (watched.cluster.looked, watched.posted) == ([], [])
 
 
-def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Watched]) -> None:
-    watched = Watched(Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
-    running.append(watched)
+def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
     watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
     watched.watcher.watch(TopicWish.read(["^o"]))
     watched.start()
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("bills",))
+    hand.run()
+    assert watched.posted == [SubscriptionChanged(topics=("bills",))]
 
 
 def posix_matches(pattern: str, topic: str) -> bool:
@@ -294,77 +267,69 @@ def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
     assert TopicWish.read([pattern]).matching(topics) == expected
 
 
-def test_clients_are_given_back_when_they_are_idle(
-    running: list[Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.01)
-    watched = Watched(Cluster({}, is_unused=False))
-    running.append(watched)
+def test_clients_are_given_back_when_they_are_idle(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({}, is_unused=False))
     watched.start()
     watched.watcher.give_back_soon()
-    for _ in range(3):
-        assert watched.cluster.looked.get(timeout=WAIT_S) == "kept"
+    hand.advance(45.0)
+    assert watched.cluster.looked == ["kept"] * 3
     watched.cluster.is_unused = True
-    wait_for(lambda: watched.cluster.looked.get(timeout=WAIT_S) == "given back")
-    wait_for(lambda: watched.watcher.due_s == math.inf)
-    time.sleep(0.05)
-    assert watched.cluster.looked.empty()
+    hand.advance(600.0)
+    assert watched.cluster.looked[3:] == ["given back"]
+    assert watched.watcher.due_s == math.inf
 
 
-def test_clients_are_not_given_back_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_are_not_given_back_after_the_end(hand: Hand) -> None:
     """The close frees them."""
-    monkeypatch.setattr("coopgroup.kafka.membership.watching._GIVE_BACK_S", 0.01)
-    watched = Watched(Cluster({}))
+    watched = Watched(hand, Cluster({}))
     watched.start()
     watched.watcher.stop()
     watched.watcher.give_back_soon()
-    time.sleep(0.1)
-    watched.stop()
-    assert watched.cluster.looked.empty()
+    hand.advance(600.0)
+    assert watched.cluster.looked == []
 
 
-def test_watcher_has_no_thread_between_looks(running: list[Watched]) -> None:
-    watched = Watched(Cluster({"orders": [0]}), refresh_ms=600_000)
-    running.append(watched)
+def test_watcher_has_no_job_between_looks(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=600_000)
     watched.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
-    wait_for(lambda: "coopgroup-watcher" not in {one.name for one in threading.enumerate()})
-    assert 500 < watched.watcher.due_s - now_s() <= 600
+    hand.run()
+    assert watched.posted == [SubscriptionChanged(topics=("orders",))]
+    assert hand.jobs("coopgroup-watcher") == []
+    assert watched.watcher.due_s == hand.now_s + 600
 
 
 def test_watcher_without_a_free_thread_tries_again(
-    running: list[Watched], monkeypatch: pytest.MonkeyPatch, quick_retries: None
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(Cluster({"orders": [0]}))
-    running.append(watched)
+    watched = Watched(hand, Cluster({"orders": [0]}))
     watched.start()
-    start, refused = threading.Thread.start, [True, True]
+    submit, refused = Worker.submit, [True, True]
 
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "coopgroup-watcher" and refused:
+    def refuse(worker: Worker, call: Callable[[], None], **more: Any) -> Job:  # noqa: ANN401
+        if worker.name == "coopgroup-watcher" and refused:
             refused.pop()
             raise RuntimeError("can't start new thread")
-        start(thread)
+        return submit(worker, call, **more)
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(Worker, "submit", refuse)
     watched.watcher.watch(TopicWish.read(["^o"]))
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+    hand.advance(2.0)
+    assert watched.posted == [SubscriptionChanged(topics=("orders",))]
     assert refused == []
 
 
 @pytest.mark.parametrize("is_looking", [False, True])
-def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(*, is_looking: bool) -> None:
-    watched = Watched(Cluster({"orders": [0]}), refresh_ms=0 if is_looking else 600_000)
+def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(
+    hand: Hand, *, is_looking: bool
+) -> None:
+    watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=0 if is_looking else 600_000)
     watched.start()
-    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    done: list[str] = []
     if is_looking:
-        watched.cluster.on_look = lambda: watched.watcher.finish(lambda: done.put("duty"))
+        watched.cluster.on_look = lambda: watched.watcher.finish(lambda: done.append("duty"))
         watched.watcher.watch(TopicWish.read(["^o"]))
     else:
-        watched.watcher.finish(lambda: done.put("duty"))
-    assert done.get(timeout=WAIT_S) == "duty"
-    watched.woken.set()
-    time.sleep(0.05)
-    watched.stop()
-    assert done.empty()
+        watched.watcher.finish(lambda: done.append("duty"))
+    hand.advance(60.0)
+    assert done == ["duty"]
