@@ -16,9 +16,9 @@ import fcntl
 import itertools
 import json
 import os
-import queue
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +29,7 @@ from attrs import define, field
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.telemetry import Envelope, to_json
+from coopgroup.worker import Worker
 
 __all__ = ["TelemetryFile"]
 
@@ -49,19 +50,16 @@ class TelemetryFile:
     path: Path
     limits: FileLimits
     warn: Callable[..., None]
-    _queue: queue.SimpleQueue[Envelope | threading.Event | None] = field(
-        factory=queue.SimpleQueue, init=False
-    )
-    # Taken by the first writer that begins; never waited for.
-    _begun: threading.Lock = field(factory=threading.Lock, init=False)
     # Reentrant: a signal handler may close the consumer while its thread holds the lock.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next four
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next five
+    _waiting: deque[Envelope | threading.Event] = field(factory=deque, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-telemetry"), init=False)
+    _is_writing: bool = field(default=False, init=False)
     _closed: bool = field(default=False, init=False)
     _dropped: int = field(default=0, init=False)
-    _closing: threading.Event = field(factory=threading.Event, init=False)
     _home_pid: int = field(factory=os.getpid, init=False)
-    # Only the writer uses the rest.
+    # Only the worker's jobs use the rest.
+    _pause_s: float = field(default=_RETRY_S, init=False)
     _descriptor: int | None = field(default=None, init=False)
     _rotates: bool = field(default=False, init=False)
     _rotate_at_s: float = field(default=0.0, init=False)
@@ -94,9 +92,9 @@ class TelemetryFile:
         with self._lock:
             if self._closed:
                 return
-            if self._queue.qsize() < self.limits.queue_records:
-                self._queue.put(envelope)
-                self._start()
+            if len(self._waiting) < self.limits.queue_records:
+                self._waiting.append(envelope)
+                self._write_soon()
                 return
         self._drop()
 
@@ -106,9 +104,10 @@ class TelemetryFile:
             return True
         written = threading.Event()
         with self._lock:
-            if self._thread is None or self._closed:
-                return self._thread is None or not self._thread.is_alive()
-            self._queue.put(written)
+            if not self._waiting or self._closed:
+                return not self._waiting
+            self._waiting.append(written)
+            self._write_soon()
         return written.wait(timeout_s)
 
     def close(self) -> None:
@@ -116,34 +115,25 @@ class TelemetryFile:
         if os.getpid() != self._home_pid:
             return
         with self._lock:
-            thread, was_closed = self._thread, self._closed
+            if self._closed:
+                return
             self._closed = True
-            self._closing.set()
-            self._queue.put(None)
-        if was_closed or thread is threading.current_thread():
-            return
-        if thread is None:
-            self._close_descriptor()
-            return
-        thread.join(_CLOSE_S)
-        if thread.is_alive():
-            self.warn("telemetry_file_hangs", path=str(self.path), records=self._queue.qsize())
-
-    def _start(self) -> None:
-        """Start the writer; without a free thread, the next record tries again.
-
-        A signal's exception may hide a started writer. The next record then starts another, and
-        `_run` lets only one of them write.
-        """
-        if self._thread is not None:
-            return
-        thread = threading.Thread(target=self._run, name="coopgroup-telemetry", daemon=True)
         try:
-            thread.start()
-        except RuntimeError:
+            self._worker.submit(self._finish)
+        except RuntimeError:  # no thread is available
+            self._finish()
+        if not self._worker.close(_CLOSE_S):
+            self.warn("telemetry_file_hangs", path=str(self.path), records=len(self._waiting))
+
+    def _write_soon(self) -> None:
+        """Begin to write; without a free thread, the next record tries again."""
+        if self._is_writing:
             return
-        if self._thread is None:
-            self._thread = thread
+        self._is_writing = True
+        try:
+            self._worker.submit(self._write_all)
+        except RuntimeError:
+            self._is_writing = False
 
     def _drop(self) -> None:
         with self._lock:
@@ -152,41 +142,47 @@ class TelemetryFile:
         if dropped.bit_count() == 1:
             self.warn("telemetry_dropped", path=str(self.path), records=dropped)
 
-    # --- the writer's thread ---------------------------------------------------------------------
+    # --- the worker's jobs, one at a time --------------------------------------------------------
 
-    def _run(self) -> None:
-        if not self._begun.acquire(blocking=False):
-            return
-        self._thread = threading.current_thread()
-        while (entry := self._queue.get()) is not None:
-            if isinstance(entry, threading.Event):
-                entry.set()
-                continue
-            try:
-                line = json.dumps(to_json(entry), separators=(",", ":")).encode() + b"\n"
-                self._write(line)
-            except Exception as error:  # noqa: BLE001 -- the next record may be written
-                self.warn("telemetry_not_written", path=str(self.path), error=repr(error))
-                self._drop()
+    def _write_all(self) -> None:
+        """Write all records; if the disk refuses one, try again after a pause."""
+        while self._waiting:
+            if not self._write(self._waiting[0]) and not self._closed:
+                self._pause_s = min(2 * self._pause_s, _RETRY_S_MAX)
+                self._worker.submit(self._write_all, after_s=self._pause_s / 2)
+                return
+            self._waiting.popleft()
+            self._pause_s = _RETRY_S
+        with self._lock:
+            self._is_writing = False
+            if self._waiting:  # another thread was faster
+                self._write_soon()
+
+    def _finish(self) -> None:
+        self._write_all()
         self._close_descriptor()
         if self._dropped:
             self.warn("telemetry_dropped", path=str(self.path), records=self._dropped)
 
-    def _write(self, line: bytes) -> None:
-        pause_s = _RETRY_S
-        while True:
-            try:
-                self._append(line)
-            except OSError as error:
-                self._tell_refused(error)
-            else:
-                self._tell_accepted()
-                return
-            if self._closing.wait(pause_s):
+    def _write(self, entry: Envelope | threading.Event) -> bool:
+        """Write a record; return False if the disk refuses it."""
+        if isinstance(entry, threading.Event):
+            entry.set()
+            return True
+        try:
+            self._append(json.dumps(to_json(entry), separators=(",", ":")).encode() + b"\n")
+        except OSError as error:
+            self._tell_refused(error)
+            if self._closed:
                 self._take_back()
                 self._drop()
-                return
-            pause_s = min(2 * pause_s, _RETRY_S_MAX)
+            return False
+        except Exception as error:  # noqa: BLE001 -- the next record may be written
+            self.warn("telemetry_not_written", path=str(self.path), error=repr(error))
+            self._drop()
+        else:
+            self._tell_accepted()
+        return True
 
     def _tell_refused(self, error: OSError) -> None:
         if self._dropped_before is None:

@@ -109,13 +109,13 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     """The handler interrupts the same thread in the middle of `write`."""
     path = tmp_path / "telemetry.jsonl"
     sink = TelemetrySink("g", str(path))
-    started = TelemetryFile._start  # noqa: SLF001 -- the moment at which the lock is held
+    write_soon = TelemetryFile._write_soon  # noqa: SLF001 -- the moment at which the lock is held
 
-    def start_and_close(file: TelemetryFile) -> None:
-        started(file)
+    def write_and_close(file: TelemetryFile) -> None:
+        write_soon(file)
         sink.close()
 
-    monkeypatch.setattr(TelemetryFile, "_start", start_and_close)
+    monkeypatch.setattr(TelemetryFile, "_write_soon", write_and_close)
     writer = threading.Thread(
         target=sink.write,
         args=(STARTED,),
