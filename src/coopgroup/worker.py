@@ -158,6 +158,7 @@ class Worker:
         try:
             while (job := self._next()) is not None:
                 job.call()
+                del job  # an idle thread must not keep the objects of its last call
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from asyncio.events import _set_running_loop as set_running_loop  # documented, for event loops
+from asyncio.events import _get_running_loop as running_loop  # documented, for event loops
+from asyncio.events import _set_running_loop as set_running_loop
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -129,9 +130,9 @@ def block(hand: Hand, is_over: Callable[[], object], limit_s: float) -> None:
     """Block the calling job or turn until something holds, at most for a time.
 
     Use it in place of `Event.wait` of a thread. The loop that runs the job goes on meanwhile.
-    Without a loop, the time passes.
+    Without such a loop, the time passes; also in a task, which blocks its loop.
     """
-    if _outside:
+    if _outside and running_loop() is None:
         _outside[-1].go_on(is_over, limit_s)
     elif not is_over():
         hand.now_s += limit_s
