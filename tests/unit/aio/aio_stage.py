@@ -6,12 +6,14 @@ wait. While a turn is blocked, in librdkafka or for a callback, the tasks go on.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import pytest
 from attrs import define, field
 from confluent_kafka import Message, TopicPartition
 
@@ -20,17 +22,18 @@ from coopgroup.aio.polling import Polling
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources
 from coopgroup.member.events import CommitRequested
 from coopgroup.model import ResourceSet
-from tests.support.by_hand import Hand
+from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import block, run_virtual
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
-__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage"]
+__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "staged"]
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
@@ -270,5 +273,24 @@ class AioStage:
         return 0.0
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on a loop that turns the polling."""
-        run_virtual(self.hand, main, self.turn)
+        """Run a coroutine on a loop that turns the polling; with threads, on a usual loop."""
+        if self.has_threads:
+            asyncio.run(main)
+        else:
+            run_virtual(self.hand, main, self.turn)
+
+
+@contextmanager
+def staged(*, has_threads: bool = False) -> Iterator[AioStage]:
+    """Make the stage of a test, and its consumers of the stage."""
+    with by_hand() if not has_threads else nullcontext(Hand()) as hand:
+        stage = AioStage(hand, has_threads=has_threads)
+
+        def start(polling: Polling) -> None:
+            stage.take(polling)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ConsumerParts, "build", lambda *_: stage)
+            if not has_threads:
+                patch.setattr(Polling, "start", start)
+            yield stage

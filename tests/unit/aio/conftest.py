@@ -7,22 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from coopgroup.aio.polling import Polling
-from coopgroup.kafka.parts import ConsumerParts
-from tests.support.by_hand import by_hand
-from tests.unit.aio.aio_stage import AioStage
+from tests.unit.aio.aio_stage import AioStage, staged
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[AioStage]:
-    with by_hand() as hand:
-        made = AioStage(hand)
-
-        def start(polling: Polling) -> None:
-            made.take(polling)
-
-        monkeypatch.setattr(ConsumerParts, "build", lambda *_: made)
-        monkeypatch.setattr(Polling, "start", start)
+def stage() -> Iterator[AioStage]:
+    with staged() as made:
         yield made
 
 
