@@ -130,7 +130,8 @@ def block(hand: Hand, is_over: Callable[[], object], limit_s: float) -> None:
     """Block the calling job or turn until something holds, at most for a time.
 
     Use it in place of `Event.wait` of a thread. The loop that runs the job goes on meanwhile.
-    Without such a loop, the time passes; also in a task, which blocks its loop.
+    Without such a loop, the time passes; also in a task, which blocks its loop. If several jobs are
+    blocked, the one that was blocked last ends first.
     """
     if _outside and running_loop() is None:
         _outside[-1].go_on(is_over, limit_s)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from coopgroup.member.effects import GrantResources
 from coopgroup.member.events import CommitRequested
 from coopgroup.model import ResourceSet
 from tests.support.by_hand import Hand, by_hand
-from tests.support.virtual_loop import block, run_virtual
+from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
 __all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "staged"]
@@ -251,6 +251,15 @@ class AioStage:
         """Return a consumer that is made of this stage."""
         config = {"bootstrap.servers": "localhost:1", "group.id": "g", **more}
         return AsyncCooperativeConsumer(config, *topics)
+
+    @asynccontextmanager
+    async def joined(self, **callbacks: Any) -> AsyncIterator[AsyncCooperativeConsumer]:  # noqa: ANN401
+        """Open a consumer with these arguments of `subscribe`, and let it get its partitions."""
+        consumer = self.consumer()
+        consumer.subscribe(["t"], **callbacks)
+        async with consumer:
+            await time_passes()
+            yield consumer
 
     # --- by hand ---------------------------------------------------------------------------------
 

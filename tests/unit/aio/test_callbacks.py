@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from typing import Any
 
 import pytest
@@ -34,10 +33,7 @@ async def test_slow_on_assign_holds_up_only_its_partitions(stage: AioStage) -> N
             consumer.seek(P1, 40)
             await go_on.wait()
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_assign=assign)
-    async with consumer:
-        await time_passes()
+    async with stage.joined(on_assign=assign) as consumer:
         assert stage.fetching.fetched == ZERO
         stage.driver.inbox.put(GrantResources(resources=ONE))
         await time_passes()
@@ -62,9 +58,7 @@ async def test_slow_on_revoke_holds_up_only_its_partitions(stage: AioStage) -> N
             began.set()
             await go_on.wait()
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_revoke=revoke)
-    async with consumer:
+    async with stage.joined(on_revoke=revoke) as consumer:
         stage.feed(1, 0, 1)
         assert (await consumer.getone()).partition == 1
         stage.driver.inbox.put(RevokeResources(resources=ONE))
@@ -90,14 +84,10 @@ async def test_on_lost_does_not_overtake_the_begin_of_on_assign(stage: AioStage)
     async def assign(_: object, partitions: list[TopicPartition]) -> None:
         heard.extend(("assign", one.partition) for one in partitions)
 
-    consumer = stage.consumer()
-    consumer.subscribe(
-        ["t"],
+    async with stage.joined(
         on_assign=assign,
         on_lost=lambda _, lost: heard.extend(("lost", one.partition) for one in lost),
-    )
-    async with consumer:
-        await time_passes()
+    ):
         for notice in (
             GrantResources(resources=ONE),
             LoseResources(resources=ONE, cause="session expired"),
@@ -109,24 +99,21 @@ async def test_on_lost_does_not_overtake_the_begin_of_on_assign(stage: AioStage)
 
 
 async def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(stage: AioStage) -> None:
-    threads: list[bool] = []
+    loops: list[asyncio.AbstractEventLoop] = []
 
     def assign(_: object, __: object) -> None:
-        threads.append(threading.current_thread() is threading.main_thread())
+        loops.append(asyncio.get_running_loop())  # a turn has none
 
     async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
-        threads.append(threading.current_thread() is threading.main_thread())
+        loops.append(asyncio.get_running_loop())  # a turn has none
         await consumer.commit({P1: 33})
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_assign=assign, on_revoke=revoke)
-    async with consumer:
-        await time_passes()
+    async with stage.joined(on_assign=assign, on_revoke=revoke):
         assert stage.fetching.fetched == BOTH
         stage.driver.inbox.put(RevokeResources(resources=ONE))
         await time_passes()
         assert posted(stage)
-    assert threads == [True, True, True]
+    assert loops == [asyncio.get_running_loop()] * 3
     assert stage.committed[0] == (1, 33)
 
 
@@ -141,9 +128,7 @@ async def test_callback_that_raises_is_heard_at_the_next_await(
         await time_passes(0)
         raise LookupError("not mine")
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_assign=slow if is_coroutine else plain)
-    async with consumer:
+    async with stage.joined(on_assign=slow if is_coroutine else plain) as consumer:
         with pytest.raises(LookupError, match="not mine"):
             await consumer.getone()
         stage.feed(0, 0)
@@ -176,9 +161,7 @@ async def test_loss_is_told_at_once_and_handled_after_its_callback(stage: AioSta
         heard.append("lost")
         await go_on.wait()
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_lost=lose)
-    async with consumer:
+    async with stage.joined(on_lost=lose) as consumer:
         stage.feed(0, 0, 1)
         await consumer.getone()
         stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
@@ -205,10 +188,7 @@ async def test_loss_does_not_wait_for_the_revocation_that_it_ends(stage: AioStag
         heard.append("lost")
         lost.set()
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_revoke=revoke, on_lost=lose)
-    async with consumer:
-        await time_passes()
+    async with stage.joined(on_revoke=revoke, on_lost=lose):
         stage.driver.inbox.put(RevokeResources(resources=BOTH))
         await time_passes()
         assert heard == ["revoke"]
@@ -225,9 +205,7 @@ async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_await
     stage.driver.settings.max_poll_interval_ms = 50
     heard: list[str] = []
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_lost=lambda *_: heard.append("lost"))
-    async with consumer:
+    async with stage.joined(on_lost=lambda *_: heard.append("lost")) as consumer:
         stage.feed(0, 0)
         await consumer.getone()
         await time_passes(0.1)  # work that is too long
@@ -241,9 +219,7 @@ async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_await
 
 
 async def test_only_awaits_of_the_application_count_as_polls(stage: AioStage) -> None:
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_assign=lambda *_: None, on_revoke=lambda *_: None)
-    async with consumer:
+    async with stage.joined(on_assign=lambda *_: None, on_revoke=lambda *_: None) as consumer:
         stage.feed(0, 0)
         await consumer.getone()
         polled_at_s = stage.driver.polled_at_s
@@ -367,9 +343,7 @@ async def test_end_waits_for_an_on_revoke_that_is_still_running(
             await time_passes(0.1)
             written.append(stage.committed)
 
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_revoke=revoke)
-    async with consumer:
+    async with stage.joined(on_revoke=revoke) as consumer:
         stage.feed(1, 0)
         await consumer.getone()
         stage.driver.inbox.put(RevokeResources(resources=ONE))

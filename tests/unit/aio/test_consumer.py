@@ -44,9 +44,7 @@ async def test_getone_of_partitions_leaves_the_records_of_others(stage: AioStage
 
 
 async def test_getmany_groups_records_and_keeps_to_the_limit(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         assert await consumer.getmany() == {}
         await time_passes(0.01)  # now the polling waits in librdkafka
         stage.librdkafka.feed([record(0, 0), record(0, 1), record(1, 7), record(0, 2)])
@@ -148,7 +146,6 @@ async def test_commit_of_a_record_is_the_offset_after_it(stage: AioStage) -> Non
 
 async def test_commit_when_refused_raises(stage: AioStage) -> None:
     stage.driver.code = 25
-
     async with stage.consumer("t") as consumer:
         with pytest.raises(KafkaException, match="Commit failed"):
             await consumer.commit({P0: 5})
@@ -156,7 +153,6 @@ async def test_commit_when_refused_raises(stage: AioStage) -> None:
 
 async def test_store_offsets_is_committed_only_up_to_what_was_stored(stage: AioStage) -> None:
     stage.committing.store.automatic = False
-
     async with stage.consumer("t", **{"enable.auto.offset.store": False}) as one:
         stage.feed(0, 0, 1, 2)
         await one.getmany(timeout=1)
@@ -193,10 +189,7 @@ async def test_pause_is_immediate_and_resume_goes_on_there(stage: AioStage) -> N
 
 async def test_pause_in_on_assign_ends_with_resume(stage: AioStage) -> None:
     """The partition is not fetched yet."""
-    consumer = stage.consumer()
-    consumer.subscribe(["t"], on_assign=lambda one, _: one.pause(P0))
-    async with consumer:
-        await time_passes()
+    async with stage.joined(on_assign=lambda one, _: one.pause(P0)) as consumer:
         assert consumer.paused() == {P0}
         assert stage.fetching.fetched == BOTH
         stage.feed(0, 0)
@@ -206,9 +199,7 @@ async def test_pause_in_on_assign_ends_with_resume(stage: AioStage) -> None:
 
 
 async def test_paused_records_are_bounded_by_a_pause_of_librdkafka(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         consumer.pause(P0)
         stage.feed(0, *range(3_000))
         await time_passes()
@@ -258,9 +249,7 @@ async def test_seek_when_records_wait_skips_them(stage: AioStage) -> None:
 
 
 async def test_lag_counts_records_that_were_not_handed_out(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         assert consumer.lag(P0) is None
         stage.feed(0, 0, 1, 2)
         stage.librdkafka.ends["t", 0] = 10
@@ -276,7 +265,6 @@ async def test_lag_counts_records_that_were_not_handed_out(stage: AioStage) -> N
 
 async def test_error_event_is_raised_after_the_records_before_it(stage: AioStage) -> None:
     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
     async with stage.consumer("t") as consumer:
         event = Message(topic="t", partition=0, offset=0, error=error)
         stage.librdkafka.feed([record(0, 0), event, record(0, 1)])
@@ -300,9 +288,7 @@ async def test_lease_that_is_over_lets_no_record_leave(stage: AioStage) -> None:
 
 
 async def test_hand_over_waits_until_nothing_is_owned(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         assert await consumer.hand_over(timeout=0.05) is False
         assert stage.handed_over
         assert consumer.assignment() == {P0, P1}

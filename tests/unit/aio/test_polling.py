@@ -12,17 +12,14 @@ from coopgroup.aio.records import by_partition
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import FailMember, RevokeResources
 from coopgroup.member.events import RevocationCompleted
-from coopgroup.model import ResourceSet
 from tests.support.inner import inner
 from tests.support.virtual_loop import time_passes
-from tests.unit.aio.aio_stage import BOTH, ONE, AioStage
+from tests.unit.aio.aio_stage import ONE, AioStage
 from tests.unit.kafka.fakes import record
 
 
 async def test_buffer_is_bounded_while_the_group_is_served(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         stage.feed(0, *range(5_000))
         ready = stage.fetching.record_buffer.ready
         await time_passes(0.9)
@@ -33,8 +30,9 @@ async def test_buffer_is_bounded_while_the_group_is_served(stage: AioStage) -> N
         stage.driver.inbox.put(RevokeResources(resources=ONE))
         await time_passes()
         assert RevocationCompleted(resources=ONE) in stage.driver.posted
-        offsets = [(await consumer.getone()).offset for _ in range(5_000)]
-        assert offsets == list(range(5_000))
+        for offset in range(5_000):
+            assert (await consumer.getone()).offset == offset
+            stage.hand.now_s += 0.0001
         await time_passes()
         assert ("resume", [(0, -1001)]) in stage.librdkafka.calls
 
@@ -66,9 +64,7 @@ async def test_slow_oauth_callback_is_not_called_on_the_loop(stage: AioStage) ->
 async def test_refusal_of_the_group_is_raised_by_each_await_until_subscribed_anew(
     stage: AioStage,
 ) -> None:
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert consumer.assignment()
+    async with stage.joined() as consumer:
         waiting = asyncio.create_task(consumer.getone())
         await time_passes(0.01)
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -78,12 +74,14 @@ async def test_refusal_of_the_group_is_raised_by_each_await_until_subscribed_ane
                 await call
 
 
-async def test_failure_of_librdkafka_is_raised_once_and_loses_nothing(stage: AioStage) -> None:
-    stage.resources = ResourceSet({"t": [0]})
-
-    async with stage.consumer("t") as consumer:
-        await time_passes()
-        assert stage.fetching.fetched
+@pytest.mark.parametrize("is_beside", [False, True], ids=["on the loop", "on the thread"])
+async def test_failure_of_librdkafka_is_raised_once_and_loses_nothing(
+    stage: AioStage, *, is_beside: bool
+) -> None:
+    async with stage.joined() as consumer:
+        if is_beside:
+            await time_passes(0.01)  # the polling waits in librdkafka
+        assert inner(consumer, "_polling", "hand_out").fetch_lock.locked() == is_beside
         stage.librdkafka.failure = LookupError("once")
         with pytest.raises(LookupError, match="once"):
             await consumer.getone()
@@ -92,8 +90,6 @@ async def test_failure_of_librdkafka_is_raised_once_and_loses_nothing(stage: Aio
 
 
 async def test_auto_commit_goes_by_the_clock(stage: AioStage) -> None:
-    stage.resources = BOTH
-
     async with stage.consumer("t") as consumer:
         stage.feed(0, 0, 1)
         await consumer.getone()
