@@ -261,6 +261,12 @@ class AioStage:
             await time_passes()
             yield consumer
 
+    async def tell(self, *notices: Any) -> None:  # noqa: ANN401  (those of a group)
+        """Let the application hear of notices, and go on."""
+        for one in notices:
+            self.driver.inbox.put(one)
+        await time_passes()
+
     # --- by hand ---------------------------------------------------------------------------------
 
     def take(self, polling: Polling) -> None:

@@ -36,8 +36,7 @@ async def test_slow_on_assign_holds_up_only_its_partitions(stage: AioStage) -> N
 
     async with stage.joined(on_assign=assign) as consumer:
         assert stage.fetching.fetched == ZERO
-        stage.driver.inbox.put(GrantResources(resources=ONE))
-        await time_passes()
+        await stage.tell(GrantResources(resources=ONE))
         assert len(heard) == 2
         stage.feed(0, 5)
         assert (await consumer.getone()).offset == 5
@@ -60,8 +59,7 @@ async def test_slow_on_revoke_holds_up_only_its_partitions(stage: AioStage) -> N
     async with stage.joined(on_revoke=revoke) as consumer:
         stage.feed(1, 0, 1)
         assert (await consumer.getone()).partition == 1
-        stage.driver.inbox.put(RevokeResources(resources=ONE))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=ONE))
         stage.feed(0, 7)
         assert (await consumer.getone()).offset == 7
         assert await consumer.getmany(timeout=0.05) == {}
@@ -108,8 +106,7 @@ async def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(stage: A
 
     async with stage.joined(on_assign=assign, on_revoke=revoke):
         assert stage.fetching.fetched == BOTH
-        stage.driver.inbox.put(RevokeResources(resources=ONE))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=ONE))
         assert posted(stage)
     assert loops == [asyncio.get_running_loop()] * 3
     assert stage.committed[0] == (1, 33)
@@ -162,8 +159,7 @@ async def test_loss_is_told_at_once_and_handled_after_its_callback(stage: AioSta
     async with stage.joined(on_lost=lose) as consumer:
         stage.feed(0, 0, 1)
         await consumer.getone()
-        stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
-        await time_passes()
+        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
         assert heard
         assert await consumer.getmany(timeout=0.03) == {}
         assert posted(stage) == []
@@ -187,11 +183,9 @@ async def test_loss_does_not_wait_for_the_revocation_that_it_ends(stage: AioStag
         lost.set()
 
     async with stage.joined(on_revoke=revoke, on_lost=lose):
-        stage.driver.inbox.put(RevokeResources(resources=BOTH))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=BOTH))
         assert heard == ["revoke"]
-        stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
-        await time_passes()
+        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
         assert posted(stage) == [LossHandled()]
     assert heard == ["revoke", "lost", "end"]
 
@@ -207,8 +201,7 @@ async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_await
         stage.feed(0, 0)
         await consumer.getone()
         await time_passes(0.1)  # work that is too long
-        stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
-        await time_passes()
+        await stage.tell(LoseResources(resources=BOTH, cause=STALLED))
         assert (heard, posted(stage)) == (["lost"], [])
         assert await consumer.getmany(timeout=0.3) == {}
         assert posted(stage) == [LossHandled()]
@@ -220,8 +213,7 @@ async def test_only_awaits_of_the_application_count_as_polls(stage: AioStage) ->
         await consumer.getone()
         polled_at_s = stage.driver.polled_at_s
         assert polled_at_s <= stage.hand.now_s
-        stage.driver.inbox.put(RevokeResources(resources=ONE))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=ONE))
         assert posted(stage)
         await consumer.commit({P0: 1})
         await time_passes(0.1)
@@ -247,8 +239,7 @@ async def test_close_in_a_callback_closes_after_it(stage: AioStage) -> None:
         steps.append("end")
 
     async with stage.joined(on_revoke=revoke):
-        stage.driver.inbox.put(RevokeResources(resources=BOTH))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=BOTH))
         assert stage.ended
     assert (steps, stage.ended) == (["revoke", "end"], ["stop", "close"])
 

@@ -38,29 +38,22 @@ class App:
         await self.restored.wait()
         consumer.warmed_up(partitions)
 
-    def subscribe(self, consumer: AsyncCooperativeConsumer, **more: Any) -> None:  # noqa: ANN401
-        consumer.subscribe(
-            ["t"],
-            on_assign=lambda _, gained: self.note("assign", gained),
-            on_warmup=self.warm_up,
-            on_warmup_cancelled=lambda _, gone: self.note("cancelled", gone),
-            **more,
-        )
+    @property
+    def callbacks(self) -> dict[str, Any]:
+        return {
+            "on_assign": lambda _, gained: self.note("assign", gained),
+            "on_warmup": self.warm_up,
+            "on_warmup_cancelled": lambda _, gone: self.note("cancelled", gone),
+        }
 
 
 async def test_warm_up_is_reported_and_delays_no_other_callback(stage: AioStage) -> None:
     """Not even `on_assign` of the same partition: it may come before the warm-up has ended."""
     stage.resources, app = ZERO, App()
-
-    consumer = stage.consumer()
-    app.subscribe(consumer, warm=[P0])
-    async with consumer:
-        await time_passes()
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await time_passes()
+    async with stage.joined(**app.callbacks, warm=[P0]):
+        await stage.tell(BeginWarmups(resources=ONE))
         assert ("warmup", [1]) in app.heard
-        stage.driver.inbox.put(GrantResources(resources=ONE))
-        await time_passes()
+        await stage.tell(GrantResources(resources=ONE))
         assert ("assign", [1]) in app.heard
         assert stage.fetching.fetched == BOTH
         assert posted(stage) == []
@@ -74,16 +67,13 @@ async def test_warm_up_is_reported_and_delays_no_other_callback(stage: AioStage)
 async def test_cancelled_warm_up_is_heard_while_it_still_runs(stage: AioStage) -> None:
     """A second `on_warmup` of the partition waits for the first one, and not for another's."""
     stage.resources, app = ZERO, App()
-
-    consumer = stage.consumer()
-    app.subscribe(consumer)
-    async with consumer:
-        await time_passes()
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        stage.driver.inbox.put(CancelWarmups(resources=ONE))
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        stage.driver.inbox.put(BeginWarmups(resources=ZERO))
-        await time_passes()
+    async with stage.joined(**app.callbacks):
+        await stage.tell(
+            BeginWarmups(resources=ONE),
+            CancelWarmups(resources=ONE),
+            BeginWarmups(resources=ONE),
+            BeginWarmups(resources=ZERO),
+        )
         assert ("warmup", [0]) in app.heard
         assert app.heard[1:] == [("warmup", [1]), ("cancelled", [1]), ("warmup", [0])]
         app.restored.set()
@@ -98,17 +88,10 @@ async def test_warm_up_that_has_not_begun_when_it_is_cancelled_never_begins(
 ) -> None:
     """It would create the state that `on_warmup_cancelled` has just deleted."""
     stage.resources, app = ZERO, App()
-
-    consumer = stage.consumer()
-    app.subscribe(consumer)
-    async with consumer:
-        await time_passes()
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await time_passes()
+    async with stage.joined(**app.callbacks):
+        await stage.tell(BeginWarmups(resources=ONE))
         assert ("warmup", [1]) in app.heard
-        stage.driver.inbox.put(BeginWarmups(resources=BOTH))
-        stage.driver.inbox.put(CancelWarmups(resources=ONE))
-        await time_passes()
+        await stage.tell(BeginWarmups(resources=BOTH), CancelWarmups(resources=ONE))
         assert ("cancelled", [1]) in app.heard
         app.restored.set()
         await time_passes()
@@ -129,16 +112,9 @@ async def test_kept_state_is_warmed_up_after_a_slow_on_revoke(stage: AioStage) -
             await go_on.wait()
             app.note("flushed", partitions)
 
-    consumer = stage.consumer()
     stage.driver.member.next_join = type("J", (), {"warmups": Warmups(wanted=ONE)})
-    app.subscribe(consumer, on_revoke=revoke)
-    async with consumer:
-        await time_passes()
-        stage.driver.inbox.put(RevokeResources(resources=ONE))
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await time_passes()
-        assert kept
-        await time_passes(0.02)
+    async with stage.joined(**app.callbacks, on_revoke=revoke):
+        await stage.tell(RevokeResources(resources=ONE), BeginWarmups(resources=ONE))
         assert app.heard == [("assign", [0, 1])]
         go_on.set()
         await time_passes()
@@ -161,8 +137,7 @@ async def test_on_warmup_when_it_raises_leaves_the_member_at_work(
         raise OSError("disk full")
 
     async with stage.joined(on_warmup=slow if is_coroutine else plain) as consumer:
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await time_passes()
+        await stage.tell(BeginWarmups(resources=ONE))
         assert posted(stage)
         stage.feed(0, 5)
         assert (await consumer.getone()).offset == 5
@@ -177,18 +152,16 @@ def test_warm_ups_end_with_their_loop_and_a_closed_consumer_reports_nothing(
     app, consumer = App(), stage.consumer()
 
     async def first() -> None:
-        app.subscribe(consumer)
+        consumer.subscribe(["t"], **app.callbacks)
         await consumer.start()
         await time_passes()
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await time_passes()
+        await stage.tell(BeginWarmups(resources=ONE))
         assert ("warmup", [1]) in app.heard
 
     async def second() -> None:
         stage.feed(0, 5)
         await consumer.getone()
-        stage.driver.inbox.put(BeginWarmups(resources=ZERO))
-        await time_passes()
+        await stage.tell(BeginWarmups(resources=ZERO))
         assert ("warmup", [0]) in app.heard
         await consumer.close()
 

@@ -27,8 +27,7 @@ async def test_buffer_is_bounded_while_the_group_is_served(stage: AioStage) -> N
         await time_passes()
         assert stage.librdkafka.calls[-1] == ("pause", [(0, -1001), (1, -1001)])
         assert 600 <= len(ready) < 5_000
-        stage.driver.inbox.put(RevokeResources(resources=ONE))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=ONE))
         assert RevocationCompleted(resources=ONE) in stage.driver.posted
         for offset in range(5_000):
             assert (await consumer.getone()).offset == offset

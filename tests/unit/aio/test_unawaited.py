@@ -101,12 +101,10 @@ async def test_partition_that_was_paused_and_revoked_is_not_paused_when_it_retur
         stage.feed(0, *range(5_000))
         assert await consumer.getmany(P1, timeout=0.1) == {}
         assert stage.librdkafka.paused == {0}
-        stage.driver.inbox.put(RevokeResources(resources=ZERO))
-        await time_passes()
+        await stage.tell(RevokeResources(resources=ZERO))
         assert RevocationCompleted(resources=ZERO) in stage.driver.posted
         assert stage.librdkafka.paused == set()
-        stage.driver.inbox.put(GrantResources(resources=ZERO))
-        await time_passes()
+        await stage.tell(GrantResources(resources=ZERO))
         assert P0 in consumer.assignment()
         stage.feed(0, 9)
         while (await consumer.getone(P0)).offset != 9:
