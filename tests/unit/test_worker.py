@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -152,6 +153,23 @@ def test_idle_thread_takes_the_next_job_and_then_ends(monkeypatch: pytest.Monkey
     for thread in used:
         thread.join(LIMIT_S)
         assert not thread.is_alive()
+    assert worker.close(LIMIT_S)
+
+
+def test_idle_thread_keeps_nothing_of_its_last_job() -> None:
+    """A look-up's closure holds its consumer."""
+
+    class Held:
+        def __call__(self) -> None:
+            pass
+
+    worker, gone = Worker("worker-keeps"), threading.Event()
+    held = Held()
+    weakref.finalize(held, gone.set)
+    worker.submit(held)
+    del held
+    _wait(gone)
+    assert _threads("worker-keeps")
     assert worker.close(LIMIT_S)
 
 

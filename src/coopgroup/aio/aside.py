@@ -1,20 +1,22 @@
-"""Await a call that blocks, on a thread of its own.
+"""Await a call that blocks, on another thread.
 
-Only look-ups need this, such as `committed`. They are rare, so a thread for each call is enough.
+Only the start of a consumer and look-ups need this, such as `committed`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from coopgroup.aio.loop_port import LoopPort
+from coopgroup.worker import URGENT, Worker
 
 __all__ = ["aside"]
 
 T = TypeVar("T")
+
+_worker: Final = Worker("coopgroup-aio-look-up")
 
 
 async def aside(
@@ -52,5 +54,6 @@ async def aside(
             if error is None and discard is not None:
                 discard(result)  # type: ignore[arg-type]  # as above
 
-    threading.Thread(target=run, name="coopgroup-aio-look-up", daemon=True).start()
+    # A look-up may take 30 s. No other call waits for it.
+    _worker.submit(run, urgency=URGENT)
     return await answer

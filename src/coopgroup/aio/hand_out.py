@@ -23,7 +23,6 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from time import clock_gettime
 from typing import Final
 
 from attrs import define, field
@@ -33,7 +32,7 @@ from confluent_kafka.error import ConsumeError
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.records import ConsumerRecord, by_partition, record_of
 from coopgroup.aio.work_rate import LoopWork
-from coopgroup.kafka.clock import CLOCK, now_s
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
@@ -130,7 +129,7 @@ class HandOut:
         driver, inbox, take = self.driver, self.driver.inbox, self._buffer.ready.popleft
         work = self.work
         while True:
-            now = clock_gettime(CLOCK)
+            now = now_s()
             if now >= self.breathe_at_s:
                 if self.is_closed:
                     return
@@ -278,6 +277,7 @@ class HandOut:
 
     async def _breathe(self, partitions: frozenset[Partition]) -> None:
         """Let other tasks of the loop run, and see to what need not be seen to at each record."""
+        self.port.bind()  # a task that never waits may be the first of a new loop
         self._raise_errors()
         self._note_asked(partitions)
         self.work.look(now_s(), has_more=bool(self._buffer.ready))

@@ -13,7 +13,6 @@ callbacks (such as `stats_cb`) can still be served. No command of the loop waits
 from __future__ import annotations
 
 import atexit
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from coopgroup.kafka.records.pace import AWAY_S, QUIET_S, Pace
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.published import PublishedPositions
 from coopgroup.kafka.records.record_buffer import Partition, Pauser
+from coopgroup.worker import Worker
 
 __all__ = ["Polling"]
 
@@ -85,7 +85,7 @@ class Polling:
     on_end: Callable[[BaseException | None], None]
     ends: LogEnds = field(factory=LogEnds, init=False)
     _ends_at_s: float = field(default=0.0, init=False)
-    _thread: threading.Thread = field(init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-aio"), init=False)
     _is_over: bool = field(default=False, init=False)
     _paused: set[Partition] = field(factory=set, init=False)  # paused in librdkafka by this file
     _full_since_s: float | None = field(default=None, init=False)
@@ -98,14 +98,13 @@ class Polling:
         self.parts.fetching.ahead_max = _AHEAD_MAX
         self.parts.listener.is_polled = False
         self._unawaited = Unawaited(self.parts.fetching, self.hand_out)
-        self._thread = threading.Thread(target=self._run, name="coopgroup-aio", daemon=True)
 
     # --- from any thread -------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""
         _running.add(self)
-        self._thread.start()
+        self._worker.submit(self._run)
 
     def close(self) -> None:
         """Let the thread give up all partitions, leave the group and end."""
@@ -123,8 +122,7 @@ class Polling:
 
     def join(self) -> None:
         """Wait until the thread has ended, for a bounded time."""
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
+        self._worker.close(_JOIN_S)
 
     def call(self, command: Callable[[], None]) -> None:
         """Run a command on the thread; no record leaves before. Its exception goes to an await."""
@@ -152,45 +150,54 @@ class Polling:
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        failure: BaseException | None = None
+        while (pause_s := self.turn()) is not None:
+            if pause_s:
+                self.parts.driver.inbox.wait(pause_s)
+        self._worker.close(0.0)
+
+    def turn(self) -> float | None:
+        """Serve the group once, and fetch once; the last turn closes the consumer.
+
+        Returns:
+            How long to wait for the group, in seconds; None after the last turn.
+        """
         try:
-            while not self._is_over:
-                self.turn()
+            if not self._is_over:
+                return self._work()
             with self.hand_out.fetch_lock:
                 failure = self._close()
         except BaseException as error:  # noqa: BLE001 -- nobody else would hear of it
             failure = error
-        finally:
-            self.hand_out.is_closed = True
-            self.hand_out.breathe_at_s = 0.0
-            self.hand_out.offer()
-            _running.discard(self)
-            self.on_end(failure)
+        self.hand_out.is_closed = True
+        self.hand_out.breathe_at_s = 0.0
+        self.hand_out.offer()
+        _running.discard(self)
+        self.on_end(failure)
+        return None
 
-    def turn(self) -> None:
-        """Serve the group once, and fetch once."""
+    def _work(self) -> float:
+        pause_s = 0.0
         try:
             with self.hand_out.fetch_lock:
                 self._serve()
                 self._read_ends()
-                wait_s = self._fetch()
-            if wait_s:
-                self.parts.driver.inbox.wait(wait_s)
+                pause_s = self._fetch()
         except KafkaException as error:
-            self._hear(error)
+            pause_s = self._hear(error)
         except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
             self.hand_out.fail(error)
         self.hand_out.note_awaiting()
         self.hand_out.offer()
+        return pause_s
 
-    def _hear(self, error: KafkaException) -> None:
+    def _hear(self, error: KafkaException) -> float:
+        """Pass an exception on to the awaits; return how long to wait for the group."""
         cause = error.args[0] if error.args else None
         if isinstance(cause, KafkaError) and cause.fatal():
             self.hand_out.fatal = error
-            self.hand_out.offer()
-            self.parts.driver.inbox.wait(QUIET_S)
-        else:
-            self.hand_out.fail(error)
+            return QUIET_S
+        self.hand_out.fail(error)
+        return 0.0
 
     def _serve(self) -> None:
         parts = self.parts

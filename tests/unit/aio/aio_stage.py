@@ -1,12 +1,16 @@
-"""An `AsyncCooperativeConsumer` over stand-ins for librdkafka and for the group."""
+"""An `AsyncCooperativeConsumer` over stand-ins for librdkafka and for the group.
+
+With a hand, all runs in virtual time and on one thread: the loop turns the polling while its tasks
+wait. While a turn is blocked, in librdkafka or for a callback, the tasks go on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from attrs import define, field
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup.aio.polling import Polling
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.clock import now_s
@@ -24,16 +29,17 @@ from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources
 from coopgroup.member.events import CommitRequested
 from coopgroup.model import ResourceSet
+from tests.support.by_hand import Hand, by_hand
+from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
-__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "run", "until"]
+__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "staged"]
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
 ZERO = ResourceSet({"t": [0]})
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)
-WAIT_S = 10.0
 
 
 @define
@@ -43,13 +49,21 @@ class PollableLibrdkafka(FakeLibrdkafka):
     It returns no record of a paused partition.
 
     With a client of confluent_kafka 2.16, the second thread might wait for ever.
+
+    Attributes:
+        hand: its clock passes while `poll` waits; None for true threads.
     """
 
+    hand: Hand | None = None
     lock: threading.RLock = field(factory=threading.RLock, init=False)
+    fed: threading.Condition = field(init=False)
     user: threading.Lock = field(factory=threading.Lock, init=False)
     clashes: list[str] = field(factory=list, init=False)
     paused: set[int | None] = field(factory=set, init=False)
     aside: list[Message] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.fed = threading.Condition(self.lock)
 
     @contextmanager
     def used(self, call: str) -> Iterator[None]:
@@ -67,6 +81,7 @@ class PollableLibrdkafka(FakeLibrdkafka):
         with self.lock:
             FakeLibrdkafka.feed(self, messages)
             self.set_aside()
+            self.fed.notify_all()
 
     def set_aside(self) -> None:
         if self.paused:
@@ -97,10 +112,11 @@ class PollableLibrdkafka(FakeLibrdkafka):
 
     def poll(self, timeout_s: float) -> Message | None:
         with self.used("poll"):
-            deadline_s = time.monotonic() + timeout_s
-            while not self.queue and time.monotonic() < deadline_s:
-                time.sleep(0.0005)
+            if self.hand is not None:
+                block(self.hand, lambda: self.queue, timeout_s)
             with self.lock:
+                if not self.queue and self.hand is None:
+                    self.fed.wait(timeout_s)
                 return next(iter(FakeLibrdkafka.consume(self, 1, timeout_s)), None)
 
     def seek(self, partition: TopicPartition) -> None:
@@ -144,17 +160,37 @@ class FakeSubscription:
         self.stage.handed_over = True
 
 
+class BlockingEvent(threading.Event):
+    """An event that a turn awaits, while the loop goes on."""
+
+    def __init__(self, hand: Hand) -> None:
+        super().__init__()
+        self.hand = hand
+
+    def wait(self, timeout: float | None = None) -> bool:
+        block(self.hand, self.is_set, math.inf if timeout is None else timeout)
+        return self.is_set()
+
+
 @define(eq=False)
 class AioStage:
     """The parts of a consumer, with what happens to them.
 
     Attributes:
+        hand: turns the polling, on its clock.
+        has_threads: whether the polling has a true thread, and the clock is the true one.
+        resources: what the group assigns after `subscribe`.
+        polling: the polling that the hand turns; None before the start and after the end.
         ended: the last steps of the parts, in order.
     """
 
+    hand: Hand = field(factory=Hand)
+    has_threads: bool = False
     resources: ResourceSet = BOTH
+    polling: Polling | None = field(default=None, init=False)
+    _due_s: float = field(default=0.0, init=False)
     driver: FakeDriver = field(factory=FakeDriver)
-    librdkafka: PollableLibrdkafka = field(factory=PollableLibrdkafka)
+    librdkafka: PollableLibrdkafka = field(init=False)
     ended: list[str] = field(factory=list)
     written: list[Any] = field(factory=list)
     handed_over: bool = False
@@ -167,6 +203,7 @@ class AioStage:
 
     def __attrs_post_init__(self) -> None:
         driver: Any = self.driver
+        self.librdkafka = PollableLibrdkafka(hand=None if self.has_threads else self.hand)
         self.fetching = Fetching(self.librdkafka, starts())
         self.committing = Committing(
             driver=driver,
@@ -210,23 +247,65 @@ class AioStage:
             for one in event.offsets
         ]
 
-    def consumer(
-        self, monkeypatch: pytest.MonkeyPatch, *topics: str, **more: object
-    ) -> AsyncCooperativeConsumer:
+    def consumer(self, *topics: str, **more: object) -> AsyncCooperativeConsumer:
         """Return a consumer that is made of this stage."""
-        monkeypatch.setattr(ConsumerParts, "build", lambda *_: self)
         config = {"bootstrap.servers": "localhost:1", "group.id": "g", **more}
         return AsyncCooperativeConsumer(config, *topics)
 
+    @asynccontextmanager
+    async def joined(self, **callbacks: Any) -> AsyncIterator[AsyncCooperativeConsumer]:  # noqa: ANN401
+        """Open a consumer with these arguments of `subscribe`, and let it get its partitions."""
+        consumer = self.consumer()
+        consumer.subscribe(["t"], **callbacks)
+        async with consumer:
+            await time_passes()
+            yield consumer
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not come about"
-        await asyncio.sleep(0.001)
+    async def tell(self, *notices: Any) -> None:  # noqa: ANN401  (those of a group)
+        """Let the application hear of notices, and go on."""
+        for one in notices:
+            self.driver.inbox.put(one)
+        await time_passes()
+
+    # --- by hand ---------------------------------------------------------------------------------
+
+    def take(self, polling: Polling) -> None:
+        """Turn a polling by hand, instead of its start."""
+        self.polling, self._due_s = polling, self.hand.now_s
+        polling.callbacks.nudged = BlockingEvent(self.hand)
+
+    def turn(self) -> float:
+        """Turn the polling if it is due; return the pause until it is, in seconds."""
+        if self.polling is None:
+            return math.inf
+        if not self.driver.inbox.waiting and self._due_s > self.hand.now_s:
+            return self._due_s - self.hand.now_s
+        pause_s = self.polling.turn()
+        if pause_s is None:
+            self.polling = None
+        else:
+            self._due_s = self.hand.now_s + pause_s
+        return 0.0
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine on a loop that turns the polling; with threads, on a usual loop."""
+        if self.has_threads:
+            asyncio.run(main)
+        else:
+            run_virtual(self.hand, main, self.turn)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine."""
-    asyncio.run(asyncio.wait_for(main, WAIT_S))
+@contextmanager
+def staged(*, has_threads: bool = False) -> Iterator[AioStage]:
+    """Make the stage of a test, and its consumers of the stage."""
+    with by_hand() if not has_threads else nullcontext(Hand()) as hand:
+        stage = AioStage(hand, has_threads=has_threads)
+
+        def start(polling: Polling) -> None:
+            stage.take(polling)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ConsumerParts, "build", lambda *_: stage)
+            if not has_threads:
+                patch.setattr(Polling, "start", start)
+            yield stage

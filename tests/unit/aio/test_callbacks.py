@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
+import math
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.aio.offsets import Offsets
-from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, RevocationCompleted
-from tests.support.waiting import wait_for
-from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage, run, until
+from tests.support.virtual_loop import time_passes
+from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 
 Patch = pytest.MonkeyPatch
 
@@ -24,8 +23,8 @@ def posted(stage: AioStage) -> list[Any]:
     return [one for one in stage.driver.posted if not isinstance(one, CommitRequested)]
 
 
-def test_slow_on_assign_holds_up_only_its_partitions(monkeypatch: Patch) -> None:
-    stage = AioStage(resources=ZERO)
+async def test_slow_on_assign_holds_up_only_its_partitions(stage: AioStage) -> None:
+    stage.resources = ZERO
     go_on = asyncio.Event()
     heard: list[list[int]] = []
 
@@ -35,135 +34,103 @@ def test_slow_on_assign_holds_up_only_its_partitions(monkeypatch: Patch) -> None
             consumer.seek(P1, 40)
             await go_on.wait()
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=assign)
-        async with consumer:
-            await until(lambda: stage.fetching.fetched == ZERO)
-            stage.driver.inbox.put(GrantResources(resources=ONE))
-            await until(lambda: len(heard) == 2)
-            stage.feed(0, 5)
-            assert (await consumer.getone()).offset == 5
-            assert stage.fetching.fetched == ZERO
-            go_on.set()
-            await until(lambda: stage.fetching.fetched == BOTH)
-            assert ("assign", [(1, 40)]) in stage.librdkafka.calls
-
-    run(main())
+    async with stage.joined(on_assign=assign) as consumer:
+        assert stage.fetching.fetched == ZERO
+        await stage.tell(GrantResources(resources=ONE))
+        assert len(heard) == 2
+        stage.feed(0, 5)
+        assert (await consumer.getone()).offset == 5
+        assert stage.fetching.fetched == ZERO
+        go_on.set()
+        await time_passes()
+        assert stage.fetching.fetched == BOTH
+        assert ("assign", [(1, 40)]) in stage.librdkafka.calls
     assert heard == [[0], [1]]
 
 
-def test_slow_on_revoke_holds_up_only_its_partitions(monkeypatch: Patch) -> None:
+async def test_slow_on_revoke_holds_up_only_its_partitions(stage: AioStage) -> None:
     """Its records stop, those of others flow; what it handed out is committed at its end."""
-    stage = AioStage()
     go_on = asyncio.Event()
-    began = asyncio.Event()
 
     async def revoke(_: object, partitions: list[TopicPartition]) -> None:
         if partitions == [P1]:
-            began.set()
             await go_on.wait()
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_revoke=revoke)
-        async with consumer:
-            stage.feed(1, 0, 1)
-            assert (await consumer.getone()).partition == 1
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            await began.wait()
-            stage.feed(0, 7)
-            assert (await consumer.getone()).offset == 7
-            assert await consumer.getmany(timeout=0.05) == {}
-            assert (posted(stage), stage.committed) == ([], [])
-            assert consumer.assignment() == {P0, P1}
-            go_on.set()
-            await until(lambda: posted(stage))
-            assert consumer.assignment() == {P0}
-            assert posted(stage) == [RevocationCompleted(resources=ONE)]
-            assert stage.committed == [(1, 1)]
-
-    run(main())
+    async with stage.joined(on_revoke=revoke) as consumer:
+        stage.feed(1, 0, 1)
+        assert (await consumer.getone()).partition == 1
+        await stage.tell(RevokeResources(resources=ONE))
+        stage.feed(0, 7)
+        assert (await consumer.getone()).offset == 7
+        assert await consumer.getmany(timeout=0.05) == {}
+        assert (posted(stage), stage.committed) == ([], [])
+        assert consumer.assignment() == {P0, P1}
+        go_on.set()
+        await time_passes()
+        assert consumer.assignment() == {P0}
+        assert posted(stage) == [RevocationCompleted(resources=ONE)]
+        assert stage.committed == [(1, 1)]
 
 
-def test_on_lost_does_not_overtake_the_begin_of_on_assign(monkeypatch: Patch) -> None:
+async def test_on_lost_does_not_overtake_the_begin_of_on_assign(stage: AioStage) -> None:
     """A busy loop gets both together, and a coroutine begins one step later than a function."""
-    stage = AioStage(resources=ZERO)
+    stage.resources = ZERO
     heard: list[tuple[str, int]] = []
 
     async def assign(_: object, partitions: list[TopicPartition]) -> None:
         heard.extend(("assign", one.partition) for one in partitions)
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(
-            ["t"],
-            on_assign=assign,
-            on_lost=lambda _, lost: heard.extend(("lost", one.partition) for one in lost),
-        )
-        async with consumer:
-            await until(lambda: heard)
-            stage.driver.inbox.put(GrantResources(resources=ONE))
-            time.sleep(0.1)  # noqa: ASYNC251 -- the loop is busy
-            stage.driver.inbox.put(LoseResources(resources=ONE, cause="session expired"))
-            time.sleep(0.1)  # noqa: ASYNC251
-            await until(lambda: len(heard) == 3)
-
-    run(main())
+    async with stage.joined(
+        on_assign=assign,
+        on_lost=lambda _, lost: heard.extend(("lost", one.partition) for one in lost),
+    ):
+        for notice in (
+            GrantResources(resources=ONE),
+            LoseResources(resources=ONE, cause="session expired"),
+        ):
+            stage.driver.inbox.put(notice)
+            stage.turn()  # the loop is busy, and the polling is not
+        await time_passes()
     assert heard == [("assign", 0), ("assign", 1), ("lost", 1)]
 
 
-def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(monkeypatch: Patch) -> None:
-    stage = AioStage()
-    threads: list[bool] = []
+async def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(stage: AioStage) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
 
     def assign(_: object, __: object) -> None:
-        threads.append(threading.current_thread() is threading.main_thread())
+        loops.append(asyncio.get_running_loop())  # a turn has none
 
     async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
-        threads.append(threading.current_thread() is threading.main_thread())
+        loops.append(asyncio.get_running_loop())
         await consumer.commit({P1: 33})
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=assign, on_revoke=revoke)
-        async with consumer:
-            await until(lambda: stage.fetching.fetched == BOTH)
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            await until(lambda: posted(stage))
-
-    run(main())
-    assert threads == [True, True, True]
+    async with stage.joined(on_assign=assign, on_revoke=revoke):
+        assert stage.fetching.fetched == BOTH
+        await stage.tell(RevokeResources(resources=ONE))
+        assert posted(stage)
+    assert loops == [asyncio.get_running_loop()] * 3
     assert stage.committed[0] == (1, 33)
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
-def test_callback_that_raises_is_heard_at_the_next_await(
-    monkeypatch: Patch, is_coroutine: bool
+async def test_callback_that_raises_is_heard_at_the_next_await(
+    stage: AioStage, is_coroutine: bool
 ) -> None:
-    stage = AioStage()
-
     def plain(_: object, __: object) -> None:
         raise LookupError("not mine")
 
     async def slow(_: object, __: object) -> None:
-        await asyncio.sleep(0)
+        await time_passes(0)
         raise LookupError("not mine")
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=slow if is_coroutine else plain)
-        async with consumer:
-            with pytest.raises(LookupError, match="not mine"):
-                await consumer.getone()
-            stage.feed(0, 0)
-            assert (await consumer.getone()).offset == 0
-
-    run(main())
+    async with stage.joined(on_assign=slow if is_coroutine else plain) as consumer:
+        with pytest.raises(LookupError, match="not mine"):
+            await consumer.getone()
+        stage.feed(0, 0)
+        assert (await consumer.getone()).offset == 0
 
 
-def test_listener_of_aiokafka_hears_sets(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_listener_of_aiokafka_hears_sets(stage: AioStage) -> None:
     heard: list[tuple[str, set[TopicPartition]]] = []
 
     class Listener:
@@ -173,18 +140,15 @@ def test_listener_of_aiokafka_hears_sets(monkeypatch: Patch) -> None:
         def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
             heard.append(("revoked", revoked))
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(topics=["t"], listener=Listener())
-        async with consumer:
-            await until(lambda: stage.fetching.fetched == BOTH)
-
-    run(main())
+    consumer = stage.consumer()
+    consumer.subscribe(topics=["t"], listener=Listener())
+    async with consumer:
+        await time_passes()
+        assert stage.fetching.fetched == BOTH
     assert heard == [("assigned", {P0, P1}), ("revoked", {P0, P1})]
 
 
-def test_loss_is_told_at_once_and_handled_after_its_callback(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_loss_is_told_at_once_and_handled_after_its_callback(stage: AioStage) -> None:
     go_on = asyncio.Event()
     heard: list[str] = []
 
@@ -192,104 +156,81 @@ def test_loss_is_told_at_once_and_handled_after_its_callback(monkeypatch: Patch)
         heard.append("lost")
         await go_on.wait()
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_lost=lose)
-        async with consumer:
-            stage.feed(0, 0, 1)
-            await consumer.getone()
-            stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
-            await until(lambda: heard)
-            assert await consumer.getmany(timeout=0.03) == {}
-            assert posted(stage) == []
-            go_on.set()
-            await until(lambda: posted(stage) == [LossHandled()])
-            assert (consumer.assignment(), stage.committed) == (frozenset(), [])
-
-    run(main())
+    async with stage.joined(on_lost=lose) as consumer:
+        stage.feed(0, 0, 1)
+        await consumer.getone()
+        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
+        assert heard
+        assert await consumer.getmany(timeout=0.03) == {}
+        assert posted(stage) == []
+        go_on.set()
+        await time_passes()
+        assert posted(stage) == [LossHandled()]
+        assert (consumer.assignment(), stage.committed) == (frozenset(), [])
 
 
-def test_loss_does_not_wait_for_the_revocation_that_it_ends(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_loss_does_not_wait_for_the_revocation_that_it_ends(stage: AioStage) -> None:
     heard: list[str] = []
+    lost = asyncio.Event()
 
     async def revoke(_: object, __: object) -> None:
         heard.append("revoke")
-        await until(lambda: "lost" in heard)
+        await lost.wait()
         heard.append("end")
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_revoke=revoke, on_lost=lambda *_: heard.append("lost"))
-        async with consumer:
-            await until(lambda: stage.fetching.fetched == BOTH)
-            stage.driver.inbox.put(RevokeResources(resources=BOTH))
-            await until(lambda: heard)
-            stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
-            await until(lambda: "end" in heard)
-            await until(lambda: posted(stage) == [LossHandled()])
+    def lose(_: object, __: object) -> None:
+        heard.append("lost")
+        lost.set()
 
-    run(main())
+    async with stage.joined(on_revoke=revoke, on_lost=lose):
+        await stage.tell(RevokeResources(resources=BOTH))
+        assert heard == ["revoke"]
+        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
+        assert posted(stage) == [LossHandled()]
     assert heard == ["revoke", "lost", "end"]
 
 
-def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_awaits(
-    monkeypatch: Patch,
+async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_awaits(
+    stage: AioStage,
 ) -> None:
     """Otherwise the member would get partitions that it would lose again at once."""
-    stage = AioStage()
     stage.driver.settings.max_poll_interval_ms = 50
     heard: list[str] = []
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_lost=lambda *_: heard.append("lost"))
-        async with consumer:
-            stage.feed(0, 0)
-            await consumer.getone()
-            await asyncio.sleep(0.1)  # work that is too long
-            stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
-            await until(lambda: heard)
-            await asyncio.sleep(0.1)
-            assert posted(stage) == []
-            assert await consumer.getmany(timeout=0.3) == {}
-            assert posted(stage) == [LossHandled()]
-
-    run(main())
+    async with stage.joined(on_lost=lambda *_: heard.append("lost")) as consumer:
+        stage.feed(0, 0)
+        await consumer.getone()
+        await time_passes(0.1)  # work that is too long
+        await stage.tell(LoseResources(resources=BOTH, cause=STALLED))
+        assert (heard, posted(stage)) == (["lost"], [])
+        assert await consumer.getmany(timeout=0.3) == {}
+        assert posted(stage) == [LossHandled()]
 
 
-def test_only_awaits_of_the_application_count_as_polls(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=lambda *_: None, on_revoke=lambda *_: None)
-        async with consumer:
-            stage.feed(0, 0)
-            await consumer.getone()
-            polled_at_s = stage.driver.polled_at_s
-            assert polled_at_s <= now_s()
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            await until(lambda: posted(stage))
-            await consumer.commit({P0: 1})
-            await asyncio.sleep(0.1)
-            assert stage.driver.polled_at_s == polled_at_s
-            waiting = asyncio.create_task(consumer.getone())
-            await until(lambda: stage.driver.polled_at_s > now_s())  # it waits, and is not stalled
-            fed_s = now_s()
-            stage.feed(0, 1)
-            # The loop is blocked while records are there.
-            wait_for(lambda: stage.driver.polled_at_s < now_s())
-            polled_at_s = stage.driver.polled_at_s
-            time.sleep(0.1)  # noqa: ASYNC251
-            assert fed_s <= polled_at_s == stage.driver.polled_at_s
-            await waiting
-
-    run(main())
+async def test_only_awaits_of_the_application_count_as_polls(stage: AioStage) -> None:
+    async with stage.joined(on_assign=lambda *_: None, on_revoke=lambda *_: None) as consumer:
+        stage.feed(0, 0)
+        await consumer.getone()
+        polled_at_s = stage.driver.polled_at_s
+        assert polled_at_s <= stage.hand.now_s
+        await stage.tell(RevokeResources(resources=ONE))
+        assert posted(stage)
+        await consumer.commit({P0: 1})
+        await time_passes(0.1)
+        assert stage.driver.polled_at_s == polled_at_s
+        waiting = asyncio.create_task(consumer.getone())
+        await time_passes()
+        assert stage.driver.polled_at_s == math.inf  # it waits, and is not stalled
+        stage.feed(0, 1)
+        fed_s = stage.hand.now_s
+        for _ in range(9):  # the loop is blocked while records are there
+            stage.turn()
+            stage.hand.now_s += 0.1
+            assert stage.driver.polled_at_s == fed_s
+        await waiting
 
 
-def test_close_in_a_callback_closes_after_it(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_close_in_a_callback_closes_after_it(stage: AioStage) -> None:
     steps: list[str] = []
 
     async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
@@ -297,40 +238,34 @@ def test_close_in_a_callback_closes_after_it(monkeypatch: Patch) -> None:
         await consumer.close()
         steps.append("end")
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_revoke=revoke)
-        await consumer.start()
-        await until(lambda: stage.fetching.fetched == BOTH)
-        stage.driver.inbox.put(RevokeResources(resources=BOTH))
-        await until(lambda: stage.ended)
-        await consumer.close()
-
-    run(main())
+    async with stage.joined(on_revoke=revoke):
+        await stage.tell(RevokeResources(resources=BOTH))
+        assert stage.ended
     assert (steps, stage.ended) == (["revoke", "end"], ["stop", "close"])
 
 
-def test_callback_of_a_loop_that_was_closed_has_ended(monkeypatch: Patch) -> None:
+def test_callback_of_a_loop_that_was_closed_has_ended(stage: AioStage) -> None:
     """A revocation would otherwise wait for it for ever."""
-    stage = AioStage()
-    consumer = stage.consumer(monkeypatch)
+    consumer = stage.consumer()
     consumer.subscribe(["t"], on_revoke=lambda *_: None)
 
     async def first() -> None:
         await consumer.start()
-        await until(lambda: stage.fetching.fetched == BOTH)
+        await time_passes()
+        assert stage.fetching.fetched == BOTH
 
     async def second() -> None:
-        await until(lambda: posted(stage) == [RevocationCompleted(resources=ONE)])
+        await time_passes()
+        assert posted(stage) == [RevocationCompleted(resources=ONE)]
         await consumer.close()
 
-    run(first())
+    stage.run(first())
     stage.driver.inbox.put(RevokeResources(resources=ONE))
-    run(second())
+    stage.run(second())
 
 
-def test_subscribe_is_checked(monkeypatch: Patch) -> None:
-    consumer = AioStage().consumer(monkeypatch)
+def test_subscribe_is_checked(stage: AioStage) -> None:
+    consumer = stage.consumer()
     with pytest.raises(TypeError, match=r"topics is 't': it must be a list of names, such as"):
         consumer.subscribe("t")
     with pytest.raises(TypeError, match="on_lost expects a callable"):
@@ -347,65 +282,50 @@ def test_subscribe_is_checked(monkeypatch: Patch) -> None:
     ("committed", "reset", "begins"),
     [(7, "latest", 7), (None, "latest", 90), (None, "earliest", 3)],
 )
-def test_on_assign_may_await_the_position_of_its_partition(
-    monkeypatch: Patch, committed: int | None, reset: str, begins: int
+async def test_on_assign_may_await_the_position_of_its_partition(
+    stage: AioStage, monkeypatch: Patch, committed: int | None, reset: str, begins: int
 ) -> None:
     """The partition is fetched only after `on_assign`, so this must not wait for that."""
-    stage = AioStage(resources=ZERO)
+    stage.resources = ZERO
     found: list[int] = []
-    monkeypatch.setattr(Offsets, "committed", _answers(committed))
-    monkeypatch.setattr(Offsets, "watermarks", _answers((3, 90)))
+    monkeypatch.setattr(Offsets, "committed", AsyncMock(return_value=committed))
+    monkeypatch.setattr(Offsets, "watermarks", AsyncMock(return_value=(3, 90)))
 
     async def assign(consumer: Any, partitions: list[TopicPartition]) -> None:  # noqa: ANN401
         found.append(await consumer.position(partitions[0]))
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch, **{"auto.offset.reset": reset})
-        consumer.subscribe(["t"], on_assign=assign)
-        async with consumer:
-            await until(lambda: stage.fetching.fetched == ZERO)
-            if committed is None:
-                assert ("assign", [(0, begins)]) in stage.librdkafka.calls
-
-    run(main())
+    consumer = stage.consumer(**{"auto.offset.reset": reset})
+    consumer.subscribe(["t"], on_assign=assign)
+    async with consumer:
+        await time_passes()
+        assert stage.fetching.fetched == ZERO
+        if committed is None:
+            assert ("assign", [(0, begins)]) in stage.librdkafka.calls
     assert found == [begins]
 
 
-def _answers(value: object) -> Any:  # noqa: ANN401  (a method)
-    async def answer(_: object, __: object) -> object:
-        return value
-
-    return answer
-
-
 @pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
-def test_end_waits_for_an_on_revoke_that_is_still_running(
-    monkeypatch: Patch, ends_with: str
+async def test_end_waits_for_an_on_revoke_that_is_still_running(
+    stage: AioStage, ends_with: str
 ) -> None:
     """Otherwise its offsets would be committed before its state is written."""
-    stage = AioStage()
-    began = asyncio.Event()
     written: list[list[tuple[int, int]]] = []
 
     async def revoke(_: object, partitions: list[TopicPartition]) -> None:
         if partitions == [P1]:
-            began.set()
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
             written.append(stage.committed)
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_revoke=revoke)
-        async with consumer:
-            stage.feed(1, 0)
-            await consumer.getone()
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            await began.wait()
-            if ends_with == "unsubscribe":
-                consumer.unsubscribe()
-                await until(lambda: not consumer.assignment())
-                assert written
-        assert written == [[]]
-
-    run(main())
+    async with stage.joined(on_revoke=revoke) as consumer:
+        stage.feed(1, 0)
+        await consumer.getone()
+        stage.driver.inbox.put(RevokeResources(resources=ONE))
+        await time_passes(0.05)
+        assert not written
+        if ends_with == "unsubscribe":
+            consumer.unsubscribe()
+            await time_passes()
+            assert not consumer.assignment()
+            assert written
+    assert written == [[]]
     assert stage.committed == [(1, 1)]

@@ -13,9 +13,9 @@ from coopgroup.member.effects import BeginWarmups, CancelWarmups, GrantResources
 from coopgroup.member.events import CommitRequested, RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.member.parts import Warmups
 from coopgroup.model import EMPTY
-from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage, run, until
+from tests.support.virtual_loop import time_passes
+from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 
-Patch = pytest.MonkeyPatch
 Partitions = list[TopicPartition]
 
 
@@ -38,87 +38,71 @@ class App:
         await self.restored.wait()
         consumer.warmed_up(partitions)
 
-    def subscribe(self, consumer: AsyncCooperativeConsumer, **more: Any) -> None:  # noqa: ANN401
-        consumer.subscribe(
-            ["t"],
-            on_assign=lambda _, gained: self.note("assign", gained),
-            on_warmup=self.warm_up,
-            on_warmup_cancelled=lambda _, gone: self.note("cancelled", gone),
-            **more,
-        )
+    @property
+    def callbacks(self) -> dict[str, Any]:
+        return {
+            "on_assign": lambda _, gained: self.note("assign", gained),
+            "on_warmup": self.warm_up,
+            "on_warmup_cancelled": lambda _, gone: self.note("cancelled", gone),
+        }
 
 
-def test_warm_up_is_reported_and_delays_no_other_callback(monkeypatch: Patch) -> None:
+async def test_warm_up_is_reported_and_delays_no_other_callback(stage: AioStage) -> None:
     """Not even `on_assign` of the same partition: it may come before the warm-up has ended."""
-    stage, app = AioStage(resources=ZERO), App()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        app.subscribe(consumer, warm=[P0])
-        async with consumer:
-            await until(consumer.assignment)
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            await until(lambda: ("warmup", [1]) in app.heard)
-            stage.driver.inbox.put(GrantResources(resources=ONE))
-            await until(lambda: ("assign", [1]) in app.heard)
-            await until(lambda: stage.fetching.fetched == BOTH)
-            assert posted(stage) == []
-            app.restored.set()
-            await until(lambda: posted(stage) == [WarmedUp(resources=ONE)])
-
-    run(main())
+    stage.resources, app = ZERO, App()
+    async with stage.joined(**app.callbacks, warm=[P0]):
+        await stage.tell(BeginWarmups(resources=ONE))
+        assert ("warmup", [1]) in app.heard
+        await stage.tell(GrantResources(resources=ONE))
+        assert ("assign", [1]) in app.heard
+        assert stage.fetching.fetched == BOTH
+        assert posted(stage) == []
+        app.restored.set()
+        await time_passes()
+        assert posted(stage) == [WarmedUp(resources=ONE)]
     assert stage.subscription.warm == ZERO
     assert app.heard == [("assign", [0]), ("warmup", [1]), ("assign", [1])]
 
 
-def test_cancelled_warm_up_is_heard_while_it_still_runs(monkeypatch: Patch) -> None:
+async def test_cancelled_warm_up_is_heard_while_it_still_runs(stage: AioStage) -> None:
     """A second `on_warmup` of the partition waits for the first one, and not for another's."""
-    stage, app = AioStage(resources=ZERO), App()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        app.subscribe(consumer)
-        async with consumer:
-            await until(consumer.assignment)
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            stage.driver.inbox.put(CancelWarmups(resources=ONE))
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            stage.driver.inbox.put(BeginWarmups(resources=ZERO))
-            await until(lambda: ("warmup", [0]) in app.heard)
-            assert app.heard[1:] == [("warmup", [1]), ("cancelled", [1]), ("warmup", [0])]
-            app.restored.set()
-            await until(lambda: len(app.heard) == 5)
-
-    run(main())
+    stage.resources, app = ZERO, App()
+    async with stage.joined(**app.callbacks):
+        await stage.tell(
+            BeginWarmups(resources=ONE),
+            CancelWarmups(resources=ONE),
+            BeginWarmups(resources=ONE),
+            BeginWarmups(resources=ZERO),
+        )
+        assert ("warmup", [0]) in app.heard
+        assert app.heard[1:] == [("warmup", [1]), ("cancelled", [1]), ("warmup", [0])]
+        app.restored.set()
+        await time_passes()
+        assert len(app.heard) == 5
     assert app.heard[4] == ("warmup", [1])
     assert stage.subscription.warm == EMPTY
 
 
-def test_warm_up_that_has_not_begun_when_it_is_cancelled_never_begins(monkeypatch: Patch) -> None:
+async def test_warm_up_that_has_not_begun_when_it_is_cancelled_never_begins(
+    stage: AioStage,
+) -> None:
     """It would create the state that `on_warmup_cancelled` has just deleted."""
-    stage, app = AioStage(resources=ZERO), App()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        app.subscribe(consumer)
-        async with consumer:
-            await until(consumer.assignment)
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            await until(lambda: ("warmup", [1]) in app.heard)
-            stage.driver.inbox.put(BeginWarmups(resources=BOTH))
-            stage.driver.inbox.put(CancelWarmups(resources=ONE))
-            await until(lambda: ("cancelled", [1]) in app.heard)
-            app.restored.set()
-            await until(lambda: ("warmup", [0]) in app.heard)
-
-    run(main())
+    stage.resources, app = ZERO, App()
+    async with stage.joined(**app.callbacks):
+        await stage.tell(BeginWarmups(resources=ONE))
+        assert ("warmup", [1]) in app.heard
+        await stage.tell(BeginWarmups(resources=BOTH), CancelWarmups(resources=ONE))
+        assert ("cancelled", [1]) in app.heard
+        app.restored.set()
+        await time_passes()
+        assert ("warmup", [0]) in app.heard
     assert app.heard[1:] == [("warmup", [1]), ("cancelled", [1]), ("warmup", [0])]
     assert posted(stage) == [WarmedUp(resources=ONE), WarmedUp(resources=ZERO)]
 
 
-def test_kept_state_is_warmed_up_after_a_slow_on_revoke(monkeypatch: Patch) -> None:
+async def test_kept_state_is_warmed_up_after_a_slow_on_revoke(stage: AioStage) -> None:
     """`warmups` names it in `on_revoke`."""
-    stage, app = AioStage(), App()
+    app = App()
     go_on = asyncio.Event()
     kept: list[frozenset[TopicPartition]] = []
 
@@ -128,32 +112,23 @@ def test_kept_state_is_warmed_up_after_a_slow_on_revoke(monkeypatch: Patch) -> N
             await go_on.wait()
             app.note("flushed", partitions)
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        stage.driver.member.next_join = type("J", (), {"warmups": Warmups(wanted=ONE)})
-        app.subscribe(consumer, on_revoke=revoke)
-        async with consumer:
-            await until(consumer.assignment)
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            await until(lambda: kept)
-            await asyncio.sleep(0.02)
-            assert app.heard == [("assign", [0, 1])]
-            go_on.set()
-            await until(lambda: ("warmup", [1]) in app.heard)
-            await until(lambda: posted(stage) == [RevocationCompleted(resources=ONE)])
-
-    run(main())
+    stage.driver.member.next_join = type("J", (), {"warmups": Warmups(wanted=ONE)})
+    async with stage.joined(**app.callbacks, on_revoke=revoke):
+        await stage.tell(RevokeResources(resources=ONE), BeginWarmups(resources=ONE))
+        assert app.heard == [("assign", [0, 1])]
+        go_on.set()
+        await time_passes()
+        assert ("warmup", [1]) in app.heard
+        assert posted(stage) == [RevocationCompleted(resources=ONE)]
     assert kept == [frozenset({P1})]
     assert app.heard[1:] == [("flushed", [1]), ("warmup", [1])]
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
-def test_on_warmup_when_it_raises_leaves_the_member_at_work(
-    monkeypatch: Patch, is_coroutine: bool
+async def test_on_warmup_when_it_raises_leaves_the_member_at_work(
+    stage: AioStage, is_coroutine: bool
 ) -> None:
     """No await raises it, as with the other callbacks: the group works without warm-ups."""
-    stage = AioStage()
 
     def plain(_: object, __: object) -> None:
         raise OSError("disk full")
@@ -161,54 +136,47 @@ def test_on_warmup_when_it_raises_leaves_the_member_at_work(
     async def slow(_: object, __: object) -> None:
         raise OSError("disk full")
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_warmup=slow if is_coroutine else plain)
-        async with consumer:
-            await until(consumer.assignment)
-            stage.driver.inbox.put(BeginWarmups(resources=ONE))
-            await until(lambda: posted(stage))
-            stage.feed(0, 5)
-            assert (await consumer.getone()).offset == 5
-
-    run(main())
+    async with stage.joined(on_warmup=slow if is_coroutine else plain) as consumer:
+        await stage.tell(BeginWarmups(resources=ONE))
+        assert posted(stage)
+        stage.feed(0, 5)
+        assert (await consumer.getone()).offset == 5
     assert posted(stage) == [WarmupFailed(resources=ONE, error="OSError: disk full")]
     assert [event for event, _ in stage.driver.warned] == ["warmup_failed"]
 
 
 def test_warm_ups_end_with_their_loop_and_a_closed_consumer_reports_nothing(
-    monkeypatch: Patch,
+    stage: AioStage,
 ) -> None:
     """The loop of a second `asyncio.run` continues with the same consumer."""
-    stage, app = AioStage(), App()
-    consumer = stage.consumer(monkeypatch)
+    app, consumer = App(), stage.consumer()
 
     async def first() -> None:
-        app.subscribe(consumer)
+        consumer.subscribe(["t"], **app.callbacks)
         await consumer.start()
-        await until(consumer.assignment)
-        stage.driver.inbox.put(BeginWarmups(resources=ONE))
-        await until(lambda: ("warmup", [1]) in app.heard)
+        await time_passes()
+        await stage.tell(BeginWarmups(resources=ONE))
+        assert ("warmup", [1]) in app.heard
 
     async def second() -> None:
         stage.feed(0, 5)
         await consumer.getone()
-        stage.driver.inbox.put(BeginWarmups(resources=ZERO))
-        await until(lambda: ("warmup", [0]) in app.heard)
+        await stage.tell(BeginWarmups(resources=ZERO))
+        assert ("warmup", [0]) in app.heard
         await consumer.close()
 
-    run(first())
+    stage.run(first())
     failed = [
         WarmupFailed(resources=ONE, error="CancelledError: the task of on_warmup was cancelled")
     ]
     assert posted(stage) == failed
     app.restored = asyncio.Event()
-    run(second())
+    stage.run(second())
     assert posted(stage) == failed
 
 
-def test_arguments_of_warm_ups_are_checked(monkeypatch: Patch) -> None:
-    consumer = AioStage().consumer(monkeypatch)
+def test_arguments_of_warm_ups_are_checked(stage: AioStage) -> None:
+    consumer = stage.consumer()
     with pytest.raises(TypeError, match=r"^on_warmup_cancelled expects on_warmup beside it$"):
         consumer.subscribe(["t"], on_warmup_cancelled=lambda *_: None)
     with pytest.raises(TypeError, match=r"^warm expects on_warmup beside it$"):

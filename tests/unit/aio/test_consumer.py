@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,141 +13,103 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup import ConfigurationError
 from coopgroup.aio import AsyncCooperativeConsumer, OffsetAndMetadata
-from coopgroup.kafka.clock import now_s
+from coopgroup.worker import Worker
 from tests.support.inner import inner
-from tests.unit.aio.aio_stage import P0, P1, AioStage, run, until
+from tests.support.virtual_loop import time_passes
+from tests.unit.aio.aio_stage import BOTH, P0, P1, AioStage
 from tests.unit.kafka.fakes import record
-
-WAIT_S = 10.0
-Patch = pytest.MonkeyPatch
 
 
 def offsets(records: dict[TopicPartition, list[Any]]) -> dict[int, list[int]]:
     return {one.partition: [record.offset for record in found] for one, found in records.items()}
 
 
-def test_getone_when_records_come_returns_them_in_order(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            waiting = asyncio.create_task(consumer.getone())
-            await asyncio.sleep(0.02)
-            stage.feed(0, 5, 6)
-            first, second = await waiting, await consumer.getone()
-            assert (first.topic, first.partition, first.offset, first.value) == ("t", 0, 5, b"v")
-            assert (second.offset, second.key, second.headers) == (6, None, ())
-            assert first.message.offset() == 5
-
-    run(main())
+async def test_getone_when_records_come_returns_them_in_order(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        waiting = asyncio.create_task(consumer.getone())
+        await time_passes(0.02)
+        stage.feed(0, 5, 6)
+        first, second = await waiting, await consumer.getone()
+        assert (first.topic, first.partition, first.offset, first.value) == ("t", 0, 5, b"v")
+        assert (second.offset, second.key, second.headers) == (6, None, ())
+        assert first.message.offset() == 5
 
 
-def test_getone_of_partitions_leaves_the_records_of_others(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1)
-            stage.feed(1, 0)
-            assert (await consumer.getone(P1)).partition == 1
-            assert offsets(await consumer.getmany(P0, timeout=1)) == {0: [0, 1]}
-
-    run(main())
-
-
-def test_getmany_groups_records_and_keeps_to_the_limit(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            await until(consumer.assignment)
-            assert await consumer.getmany() == {}
-            stage.librdkafka.feed([record(0, 0), record(0, 1), record(1, 7), record(0, 2)])
-            found = offsets(await consumer.getmany(timeout_ms=1000, max_records=3))
-            assert found == {0: [0, 1], 1: [7]}
-            assert offsets(await consumer.getmany(timeout=1)) == {0: [2]}
-            with pytest.raises(ValueError, match="max_records is 0: it must be at least 1"):
-                await consumer.getmany(max_records=0)
-
-    run(main())
-
-
-def test_getmany_when_time_is_over_returns_nothing(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            began = now_s()
-            assert await consumer.getmany(timeout=0.05) == {}
-            assert 0.05 <= now_s() - began < 5
-
-    run(main())
-
-
-def test_iteration_ends_when_another_task_closes(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch, "t")
-        await consumer.start()
+async def test_getone_of_partitions_leaves_the_records_of_others(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
         stage.feed(0, 0, 1)
-        got = []
+        stage.feed(1, 0)
+        assert (await consumer.getone(P1)).partition == 1
+        assert offsets(await consumer.getmany(P0, timeout=1)) == {0: [0, 1]}
+
+
+async def test_getmany_groups_records_and_keeps_to_the_limit(stage: AioStage) -> None:
+    async with stage.joined() as consumer:
+        began_s = stage.hand.now_s
+        assert await consumer.getmany() == {}
+        assert stage.hand.now_s == began_s
+        assert await consumer.getmany(timeout=0.04) == {}
+        assert stage.hand.now_s == pytest.approx(began_s + 0.04)
+        await time_passes(0.02)  # now the polling waits in librdkafka
+        stage.librdkafka.feed([record(0, 0), record(0, 1), record(1, 7), record(0, 2)])
+        found = offsets(await consumer.getmany(timeout_ms=1000, max_records=3))
+        assert found == {0: [0, 1], 1: [7]}
+        assert offsets(await consumer.getmany(timeout=1)) == {0: [2]}
+        with pytest.raises(ValueError, match="max_records is 0: it must be at least 1"):
+            await consumer.getmany(max_records=0)
+
+
+async def test_iteration_ends_when_another_task_closes(stage: AioStage) -> None:
+    consumer = stage.consumer("t")
+    await consumer.start()
+    stage.feed(0, 0, 1)
+    got = []
+
+    async def read() -> None:
+        async for one in consumer:
+            got.append(one.offset)  # noqa: PERF401 -- as users write it
+
+    task = asyncio.create_task(read())
+    await time_passes()
+    assert len(got) == 2
+    await consumer.stop()
+    await task
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        await consumer.getone()
+    with pytest.raises(StopAsyncIteration):
+        await anext(consumer)
+
+
+async def test_ready_records_let_other_tasks_run(stage: AioStage) -> None:
+    """Without a pause now and then, nothing could cancel a task that always finds records."""
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, *range(500))
+        seen = 0
 
         async def read() -> None:
-            async for one in consumer:
-                got.append(one.offset)  # noqa: PERF401 -- as users write it
+            nonlocal seen
+            async for _ in consumer:
+                seen += 1
+                stage.hand.now_s += 0.001
 
         task = asyncio.create_task(read())
-        await until(lambda: len(got) == 2)
-        await consumer.stop()
-        await task
-        with pytest.raises(RuntimeError, match="Consumer closed"):
-            await consumer.getone()
-        with pytest.raises(StopAsyncIteration):
-            await anext(consumer)
-
-    run(main())
+        await time_passes(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert 40 <= seen <= 60
 
 
-def test_ready_records_let_other_tasks_run(monkeypatch: Patch) -> None:
-    """Without a pause now and then, nothing could cancel a task that always finds records."""
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, *range(60_000))
-            seen = 0
-
-            async def read() -> None:
-                nonlocal seen
-                async for _ in consumer:
-                    seen += 1
-
-            task = asyncio.create_task(read())
-            await until(lambda: seen > 0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert seen < 60_000
-
-    run(main())
-
-
-def test_commit_covers_only_what_was_handed_out(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1, 2)
-            await consumer.getone()
-            await consumer.getone()
-            await consumer.commit()
-            assert (0, 2) in stage.committed
-            assert await consumer.position(P0) == 2
-            await consumer.commit()
-        assert stage.committed == [(0, 2)]  # nothing new was due, also not at the end
-
-    run(main())
+async def test_commit_covers_only_what_was_handed_out(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        await consumer.getone()
+        await consumer.getone()
+        await consumer.commit()
+        assert (0, 2) in stage.committed
+        assert await consumer.position(P0) == 2
+        await consumer.commit()
+    assert stage.committed == [(0, 2)]  # nothing new was due, also not at the end
 
 
 @pytest.mark.parametrize(
@@ -160,266 +122,192 @@ def test_commit_covers_only_what_was_handed_out(monkeypatch: Patch) -> None:
     ],
     ids=["mapping", "metadata", "partitions", "message"],
 )
-def test_commit_takes_offsets_in_all_forms(
-    monkeypatch: Patch,
+async def test_commit_takes_offsets_in_all_forms(
+    stage: AioStage,
     given: Any,  # noqa: ANN401  (several kinds)
     expected: list[tuple[int, int]],
 ) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            await consumer.commit(given)
-            assert stage.committed == expected
-
-    run(main())
+    async with stage.consumer("t") as consumer:
+        await consumer.commit(given)
+        assert stage.committed == expected
 
 
-def test_commit_of_a_record_is_the_offset_after_it(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(1, 3)
-            await consumer.commit(await consumer.getone())
-            assert stage.committed == [(1, 4)]
-            with pytest.raises(TypeError, match=r"offsets.* is 'x': it must be a whole number"):
-                await consumer.commit({P0: "x"})
-
-    run(main())
-
-
-def test_commit_when_refused_raises(monkeypatch: Patch) -> None:
-    stage = AioStage()
-    stage.driver.code = 25
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            with pytest.raises(KafkaException, match="Commit failed"):
-                await consumer.commit({P0: 5})
-
-    run(main())
+async def test_commit_of_a_record_is_the_offset_after_it(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(1, 3)
+        record = await consumer.getone()
+        await consumer.commit(record)
+        assert stage.committed == [(1, 4)]
+        with pytest.raises(TypeError, match=r"offsets.* is 'x': it must be a whole number"):
+            await consumer.commit({P0: "x"})
+        stage.driver.code = 25
+        with pytest.raises(KafkaException, match="Commit failed"):
+            await consumer.commit(record)
 
 
-def test_store_offsets_is_committed_only_up_to_what_was_stored(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_store_offsets_is_committed_only_up_to_what_was_stored(stage: AioStage) -> None:
     stage.committing.store.automatic = False
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t", **{"enable.auto.offset.store": False}) as one:
-            stage.feed(0, 0, 1, 2)
-            await one.getmany(timeout=1)
-            one.store_offsets({P0: 1})
-            await one.commit()
-            assert stage.committed == [(0, 1)]
-            other = TopicPartition("u", 0)
-            with pytest.raises(KafkaException, match=r"store_offsets: u \[0\] is not assigned"):
-                one.store_offsets({other: 1})
-
-    run(main())
+    async with stage.consumer("t", **{"enable.auto.offset.store": False}) as one:
+        stage.feed(0, 0, 1, 2)
+        await one.getmany(timeout=1)
+        one.store_offsets({P0: 1})
+        await one.commit()
+        assert stage.committed == [(0, 1)]
+        other = TopicPartition("u", 0)
+        with pytest.raises(KafkaException, match=r"store_offsets: u \[0\] is not assigned"):
+            one.store_offsets({other: 1})
 
 
-def test_pause_is_immediate_and_resume_goes_on_there(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1)
-            stage.feed(1, 0)
-            assert (await consumer.getone()).partition == 0
-            consumer.pause(P0)
-            assert consumer.paused() == {P0}
-            stage.feed(0, 2)
-            stage.feed(1, 1)
-            found = [await consumer.getone(), await consumer.getone()]
-            assert [one.partition for one in found] == [1, 1]
-            assert await consumer.getmany(timeout=0.02) == {}
-            waiting = asyncio.create_task(consumer.getmany(timeout=5))
-            await asyncio.sleep(0.01)
-            consumer.resume(P0)
-            assert offsets(await waiting) == {0: [1, 2]}
-            assert consumer.paused() == frozenset()
-            wrong: Any = "t"
-            for call in (consumer.pause, consumer.resume):
-                with pytest.raises(TypeError, match="got a str, expected a TopicPartition"):
-                    call(wrong)
-
-    run(main())
+async def test_pause_is_immediate_and_resume_goes_on_there(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1)
+        stage.feed(1, 0)
+        assert (await consumer.getone()).partition == 0
+        consumer.pause(P0)
+        assert consumer.paused() == {P0}
+        stage.feed(0, 2)
+        stage.feed(1, 1)
+        found = [await consumer.getone(), await consumer.getone()]
+        assert [one.partition for one in found] == [1, 1]
+        assert await consumer.getmany(timeout=0.02) == {}
+        waiting = asyncio.create_task(consumer.getmany(timeout=5))
+        await time_passes(0.01)
+        consumer.resume(P0)
+        assert offsets(await waiting) == {0: [1, 2]}
+        assert consumer.paused() == frozenset()
+        wrong: Any = "t"
+        for call in (consumer.pause, consumer.resume):
+            with pytest.raises(TypeError, match="got a str, expected a TopicPartition"):
+                call(wrong)
 
 
-def test_pause_in_on_assign_ends_with_resume(monkeypatch: Patch) -> None:
+async def test_pause_in_on_assign_ends_with_resume(stage: AioStage) -> None:
     """The partition is not fetched yet."""
-    stage = AioStage()
-
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=lambda one, _: one.pause(P0))
-        async with consumer:
-            await until(lambda: P0 in consumer.paused() and ("t", 0) in stage.fetching.fetched)
-            stage.feed(0, 0)
-            assert await consumer.getmany(timeout=0.05) == {}
-            consumer.resume(P0)
-            assert (await asyncio.wait_for(consumer.getone(), 2)).offset == 0
-
-    run(main())
+    async with stage.joined(on_assign=lambda one, _: one.pause(P0)) as consumer:
+        assert consumer.paused() == {P0}
+        assert stage.fetching.fetched == BOTH
+        stage.feed(0, 0)
+        assert await consumer.getmany(timeout=0.05) == {}
+        consumer.resume(P0)
+        assert (await consumer.getone()).offset == 0
 
 
-def test_paused_records_are_bounded_by_a_pause_of_librdkafka(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            await until(consumer.assignment)
-            consumer.pause(P0)
-            stage.feed(0, *range(3_000))
-            await until(lambda: ("pause", [(0, -1001)]) in stage.librdkafka.calls)
-            consumer.resume(P0)
-            await until(lambda: ("resume", [(0, -1001)]) in stage.librdkafka.calls)
-
-    run(main())
+async def test_paused_records_are_bounded_by_a_pause_of_librdkafka(stage: AioStage) -> None:
+    async with stage.joined() as consumer:
+        consumer.pause(P0)
+        stage.feed(0, *range(3_000))
+        await time_passes()
+        assert ("pause", [(0, -1001)]) in stage.librdkafka.calls
+        consumer.resume(P0)
+        await time_passes()
+        assert ("resume", [(0, -1001)]) in stage.librdkafka.calls
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_commit_after_seek_commits_the_new_offset(monkeypatch: Patch, is_known: bool) -> None:
+async def test_commit_after_seek_commits_the_new_offset(stage: AioStage, is_known: bool) -> None:
     """Whether the polling thread has done the seek or not; librdkafka has no position yet."""
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1, 2)
-            stage.feed(1, 0)
-            for _ in range(4):
-                await consumer.getone()
-            consumer.seek(P0, 1)
-            if is_known:
-                await until(lambda: ("seek", [(0, 1)]) in stage.librdkafka.calls)
-            await consumer.commit()
-            assert dict(stage.committed) == {0: 1, 1: 1}
-            await consumer.commit()
-            await until(lambda: ("seek", [(0, 1)]) in stage.librdkafka.calls)
-            stage.feed(0, 1)
-            assert (await consumer.getone()).offset == 1
-            await consumer.commit()
-            assert stage.committed[-1] == (0, 2)
-
-    run(main())
-
-
-def test_seek_when_records_wait_skips_them(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1, 2)
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        stage.feed(1, 0)
+        for _ in range(4):
             await consumer.getone()
-            consumer.seek(P0, 10)
-            assert await consumer.position(P0) == 10
-            await until(lambda: ("seek", [(0, 10)]) in stage.librdkafka.calls)
-            stage.feed(0, 10)
-            assert (await consumer.getone()).offset == 10
-            with pytest.raises(ValueError, match="offset is -1: it must be at least 0"):
-                consumer.seek(P0, -1)
-            with pytest.raises(KafkaException, match=r"seek: u \[0\] is not assigned"):
-                consumer.seek(TopicPartition("u", 0), 1)
+        consumer.seek(P0, 1)
+        if is_known:
+            await time_passes()
+            assert ("seek", [(0, 1)]) in stage.librdkafka.calls
+        await consumer.commit()
+        assert dict(stage.committed) == {0: 1, 1: 1}
+        await consumer.commit()
+        await time_passes()
+        assert ("seek", [(0, 1)]) in stage.librdkafka.calls
+        stage.feed(0, 1)
+        assert (await consumer.getone()).offset == 1
+        await consumer.commit()
+        assert stage.committed[-1] == (0, 2)
 
-    run(main())
+
+async def test_seek_when_records_wait_skips_them(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        await consumer.getone()
+        consumer.seek(P0, 10)
+        assert await consumer.position(P0) == 10
+        await time_passes()
+        assert ("seek", [(0, 10)]) in stage.librdkafka.calls
+        stage.feed(0, 10)
+        assert (await consumer.getone()).offset == 10
+        with pytest.raises(ValueError, match="offset is -1: it must be at least 0"):
+            consumer.seek(P0, -1)
+        with pytest.raises(KafkaException, match=r"seek: u \[0\] is not assigned"):
+            consumer.seek(TopicPartition("u", 0), 1)
 
 
-def test_lag_counts_records_that_were_not_handed_out(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            await until(consumer.assignment)
-            assert consumer.lag(P0) is None
-            stage.feed(0, 0, 1, 2)
-            stage.librdkafka.ends["t", 0] = 10
+async def test_lag_counts_records_that_were_not_handed_out(stage: AioStage) -> None:
+    async with stage.joined() as consumer:
+        assert consumer.lag(P0) is None
+        stage.feed(0, 0, 1, 2)
+        stage.librdkafka.ends["t", 0] = 10
+        await consumer.getone()
+        await time_passes()
+        assert consumer.highwater(P0) == 10
+        assert consumer.lag(P0) == 9
+        stage.feed(0, *range(3, 20))  # the log has grown since its end was read
+        for _ in range(19):
             await consumer.getone()
-            await until(lambda: consumer.highwater(P0) == 10)
-            assert consumer.lag(P0) == 9
-            stage.feed(0, *range(3, 20))  # the log has grown since its end was read
-            for _ in range(19):
-                await consumer.getone()
-            assert (consumer.highwater(P0), consumer.lag(P0)) == (20, 0)
-
-    run(main())
+        assert (consumer.highwater(P0), consumer.lag(P0)) == (20, 0)
 
 
-def test_error_event_is_raised_after_the_records_before_it(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_error_event_is_raised_after_the_records_before_it(stage: AioStage) -> None:
     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            event = Message(topic="t", partition=0, offset=0, error=error)
-            stage.librdkafka.feed([record(0, 0), event, record(0, 1)])
-            assert offsets(await consumer.getmany(timeout=1)) == {0: [0]}
-            with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
-                await consumer.getmany(timeout=1)
-            assert (await consumer.getone()).offset == 1
-
-    run(main())
+    async with stage.consumer("t") as consumer:
+        event = Message(topic="t", partition=0, offset=0, error=error)
+        stage.librdkafka.feed([record(0, 0), event, record(0, 1)])
+        assert offsets(await consumer.getmany(timeout=1)) == {0: [0]}
+        with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+            await consumer.getmany(timeout=1)
+        assert (await consumer.getone()).offset == 1
 
 
-def test_lease_that_is_over_lets_no_record_leave(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1)
-            await consumer.getone()
-            stage.driver.lease_until_s = now_s()
-            assert await consumer.getmany(timeout=0.05) == {}
-            waiting = asyncio.create_task(consumer.getone())
-            await asyncio.sleep(0.02)
-            assert not waiting.done()
-            stage.driver.lease_until_s = math.inf
-            assert (await waiting).offset == 1
-
-    run(main())
+async def test_lease_that_is_over_lets_no_record_leave(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1)
+        await consumer.getone()
+        stage.driver.lease_until_s = stage.hand.now_s
+        assert await consumer.getmany(timeout=0.05) == {}
+        waiting = asyncio.create_task(consumer.getone())
+        await time_passes(0.02)
+        assert not waiting.done()
+        stage.driver.lease_until_s = math.inf
+        assert (await waiting).offset == 1
 
 
-def test_hand_over_waits_until_nothing_is_owned(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            await until(consumer.assignment)
-            assert await consumer.hand_over(timeout=0.05) is False
-            assert stage.handed_over
-            assert consumer.assignment() == {P0, P1}
-
-    run(main())
+async def test_hand_over_waits_until_nothing_is_owned(stage: AioStage) -> None:
+    async with stage.joined() as consumer:
+        assert await consumer.hand_over(timeout=0.05) is False
+        assert stage.handed_over
+        assert consumer.assignment() == {P0, P1}
 
 
-CALLS: list[Callable[[AsyncCooperativeConsumer], Any]] = [
-    lambda one: one.getone(),
-    lambda one: one.getmany(),
-    lambda one: one.commit(),
-    lambda one: one.position(P0),
-    lambda one: one.committed(P0),
-]
-
-
-@pytest.mark.parametrize(
-    "call", CALLS, ids=["getone", "getmany", "commit", "position", "committed"]
-)
-def test_calls_before_start_and_after_close_are_refused(
-    monkeypatch: Patch, call: Callable[[AsyncCooperativeConsumer], Any]
-) -> None:
-    async def main() -> None:
-        consumer = AioStage().consumer(monkeypatch, "t")
+async def test_calls_before_start_and_after_close_are_refused(stage: AioStage) -> None:
+    consumer = stage.consumer("t")
+    calls: list[Callable[[], Any]] = [
+        consumer.getone,
+        consumer.getmany,
+        consumer.commit,
+        partial(consumer.position, P0),
+        partial(consumer.committed, P0),
+    ]
+    for call in calls:
         with pytest.raises(RuntimeError, match="the consumer is not started: use `async with`"):
-            await call(consumer)
-        async with consumer:
-            with pytest.raises(RuntimeError, match="the consumer was started before"):
-                await consumer.start()
+            await call()
+    async with consumer:
+        with pytest.raises(RuntimeError, match="the consumer was started before"):
+            await consumer.start()
+    for call in calls:
         with pytest.raises(RuntimeError, match="Consumer closed"):
-            await call(consumer)
-        with pytest.raises(RuntimeError, match="Consumer closed"):
-            consumer.subscribe(["t"])
-
-    run(main())
+            await call()
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        consumer.subscribe(["t"])
 
 
 def test_configuration_is_checked_without_a_loop() -> None:
@@ -427,22 +315,19 @@ def test_configuration_is_checked_without_a_loop() -> None:
         AsyncCooperativeConsumer({"bootstrap.servers": "localhost:1", "group.id": ""})
 
 
-def test_callbacks_of_the_configuration_run_on_the_loop(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_callbacks_of_the_configuration_run_on_the_loop(stage: AioStage) -> None:
     heard: list[tuple[str, bool]] = []
+    loop = asyncio.get_running_loop()
 
     async def stats(text: str) -> None:
-        await asyncio.sleep(0)
-        heard.append((text, threading.current_thread() is threading.main_thread()))
+        await time_passes(0)
+        heard.append((text, asyncio.get_running_loop() is loop))
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch, "t", stats_cb=stats)
-        async with consumer:
-            stats_cb = inner(consumer, "_settings").librdkafka["stats_cb"]
-            threading.Thread(target=stats_cb, args=("{}",)).start()
-            await until(lambda: heard)
-
-    run(main())
+    consumer = stage.consumer("t", stats_cb=stats)
+    async with consumer:
+        stats_cb = inner(consumer, "_settings").librdkafka["stats_cb"]
+        Worker("librdkafka").submit(partial(stats_cb, "{}"))
+        await time_passes()
     assert heard == [("{}", True)]
 
 
@@ -470,4 +355,4 @@ def test_credentials_reach_librdkafka_and_the_connections_of_the_group() -> None
             credentials = parts.driver.settings.connection.credentials
             assert credentials.newest == ("me", "new")
 
-    run(main())
+    asyncio.run(main())

@@ -6,103 +6,84 @@ import asyncio
 import gc
 import threading
 import weakref
+from functools import partial
 
 import pytest
 
 from coopgroup.aio import AsyncCooperativeConsumer
-from tests.support.inner import inner
-from tests.unit.aio.aio_stage import P1, AioStage, run, until
+from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.worker import Worker
+from tests.support.virtual_loop import time_passes
+from tests.unit.aio.aio_stage import P1, AioStage
 
-WAIT_S = 10.0
+WAIT_S = 60.0  # of a wait that an event ends; only a broken consumer reaches it
 Patch = pytest.MonkeyPatch
 
 
-def test_close_commits_what_was_handed_out_and_ends_the_thread(monkeypatch: Patch) -> None:
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, 0, 1, 2)
-            await consumer.getone()
-        assert not inner(consumer, "_polling", "_thread").is_alive()
-        await consumer.close()
-
-    run(main())
+async def test_close_commits_what_was_handed_out_and_ends_the_thread(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        await consumer.getone()
+    assert stage.polling is None
+    await consumer.close()
     assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
     assert stage.driver.left == [("consumer closed", False)]
 
 
-def test_close_in_a_cancelled_task_closes_and_stays_cancelled(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_close_in_a_cancelled_task_closes_and_stays_cancelled(stage: AioStage) -> None:
     steps: list[str] = []
 
     async def revoke(_: object, __: object) -> None:
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         steps.append("revoked")
 
-    async def main() -> None:
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_revoke=revoke)
-        await consumer.start()
-        stage.feed(0, 0)
-        await consumer.getone()
-        closing = asyncio.create_task(consumer.close())
-        await asyncio.sleep(0.01)
-        closing.cancel()
-        await asyncio.sleep(0.01)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        steps.append("closed")
-
-    run(main())
+    consumer = stage.consumer()
+    consumer.subscribe(["t"], on_revoke=revoke)
+    await consumer.start()
+    stage.feed(0, 0)
+    await consumer.getone()
+    closing = asyncio.create_task(consumer.close())
+    await time_passes(0.01)
+    closing.cancel()
+    await time_passes(0.01)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    steps.append("closed")
     assert steps == ["revoked", "closed"]
     assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
 
 
-def test_body_that_is_cancelled_closes(monkeypatch: Patch) -> None:
+async def test_body_that_is_cancelled_closes(stage: AioStage) -> None:
     """What `asyncio.run` does at Ctrl-C."""
-    stage = AioStage()
 
-    async def main() -> None:
-        async def body() -> None:
-            async with stage.consumer(monkeypatch, "t") as consumer:
-                stage.feed(0, 0)
-                async for _ in consumer:
-                    pass
+    async def body() -> None:
+        async with stage.consumer("t") as consumer:
+            stage.feed(0, 0)
+            async for _ in consumer:
+                pass
 
-        task = asyncio.create_task(body())
-        await until(lambda: stage.fetching.fetched and not stage.librdkafka.queue)
-        await asyncio.sleep(0.05)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    task = asyncio.create_task(body())
+    await time_passes()
+    assert not stage.librdkafka.queue
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
 
 
-def test_start_that_is_cancelled_closes_what_it_opened(monkeypatch: Patch) -> None:
-    stage = AioStage()
-    go_on = threading.Event()
-    stage.on_start = lambda: go_on.wait(WAIT_S)
-
-    async def main() -> None:
-        task = asyncio.create_task(stage.consumer(monkeypatch, "t").start())
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        go_on.set()
-        await until(lambda: stage.ended == ["stop", "close"])
-
-    run(main())
+async def test_start_that_is_cancelled_closes_what_it_opened(stage: AioStage) -> None:
+    task = asyncio.create_task(stage.consumer("t").start())
+    stage.on_start = task.cancel
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await time_passes()
+    assert stage.ended == ["stop", "close"]
 
 
-def test_consumer_outlives_its_loop(monkeypatch: Patch) -> None:
+def test_consumer_outlives_its_loop(stage: AioStage) -> None:
     """`asyncio.run` twice, with one consumer."""
-    stage = AioStage()
-    consumer = stage.consumer(monkeypatch, "t")
+    consumer = stage.consumer("t")
 
     async def first() -> None:
         await consumer.start()
@@ -110,104 +91,46 @@ def test_consumer_outlives_its_loop(monkeypatch: Patch) -> None:
         assert (await consumer.getone()).offset == 0
         stage.driver.inbox.wake()
         asyncio.create_task(consumer.getone(P1)).add_done_callback(lambda _: None)
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
 
     async def second() -> None:
         assert (await consumer.getone()).offset == 1
         waiting = asyncio.create_task(consumer.getone())
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
         stage.feed(0, 2)
         assert (await waiting).offset == 2
         await consumer.close()
 
-    run(first())
-    run(second())
+    stage.run(first())
+    stage.run(second())
     assert stage.committed == [(0, 3)]
 
 
-def test_consumer_of_another_open_loop_is_refused(monkeypatch: Patch) -> None:
-    stage = AioStage()
+async def test_consumer_of_another_open_loop_is_refused(stage: AioStage) -> None:
+    async with stage.consumer("t") as consumer:
+        refused: list[bool] = []
 
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            failures: list[str] = []
+        async def take() -> None:
+            await consumer.getone()
 
-            def elsewhere() -> None:
-                try:
-                    asyncio.run(_one(consumer))
-                except RuntimeError as error:
-                    failures.append(str(error))
+        def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="used by another event loop, which is not clo"):
+                asyncio.run(take())
+            refused.append(True)
 
-            thread = threading.Thread(target=elsewhere)
-            thread.start()
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
-            assert failures == ["the consumer is used by another event loop, which is not closed"]
-
-    run(main())
+        Worker("elsewhere").submit(elsewhere)
+        await time_passes()
+        assert refused
 
 
-async def _one(consumer: AsyncCooperativeConsumer) -> None:
-    await consumer.getone()
-
-
-def test_consumers_of_several_loops_work_side_by_side(monkeypatch: Patch) -> None:
-    stages = [AioStage(), AioStage()]
-    consumers = [stage.consumer(monkeypatch, "t") for stage in stages]
-    got: dict[int, int] = {}
-
-    def work(number: int) -> None:
-        async def main() -> None:
-            monkeypatch_lock.acquire()
-            monkeypatch.setattr(
-                "coopgroup.kafka.parts.ConsumerParts.build", lambda *_: stages[number]
-            )
-            await consumers[number].start()
-            monkeypatch_lock.release()
-            stages[number].feed(0, number)
-            got[number] = (await consumers[number].getone()).offset
-            await consumers[number].close()
-
-        run(main())
-
-    monkeypatch_lock = threading.Lock()
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert got == {0: 0, 1: 1}
-
-
-def test_uvloop_runs_a_consumer(monkeypatch: Patch) -> None:
-    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed")
-    stage = AioStage()
-    heard: list[str] = []
-
-    async def main() -> None:
-        assert "uvloop" in type(asyncio.get_running_loop()).__module__
-        consumer = stage.consumer(monkeypatch)
-        consumer.subscribe(["t"], on_assign=lambda *_: heard.append("assigned"))
-        async with consumer:
-            stage.feed(0, 0, 1)
-            assert (await consumer.getone()).offset == 0
-            async for one in consumer:
-                assert one.offset == 1
-                break
-            await consumer.commit()
-
-    uvloop.run(asyncio.wait_for(main(), WAIT_S))
-    assert (stage.committed, heard) == ([(0, 2)], ["assigned"])
-
-
-def test_dropped_consumer_ends_its_thread(monkeypatch: Patch) -> None:
-    stage = AioStage()
+def test_dropped_consumer_ends_its_thread(stage: AioStage) -> None:
     refs: list[weakref.ref[object]] = []
 
     class Service:
         """Keeps its consumer, and gives it a method of its own."""
 
         def __init__(self) -> None:
-            self.consumer = stage.consumer(monkeypatch)
+            self.consumer = stage.consumer()
             self.consumer.subscribe(["t"], on_revoke=self.hear)
 
         def hear(self, *_: object) -> None:
@@ -220,12 +143,49 @@ def test_dropped_consumer_ends_its_thread(monkeypatch: Patch) -> None:
         await service.consumer.getone()
         refs.append(weakref.ref(service))
 
-    run(main())
+    stage.run(main())
     gc.collect()
     assert refs[0]() is None
+    stage.turn()
+    assert (stage.polling, stage.ended, stage.committed) == (None, ["close"], [])
 
-    async def wait() -> None:
-        await until(lambda: stage.ended == ["close"])
 
-    run(wait())
-    assert stage.committed == []
+# --- with true threads ----------------------------------------------------------------------------
+
+
+async def _use(stage: AioStage, consumer: AsyncCooperativeConsumer, partition: int) -> None:
+    consumer.subscribe(["t"], on_assign=lambda *_: None)
+    async with asyncio.timeout(WAIT_S), consumer:
+        for offset in range(500):
+            stage.feed(partition, offset)
+            assert (await consumer.getone()).offset == offset
+        stage.feed(partition, 500, 501)
+        async for one in consumer:
+            assert one.offset == 500
+            break
+        await consumer.commit()
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_consumers_of_several_loops_work_side_by_side(monkeypatch: Patch, kind: str) -> None:
+    """Each fetches on its loop and on its polling thread; no call of librdkafka meets another."""
+    library = pytest.importorskip(kind, reason=f"{kind} is not installed")
+    stages = {name: AioStage(has_threads=True) for name in ("a", "b")}
+    monkeypatch.setattr(
+        ConsumerParts, "build", lambda _, settings, *__: stages[settings.librdkafka["client.id"]]
+    )
+    done: list[str] = []
+
+    def work(name: str) -> None:
+        stage = stages[name]
+        library.run(_use(stage, stage.consumer(**{"client.id": name}), 0))
+        done.append(name)
+
+    workers = [Worker("loop") for _ in stages]
+    for worker, name in zip(workers, stages, strict=True):
+        worker.submit(partial(work, name))
+    assert all(worker.close(WAIT_S) for worker in workers)
+    assert sorted(done) == ["a", "b"]
+    for stage in stages.values():
+        assert (stage.committed, stage.ended) == ([(0, 501)], ["stop", "close"])
+    assert not [one for one in threading.enumerate() if one.name == "coopgroup-aio"]

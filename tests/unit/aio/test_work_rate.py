@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from coopgroup.aio.work_rate import LoopWork
 from coopgroup.kafka.membership.work_meter import WorkMeter
-from tests.unit.aio.aio_stage import AioStage, run
+from tests.support.virtual_loop import time_passes
+from tests.unit.aio.aio_stage import AioStage
 
 
 def test_rate_while_there_is_always_more_is_that_of_the_work() -> None:
@@ -52,34 +51,25 @@ def test_rate_when_handlers_are_measured_elsewhere_stays_theirs() -> None:
 
 
 @pytest.mark.parametrize("way", ["getone", "getmany", "async for"])
-def test_consumer_is_measured_in_each_way_to_get_records(
-    monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    """Each record takes at least 2 ms, so the rate is below 500 a second, on any machine."""
-    stage = AioStage()
-
-    async def main() -> None:
-        async with stage.consumer(monkeypatch, "t") as consumer:
-            stage.feed(0, *range(300))
-            count = 0
-            while count < 250:
-                if way == "getone":
-                    await consumer.getone()
+async def test_consumer_is_measured_in_each_way_to_get_records(stage: AioStage, way: str) -> None:
+    """Each record takes 2 ms, so the rate is 500 a second."""
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, *range(300))
+        count = 0
+        while count < 250:
+            if way == "getone":
+                await consumer.getone()
+                count += 1
+                await time_passes(0.002)
+            elif way == "getmany":
+                batch = await consumer.getmany(timeout=1, max_records=10)
+                size = sum(map(len, batch.values()))
+                count += size
+                await time_passes(0.002 * size)
+            else:
+                async for _ in consumer:
                     count += 1
-                    await asyncio.sleep(0.002)
-                elif way == "getmany":
-                    batch = await consumer.getmany(timeout=1, max_records=10)
-                    size = sum(map(len, batch.values()))
-                    count += size
-                    await asyncio.sleep(0.002 * size)
-                else:
-                    async for _ in consumer:
-                        count += 1
-                        await asyncio.sleep(0.002)
-                        if count == 250:
-                            break
-
-    run(main())
-    rate = stage.driver.meter.rate_per_s
-    assert rate is not None
-    assert 20 < rate < 500
+                    await time_passes(0.002)
+                    if count == 250:
+                        break
+    assert stage.driver.meter.rate_per_s == pytest.approx(500, rel=0.05)

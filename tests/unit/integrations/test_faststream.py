@@ -5,7 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import sys
-import threading
+from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +24,9 @@ from coopgroup import CooperativeConsumer, DeferredPolicy, RangeAssignor, Simple
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.integrations import faststream as adapter
 from coopgroup.integrations.faststream import GroupOptions, KafkaBroker
+from coopgroup.worker import Worker
+from tests.support.by_hand import by_hand
+from tests.support.virtual_loop import run_virtual, time_passes
 
 NOWHERE = "127.0.0.1:1"
 OPTIONS = {
@@ -57,16 +60,14 @@ class FakeRecord:
 
 @define(eq=False)
 class FakeMember:
-    """A consumer whose `poll` waits for the test."""
+    """A consumer that always has the same record."""
 
     config: dict[str, Any]
     options: dict[str, Any]
     calls: list[tuple[Any, ...]] = field(factory=list)
     warmth: dict[str, Any] = field(factory=dict)
-    may_return: threading.Event = field(factory=threading.Event)
 
     def poll(self, timeout: float) -> FakeRecord:
-        assert self.may_return.wait(10)
         return FakeRecord(("orders", 1, 42))
 
     def assignment(self) -> list[TopicPartition]:
@@ -285,17 +286,29 @@ def test_without_faststream_the_message_names_the_extra(monkeypatch: pytest.Monk
 # --- records and acknowledgements ----------------------------------------------------------------
 
 
+class HandPool(Executor):
+    """Begins each call, which ends only when the hand runs its job."""
+
+    def submit(self, call: Any, /, *arguments: Any, **_: Any) -> Future[Any]:  # noqa: ANN401
+        future: Future[Any] = Future()
+        assert future.set_running_or_notify_cancel()
+        Worker("pool").submit(lambda: future.set_result(call(*arguments)))
+        return future
+
+
 def test_record_of_a_cancelled_call_is_not_committed(members: list[FakeMember]) -> None:
     async def play() -> None:
         consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=True)
+        consumer._thread_pool = HandPool()  # noqa: SLF001
         call = asyncio.create_task(consumer.getone(5))
-        await asyncio.sleep(0.05)
+        await time_passes(0)
+        assert hand.jobs("pool")
         call.cancel()
         await asyncio.wait([call])
-        members[0].may_return.set()
         await consumer.stop()
 
-    asyncio.run(play())
+    with by_hand() as hand:
+        run_virtual(hand, play())
     assert members[0].calls == [("seek", "orders", 1, 42), ("commit",), ("close",)]
 
 
@@ -322,10 +335,11 @@ def test_acknowledgements_that_follow_soon_share_a_commit(
             acknowledged.hand([FakeRecord(place)])
             acknowledged.acknowledge()
         assert commits == [[("t", 0, 4)]]
-        await asyncio.sleep(0.2)
+        await time_passes(0.05)
         acknowledged.acknowledge()  # nothing new
 
-    asyncio.run(play())
+    with by_hand() as hand:
+        run_virtual(hand, play())
     assert commits == [[("t", 0, 4)], [("t", 0, 6), ("t", 1, 9)]]
 
 
@@ -340,9 +354,10 @@ def test_only_acknowledged_records_are_committed(
         acknowledged.skip(("t", 0))  # a seek back: it was not acknowledged
         acknowledged.acknowledge()
         acknowledged.hand([FakeRecord(("t", 1, 9))])
-        await asyncio.sleep(0.2)
+        await time_passes(0.05)
 
-    asyncio.run(play())
+    with by_hand() as hand:
+        run_virtual(hand, play())
     assert commits == [[("t", 0, 4)], [("t", 1, 9)]]
 
 
@@ -358,9 +373,10 @@ def test_revocation_gets_the_last_acknowledged_offsets(
         found = acknowledged.forget([("t", 0), ("t", 1), ("t", 5)])
         assert [(one.partition, one.offset) for one in found] == [(0, 4), (1, 9)]
         acknowledged.acknowledge()
-        await asyncio.sleep(0.2)
+        await time_passes(0.05)
 
-    asyncio.run(play())
+    with by_hand() as hand:
+        run_virtual(hand, play())
     assert commits == [[("t", 0, 4)], [("t", 2, 2)]]
 
 
