@@ -3,14 +3,20 @@
 Within `by_hand()`, jobs of every `Worker` wait in one list instead of running on threads, and all
 modules of coopgroup read the same clock, which moves only by `advance`. A test is then a plain
 sequence: cause something, let it run, look.
+
+With `by_hand(waits=True)`, conditions and events that the test's thread waits for are turned as
+well: the wait runs jobs, and moves the clock to its own end if it is not notified before.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import pytest
 from attrs import define, field
@@ -38,13 +44,15 @@ class Hand:
 
     Attributes:
         now_s: the time in seconds, on the clock of `coopgroup.kafka.clock`.
+        is_held: returns whether a job waits, as it does behind a slow callback.
         closed: workers that were closed.
     """
 
     now_s: float = _START_S
+    is_held: Callable[[Job], bool] = lambda _: False
     closed: list[Worker] = field(factory=list, init=False)
     _pending: list[_Pending] = field(factory=list, init=False)
-    _is_running: bool = field(default=False, init=False)
+    _running: list[Worker] = field(factory=list, init=False)
 
     def jobs(self, name: str = "") -> list[Job]:
         """Return the waiting jobs, of the workers whose name begins like this."""
@@ -66,16 +74,24 @@ class Hand:
         due = [
             one
             for one in self._pending
-            if one.due_s <= self.now_s
-            and not one.job.is_cancelled
-            and one.worker.name.startswith(name)
+            if one.due_s <= self.now_s and self._may_run(one) and one.worker.name.startswith(name)
         ]
         if not due:
             return False
         chosen = min(due, key=lambda one: (one.urgency, one.due_s))
-        self._pending.remove(chosen)
-        chosen.job.call()
+        self._call(chosen)
         return True
+
+    def _may_run(self, pending: _Pending) -> bool:
+        return not pending.job.is_cancelled and not self.is_held(pending.job)
+
+    def _call(self, pending: _Pending) -> None:
+        self._pending.remove(pending)
+        self._running.append(pending.worker)
+        try:
+            pending.job.call()
+        finally:
+            self._running.pop()
 
     def advance(self, seconds: float) -> None:
         """Let time pass; each job runs at its time."""
@@ -87,9 +103,7 @@ class Hand:
         self.now_s = until_s
 
     def _next_due_s(self) -> float:
-        return min(
-            (one.due_s for one in self._pending if not one.job.is_cancelled), default=float("inf")
-        )
+        return min((one.due_s for one in self._pending if self._may_run(one)), default=math.inf)
 
     def _submit(
         self, worker: Worker, call: Callable[[], None], after_s: float, urgency: int
@@ -107,17 +121,29 @@ class Hand:
             if one.worker is worker and one.due_s > self.now_s:
                 one.job.cancel()
         self._pending = [one for one in self._pending if not one.job.is_cancelled]
-        while any(one.worker is worker for one in self._pending):
-            waiting = [one for one in self._pending if one.worker is worker]
-            chosen = min(waiting, key=lambda one: one.urgency)
-            self._pending.remove(chosen)
-            chosen.job.call()
-        return True
+        while waiting := [
+            one for one in self._pending if one.worker is worker and self._may_run(one)
+        ]:
+            self._call(min(waiting, key=lambda one: one.urgency))
+        return not any(one.worker is worker for one in self._pending)
+
+    def _turn(self, until_s: float) -> bool:
+        """Run one job, after moving the clock to its time; return whether there was one."""
+        if self.run_one():
+            return True
+        due_s = self._next_due_s()
+        assert min(due_s, until_s) < math.inf, "a wait without end, and no job will end it"
+        self.now_s = max(self.now_s, min(due_s, until_s))
+        return due_s <= until_s
 
 
 @contextmanager
-def by_hand() -> Iterator[Hand]:
-    """Let the test run all jobs and move the clock."""
+def by_hand(*, waits: bool = False) -> Iterator[Hand]:
+    """Let the test run all jobs and move the clock.
+
+    Args:
+        waits: whether a condition that the test's thread waits for runs jobs meanwhile.
+    """
     hand = Hand()
 
     def submit(
@@ -135,9 +161,41 @@ def by_hand() -> Iterator[Hand]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "submit", submit)
         patch.setattr(Worker, "close", lambda self, _: hand._close(self))  # noqa: SLF001
+        own = property(lambda self: self in hand._running)  # noqa: SLF001
+        patch.setattr(Worker, "is_own_thread", own)
+        if waits:
+            _turn_waits(hand, patch)
         for module in [one for name, one in sys.modules.items() if name.startswith("coopgroup")]:
             if getattr(module, "now_s", None) is true_s:
                 patch.setattr(module, "now_s", now_s)
             if getattr(module, "now_ms", None) is true_ms:
                 patch.setattr(module, "now_ms", now_ms)
         yield hand
+
+
+def _turn_waits(hand: Hand, patch: pytest.MonkeyPatch) -> None:
+    owner, true_wait = threading.get_ident(), threading.Condition.wait
+
+    def wait(condition: Any, timeout: float | None = None) -> bool:  # noqa: ANN401  (its inside)
+        if threading.get_ident() != owner:
+            return true_wait(condition, timeout)
+        until_s = math.inf if timeout is None else hand.now_s + max(0.0, timeout)
+        waiter = threading.Lock()
+        waiter.acquire()
+        condition._waiters.append(waiter)  # noqa: SLF001  (`notify` releases it)
+        saved = condition._release_save()  # noqa: SLF001
+        try:
+            while not waiter.acquire(blocking=False):
+                if not hand._turn(until_s):  # noqa: SLF001
+                    with suppress(ValueError):
+                        condition._waiters.remove(waiter)  # noqa: SLF001
+                    return waiter.acquire(blocking=False)
+            return True
+        finally:
+            condition._acquire_restore(saved)  # noqa: SLF001
+
+    def time_s() -> float:
+        return hand.now_s if threading.get_ident() == owner else time.monotonic()
+
+    patch.setattr(threading.Condition, "wait", wait)
+    patch.setattr(threading, "_time", time_s)
