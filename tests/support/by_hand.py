@@ -28,6 +28,7 @@ __all__ = ["Hand", "by_hand"]
 
 _START_S: Final = 1_000.0
 _TURNS_MAX: Final = 10_000
+_LIMIT_S: Final = 60.0  # of a wait that a real thread ends; only a mistake reaches it
 
 
 @define(eq=False)
@@ -132,9 +133,9 @@ class Hand:
         if self.run_one():
             return True
         due_s = self._next_due_s()
-        assert min(due_s, until_s) < math.inf, "a wait without end, and no job will end it"
-        self.now_s = max(self.now_s, min(due_s, until_s))
-        return due_s <= until_s
+        if (at_s := min(due_s, until_s)) < math.inf:
+            self.now_s = max(self.now_s, at_s)
+        return due_s < math.inf and due_s <= until_s
 
 
 @contextmanager
@@ -176,6 +177,14 @@ def by_hand(*, waits: bool = False) -> Iterator[Hand]:
 def _turn_waits(hand: Hand, patch: pytest.MonkeyPatch) -> None:
     owner, true_wait = threading.get_ident(), threading.Condition.wait
 
+    def end_wait(condition: Any, waiter: Any, timeout: float | None) -> bool:  # noqa: ANN401
+        if timeout is None:  # such as the wait for a thread that starts
+            assert waiter.acquire(timeout=_LIMIT_S), "a wait without end, and no job ends it"
+            return True
+        with suppress(ValueError):
+            condition._waiters.remove(waiter)  # noqa: SLF001
+        return bool(waiter.acquire(blocking=False))
+
     def wait(condition: Any, timeout: float | None = None) -> bool:  # noqa: ANN401  (its inside)
         if threading.get_ident() != owner:
             return true_wait(condition, timeout)
@@ -187,9 +196,7 @@ def _turn_waits(hand: Hand, patch: pytest.MonkeyPatch) -> None:
         try:
             while not waiter.acquire(blocking=False):
                 if not hand._turn(until_s):  # noqa: SLF001
-                    with suppress(ValueError):
-                        condition._waiters.remove(waiter)  # noqa: SLF001
-                    return waiter.acquire(blocking=False)
+                    return end_wait(condition, waiter, timeout)
             return True
         finally:
             condition._acquire_restore(saved)  # noqa: SLF001
