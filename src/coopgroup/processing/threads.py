@@ -1,7 +1,8 @@
 """Handle records in worker threads, while the calling thread goes on polling.
 
-Each record that the scheduler lets begin is a job of the `Worker`. No job waits: a pause before
-another attempt is a later job. Such a record still counts as in progress.
+Each record that the scheduler lets begin is handled by a job of the `Worker`, which goes on with
+the next record while there is one. No job waits: a pause before another attempt is a later job.
+Such a record still counts as in progress.
 
 Three rules. The calling thread alone touches the consumer. Jobs touch only the scheduler, under
 its lock. No lock is held while a handler or a callback of the application runs.
@@ -293,28 +294,36 @@ class ThreadProcessing:
     # --- the jobs --------------------------------------------------------------------------------
 
     def _begin_ready(self) -> None:
-        while self.scheduler.in_progress < self.workers:
-            work = self.scheduler.take()
-            if work is None:
-                return
+        while (work := self._take()) is not None:
             try:
-                self._worker.submit(partial(self._handle, work))
+                self._worker.submit(partial(self._work, work))
             except RuntimeError:  # the system has no thread left
                 self.scheduler.abandon(work)
                 raise
 
-    def _handle(self, work: Work, attempt: int = 1, *, is_last: bool = False) -> None:
+    def _take(self) -> Work | None:
+        return self.scheduler.take() if self.scheduler.in_progress < self.workers else None
+
+    def _work(self, work: Work, attempt: int = 1, *, is_last: bool = False) -> None:
+        following = self._handle(work, attempt, is_last=is_last)
+        while following is not None:
+            following = self._handle(following, 1, is_last=False)
+
+    def _handle(self, work: Work, attempt: int, *, is_last: bool) -> Work | None:
+        """Handle a record; return the next one for this job."""
         is_handled = self._try(work, attempt, is_last=is_last)
         if is_handled is None:
-            return
+            return None
         with self._changed:
             self._rate.note_end(now_s())
             (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
             if self._failure is not None:  # before a later record of the same lane can begin
                 self.scheduler.close()
+            following = self._take()
             self._begin_ready()
             if work.tenure.is_ending or not self.scheduler.room:
                 self._changed.notify_all()
+            return following
 
     def _try(self, work: Work, attempt: int, *, is_last: bool) -> bool | None:
         """Handle a record; return whether its offset may be passed, None if a pause begins."""
@@ -364,7 +373,7 @@ class ThreadProcessing:
         with self._changed:
             pause = self._pauses.pop(work, None)
         if pause is not None:
-            self._handle(work, pause.attempt)
+            self._work(work, attempt=pause.attempt)
 
     def _end_pauses(self) -> None:
         """Make the last attempts at records whose partitions are given up."""
@@ -372,7 +381,7 @@ class ThreadProcessing:
         for work in over:
             pause = self._pauses.pop(work)
             pause.job.cancel()
-            self._worker.submit(partial(self._handle, work, pause.attempt, is_last=True))
+            self._worker.submit(partial(self._work, work, attempt=pause.attempt, is_last=True))
 
     def _call(self, message: Message) -> None:
         decoder = self._attachment.decoder

@@ -118,9 +118,11 @@ def test_callback_that_would_wait_for_itself_is_refused(
     action: str,
 ) -> None:
     failures = list[str]()
-    made = make(
-        start=lambda _: ask(made), on_error=lambda failure: failures.append(str(failure.error))
-    )
+
+    def start(_: object) -> None:
+        ask(made)
+
+    made = make(start=start, on_error=lambda failure: failures.append(str(failure.error)))
     driver = inner(made, "_driver")
     member = with_fields(driver.member, {"claim_generation": 3})
     monkeypatch.setattr(driver, "_session", Session(member=member))
@@ -206,6 +208,13 @@ def test_group_that_cannot_start_is_closed(
     with pytest.raises(RuntimeError, match="new thread"):
         group.join()
     assert closed == ["closed"]
+
+
+def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
+    with make() as group, pytest.raises(RuntimeError, match="joined once"):
+        group.join()
+    with pytest.raises(RuntimeError, match="joined once"):
+        group.join()
 
 
 @pytest.mark.parametrize("name", ["lost", "warm", "cool", "on_error"])

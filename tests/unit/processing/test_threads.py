@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,7 +92,15 @@ def _place(job: Job) -> Place:
 
 
 @pytest.fixture
-def hand() -> Iterator[Hand]:
+def hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hand]:
+    """Give each record a job of its own, which the test can hold."""
+
+    def work_one(self: Any, *given: Any, **more: Any) -> None:  # noqa: ANN401  (those of `_work`)
+        following = self._handle(*given, **{"attempt": 1, "is_last": False} | more)
+        if following is not None:
+            self._worker.submit(partial(self._work, following))
+
+    monkeypatch.setattr(ThreadProcessing, "_work", work_one)
     with by_hand(waits=True) as made:
         yield made
 
