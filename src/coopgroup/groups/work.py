@@ -34,6 +34,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
+from coopgroup.groups.calls import Calls
 from coopgroup.groups.one_resource import Action, Wish, Work
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
@@ -97,16 +98,12 @@ class ResourceWork:
     warn: Callable[..., None]
     driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
+    _calls: Calls = field(init=False)
     _warmth: ResourceWarmth = field(init=False)
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
-    # Number of calls that wait for a thread, and those for which the system had no thread.
-    _waiting: int = field(default=0, init=False)
-    _refused: deque[tuple[int, Callable[[], None]]] = field(factory=deque, init=False)
-    # Time when a thread last took a call, or when the first waiting call arrived.
-    _moved_on_s: float = field(default=0.0, init=False)
-    # Value of `_waits_since_s` at the last warning about waiting calls.
+    # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
     _changed: threading.Condition = field(
         factory=lambda: threading.Condition(threading.RLock()), init=False
@@ -120,10 +117,11 @@ class ResourceWork:
     _is_telling: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._calls = Calls(self.pool)
         self._warmth = ResourceWarmth(
             warm=self.callbacks.warm,
             cool=self.callbacks.cool,
-            submit=self._submit,
+            submit=self._calls.submit,
             changing=self._changing,
             post=self._post,
             report=self._report_warmth,
@@ -236,8 +234,8 @@ class ResourceWork:
                     work.is_warned = True
                     self._warn_later("stop_takes_long", resources=_said(work.resource))
                 self._go_on(work)
-            self._submit_refused()
-            since_s = self._waits_since_s
+            self._calls.try_again()
+            since_s = self._calls.waits_since_s
             if since_s != self._warned_since_s and now >= since_s + _NO_THREAD_WARN_S:
                 self._warned_since_s = since_s
                 self._warn_later("callbacks_wait", threads=self.pool.threads_max)
@@ -303,7 +301,7 @@ class ResourceWork:
 
     def _begin(self, work: Work, action: Action) -> None:
         work.busy += 1
-        self._submit(action.value, partial(self._run, work, action))
+        self._calls.submit(action.value, partial(self._run, work, action))
 
     def _run(self, work: Work, action: Action) -> None:
         with self._changing():
@@ -371,38 +369,7 @@ class ResourceWork:
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
                 self.warn("internal_error", error=repr(error))
 
-        self._submit(URGENT, call)  # callbacks may block all other threads
-
-    # --- threads ----------------------------------------------------------------------------------
-
-    def _submit(self, urgency: int, call: Callable[[], None]) -> None:
-        with self._changed:
-            if not self._waiting:
-                self._moved_on_s = now_s()
-            self._waiting += 1
-            self._refused.append((urgency, call))
-            self._submit_refused()
-
-    def _submit_refused(self) -> None:
-        """Submit refused calls; if the system has no thread, the next call tries again."""
-        while self._refused:
-            urgency, call = self._refused.popleft()
-            try:
-                self.pool.submit(partial(self._take, call), urgency=urgency)
-            except RuntimeError:
-                self._refused.appendleft((urgency, call))
-                return
-
-    def _take(self, call: Callable[[], None]) -> None:
-        with self._changed:
-            self._waiting -= 1
-            self._moved_on_s = now_s()
-        call()
-
-    @property
-    def _waits_since_s(self) -> float:
-        """Return since when calls wait without a free thread; infinite if no call waits."""
-        return self._moved_on_s if self._waiting else math.inf
+        self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
     # --- telling ----------------------------------------------------------------------------------
 
@@ -438,7 +405,7 @@ class ResourceWork:
                 has_more = bool(self._untold)
                 self._changed.notify_all()
         if has_more:
-            self._submit(URGENT, self._tell_all)
+            self._calls.submit(URGENT, self._tell_all)
 
     def _warn_later(self, event: str, **fields: object) -> None:
         self._untold.append(partial(self.warn, event, **fields))
@@ -511,7 +478,7 @@ class ResourceWork:
             for work in self._works.values()
             if work.is_revoked
         ]
-        since_s = self._waits_since_s
+        since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)
         self.driver.remind(min(due_s, default=math.inf))

@@ -6,9 +6,6 @@ record that the test holds is in progress: its job has begun in the scheduler, a
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,79 +13,17 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from coopgroup import CooperativeConsumer, ProcessingError
-from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup import ProcessingError
 from coopgroup.errors import ConfigurationError
 from coopgroup.processing import Failure, Limits, Retry, Skip, Stop, process
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Scheduler
 from coopgroup.processing.threads import ThreadProcessing
-from coopgroup.worker import Job
 from tests.support.by_hand import Hand, by_hand
-from tests.support.fake_records import FakeConsumer, FakeRecord
+from tests.support.fake_records import FakeRecord
+from tests.unit.processing.thread_stage import Group, records
 
-WORKER = "coopgroup-worker"
 LONG_MS = 60_000
-Place = tuple[int, int]
-
-
-class Group:
-    """A consumer, a handler whose records can be held, and the story of the test."""
-
-    def __init__(self, hand: Hand, *records: FakeRecord, **options: Any) -> None:  # noqa: ANN401
-        self.hand = hand
-        self.consumer = FakeConsumer(deque(records))
-        self.consumer.idle = self._idle
-        self.stop = threading.Event()
-        self.handled: list[Place] = []
-        self._handled = 0
-        self.held: set[Place] = set()
-        self.options = {"workers": 4, "stop": self.stop, "stop_timeout_ms": 5_000, **options}
-        self.handler: Callable[[FakeRecord], object] = self.handle
-        self.story: Iterator[None] = iter(())
-        hand.is_held = lambda job: _place(job) in self.held
-
-    def play(
-        self, story: Iterator[None] | None = None, run: Callable[[], None] | None = None
-    ) -> None:
-        """Process until the story is over."""
-        consumer: Any = self.consumer
-        handler: Any = self.handler
-        self.story = iter((None,)) if story is None else story
-        if run is None:
-            process(consumer, handler, **self.options)
-        else:
-            run()
-
-    def _idle(self, timeout_s: float) -> None:
-        handled, self._handled = self._handled, len(self.handled)
-        if self.hand.run_one(WORKER) or handled != self._handled:
-            return
-        try:
-            next(self.story)
-        except StopIteration:
-            self.stop.set()
-            self.hand.advance(max(timeout_s, 0.001))
-
-    def handle(self, message: FakeRecord) -> None:
-        self.handled.append((message.partition(), message.offset()))
-
-    def hold(self, *places: Place) -> None:
-        self.held.update(places)
-
-    def release(self) -> None:
-        self.held.clear()
-
-    @property
-    def began(self) -> set[Place]:
-        """Return the records that were handled, and those in progress."""
-        return {*self.handled, *map(_place, self.hand.jobs(WORKER))}
-
-
-def _place(job: Job) -> Place:
-    call: Any = job.call
-    work = call.args[0]
-    return work.tenure.partition[1], work.offset
 
 
 @pytest.fixture
@@ -103,10 +38,6 @@ def hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hand]:
     monkeypatch.setattr(ThreadProcessing, "_work", work_one)
     with by_hand(waits=True) as made:
         yield made
-
-
-def records(number: int, count: int, key: bytes | None = b"k") -> list[FakeRecord]:
-    return [FakeRecord(number=number, at=at, its_key=key) for at in range(count)]
 
 
 def failing(*errors: BaseException) -> Callable[[FakeRecord], None]:
@@ -150,22 +81,6 @@ def test_no_more_records_are_in_progress_than_there_are_workers(hand: Hand) -> N
         group.release()
         yield
         assert len(group.handled) == 9
-
-    group.play(story())
-
-
-def test_keys_are_handled_side_by_side_and_offsets_wait_for_the_lowest(hand: Hand) -> None:
-    fast = [FakeRecord(at=at, its_key=b"fast") for at in range(1, 20)]
-    group = Group(hand, FakeRecord(at=0, its_key=b"slow"), *fast, order="key")
-    group.hold((0, 0))
-
-    def story() -> Iterator[None]:
-        yield
-        assert len(group.handled) == 19
-        assert group.consumer.stored == {}
-        group.release()
-        yield
-        assert group.consumer.stored == {("t", 0): 20}
 
     group.play(story())
 
@@ -432,29 +347,21 @@ def test_no_more_records_are_taken_than_the_limits_allow(
     group.play(story())
 
 
-def test_exception_of_a_callback_ends_processing_with_what_was_handled(hand: Hand) -> None:
+@pytest.mark.parametrize(("error", "is_complete"), [(OSError, True), (KeyboardInterrupt, False)])
+def test_exception_in_a_poll_ends_processing_with_what_was_handled(
+    hand: Hand, error: type[BaseException], *, is_complete: bool
+) -> None:
+    """At Ctrl-C a record may have been on its way: a commit of positions would pass it."""
     group = Group(hand, *records(0, 2))
 
     def story() -> Iterator[None]:
         yield
-        raise ZeroDivisionError
+        raise error
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(error):
         group.play(story())
     assert group.consumer.stored == {("t", 0): 2}
-
-
-def test_ctrl_c_leaves_commits_to_what_was_handled(hand: Hand) -> None:
-    """A record may have been on its way: a commit of positions would pass it."""
-    group = Group(hand)
-
-    def story() -> Iterator[None]:
-        yield
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        group.play(story())
-    assert not group.consumer.automatic
+    assert group.consumer.automatic is is_complete
 
 
 def test_record_that_gets_no_thread_ends_processing_and_is_not_passed(
@@ -546,41 +453,3 @@ def test_offsets_of_handled_records_are_committed_at_the_end(hand: Hand) -> None
     assert group.consumer.committed == {("t", 0): 3}
     assert group.consumer.seeks == [("t", 0, 3)]
     assert group.consumer.automatic
-
-
-def test_consumer_without_commits_is_refused() -> None:
-    consumer: Any = FakeConsumer()
-    consumer.interval_ms = None
-    with pytest.raises(
-        ConfigurationError, match=r"enable\.auto\.commit: got 'false', expected true"
-    ):
-        process(consumer, print)
-
-
-def test_consumer_without_a_subscription_is_refused() -> None:
-    """It would wait for ever."""
-    config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-    with (
-        CooperativeConsumer(config) as consumer,
-        pytest.raises(ConfigurationError, match="expected one that is subscribed"),
-    ):
-        process(consumer, print)
-    with pytest.raises(ConfigurationError, match="expected one that is subscribed"):
-        asyncio.run(process(AsyncCooperativeConsumer(config), asyncio.sleep))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"workers": 0}, "workers: got 0, expected a whole number above 0"),
-        ({"stop_timeout_ms": True}, "stop_timeout_ms: got True, expected a whole number above 0"),
-        ({"order": "keys"}, "order: got 'keys', expected 'partition', 'key' or 'none'"),
-        ({"on_error": "skip"}, "on_error: got 'skip', expected Retry"),
-    ],
-)
-def test_wrong_argument_is_refused(options: dict[str, Any], message: str) -> None:
-    consumer: Any = FakeConsumer()
-    with pytest.raises(ConfigurationError) as caught:
-        process(consumer, print, **options)
-    assert str(caught.value).startswith(message)
-    assert consumer.interceptor is None
