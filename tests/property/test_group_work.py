@@ -46,7 +46,6 @@ class Play:
     steps: int = 0
     member: Any = field(factory=lambda: SimpleNamespace(claim_generation=1))
     lease_until_s: float = math.inf
-    waits_since_s: float = math.inf
     work: ResourceWork = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,7 +75,7 @@ class Play:
     def remind(self, _at_s: float) -> None:
         """Ignore the call: time does not matter here."""
 
-    def submit(self, _urgency: int, call: Callable[[], None]) -> None:
+    def submit(self, call: Callable[[], None], *, urgency: int) -> None:
         self.calls.append(call)
 
     # --- as the application -----------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +75,7 @@ class FakeConsumer:
         buffer: knows which partitions are paused, and by whom.
         warned: names of the logged warnings.
         committed: offsets of `commit_due`.
+        idle: called by a `poll` that finds nothing, with its time-out in seconds.
     """
 
     script: deque[Any] = field(factory=deque)
@@ -96,7 +96,7 @@ class FakeConsumer:
     automatic: bool = field(default=True, init=False)
     committed: dict[tuple[str, int], int] = field(factory=dict, init=False)
     interval_ms: int | None = field(default=5_000, init=False)
-    idle: threading.Event = field(factory=threading.Event, init=False)
+    idle: Callable[[float], object] = field(default=lambda _: None, init=False)
     handed_over: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -135,7 +135,7 @@ class FakeConsumer:
     def poll(self, timeout: float) -> FakeRecord | None:
         self.check_open()
         if not self.script:
-            self.idle.wait(min(timeout, 0.002))
+            self.idle(timeout)
             return None
         step = self.script.popleft()
         if callable(step):
@@ -145,6 +145,8 @@ class FakeConsumer:
 
     def consume(self, count: int, _: float) -> list[FakeRecord]:
         self.check_open()
+        if not count:
+            self.idle(0.0)
         taken: list[FakeRecord] = []
         while len(taken) < count and self.script and not callable(self.script[0]):
             step = self.script.popleft()
@@ -236,7 +238,7 @@ class FakeAsyncConsumer(FakeConsumer):
     async def getmany(self, *, timeout: float, max_records: int) -> dict[int, list[Any]]:  # noqa: ASYNC109
         self.check_open()
         if not self.script:
-            await asyncio.sleep(min(timeout, 0.002))
+            await asyncio.sleep(timeout)
             return {}
         return {0: [_Wrapped(one) for one in self.consume(max_records, 0)]}
 

@@ -3,7 +3,7 @@
 Theory of operation. The membership runs on the same kind of thread as a consumer's
 (`kafka.membership.driver`) and has its own protocol type. The application's callbacks begin and end
 the work on each granted resource, independently of other resources (`work`). They run on a bounded
-number of threads (`pool`). The leader reads the resources from the application's catalogue
+number of threads. The leader reads the resources from the application's catalogue
 (`lookup`). A member that sees a change of the catalogue causes a new round (`watching`). This file
 puts the parts together.
 """
@@ -23,7 +23,6 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
-from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.watching import CatalogueWatcher
 from coopgroup.groups.work import ResourceWork
@@ -48,6 +47,7 @@ from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.telemetry import Record
+from coopgroup.worker import Worker
 
 __all__ = ["CooperativeGroup"]
 
@@ -147,8 +147,7 @@ class CooperativeGroup:
         shared = settings.shared
         sink, slot = open_sink_and_slot(shared, opened)
         name = f"coopgroup-work-{shared.member.group_id}"
-        self._pool = CallbackPool(name=name, threads_max=settings.threads_max)
-        opened.callback(self._pool.close)
+        self._pool = Worker(name, settings.threads_max)
         self._lookup = CatalogueLookup(
             source=source, timeout_ms=shared.lookup_timeout_ms, warn=sink.warn
         )
@@ -184,6 +183,12 @@ class CooperativeGroup:
             shared=lambda: self._driver.leader.seen.partitions,
             post=self._driver.post,
         )
+        opened.callback(self._end_threads)
+
+    def _end_threads(self) -> None:
+        """End idle threads, unless a hanging callback may still report that it failed."""
+        if self._work.wait_idle(0.0):
+            self._pool.close(0.0)
 
     # --- into the group and out of it -------------------------------------------------------------
 
@@ -228,7 +233,7 @@ class CooperativeGroup:
         Raises:
             RuntimeError: called from a callback, or before `join`.
         """
-        self._pool.refuse_own("hand over")
+        self._refuse_own("hand over")
         if not self._joined:
             raise RuntimeError("a group is joined before it is handed over")
         deadline_s = math.inf if timeout_s is None else now_s() + timeout_s
@@ -240,6 +245,10 @@ class CooperativeGroup:
                 return False
             time.sleep(_STEP_S)
         return True
+
+    def _refuse_own(self, action: str) -> None:
+        if self._pool.is_own_thread:
+            raise RuntimeError(f"a callback cannot {action}: that would wait for itself")
 
     def _is_given_nothing(self) -> bool:
         member = self._driver.member
@@ -259,7 +268,7 @@ class CooperativeGroup:
         Raises:
             RuntimeError: called from a callback.
         """
-        self._pool.refuse_own("close")
+        self._refuse_own("close")
         with self._lock:
             if self._closed:
                 return

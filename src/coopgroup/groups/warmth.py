@@ -29,7 +29,7 @@ from coopgroup.session import one_line
 __all__ = ["Reporter", "ResourceWarmth"]
 
 Reporter: TypeAlias = Callable[[Resource, str, BaseException, str], None]
-# Urgency in the pool: ending comes before starting, and starting before warming up.
+# Urgency of a job: ending comes before starting, and starting before warming up.
 _COOL: Final = 1
 _WARM: Final = 3
 

@@ -8,7 +8,6 @@ the version in it (KIP-345).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +19,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.member import Member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.model import ResourceSet
+from coopgroup.worker import Worker
 
 __all__ = ["CatalogueWatcher"]
 
@@ -31,7 +31,7 @@ _NO_GENERATION: Final = -1
 
 @define(eq=False)
 class CatalogueWatcher:
-    """Reads the catalogue on a separate thread; joins the group after the first read.
+    """Reads the catalogue in jobs, one at a time; joins the group after the first read.
 
     Attributes:
         shared: returns the resources of that round; kept from an earlier process before the first.
@@ -43,46 +43,53 @@ class CatalogueWatcher:
     leads: Callable[[], bool]
     shared: Callable[[], ResourceSet]
     post: Callable[[CatalogueSeen | RejoinRequested | SubscriptionChanged], None]
-    _wanted: threading.Event = field(factory=threading.Event, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-catalogue"), init=False)
+    _started: bool = field(default=False, init=False)
     _stopped: bool = field(default=False, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _is_wanted: bool = field(default=False, init=False)
     _asked_for: Catalogue | None = field(default=None, init=False)
     _said: int | None = field(default=None, init=False)
     _unsaid_since_s: float | None = field(default=None, init=False)
     _first_generation: int = field(default=_NO_GENERATION, init=False)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="coopgroup-catalogue", daemon=True)
-        self._thread.start()
+        """Begin to read."""
+        self._worker.submit(self._first)
+        self._started = True
 
     def look_soon(self) -> None:
         """Read the catalogue immediately, from any thread."""
-        self._wanted.set()
+        if self._started and not self._is_wanted:
+            self._is_wanted = True
+            self._worker.submit(self._look)
 
     def stop(self) -> None:
-        """End the thread; wait briefly if it runs the application's code."""
+        """End the reads; wait briefly if one runs the application's code."""
         self._stopped = True
         self.lookup.close()
-        self._wanted.set()
-        thread = self._thread
-        if thread is None or thread is threading.current_thread() or not thread.is_alive():
-            return  # a thread that could not start has nothing to wait for
-        thread.join(_STOP_TIMEOUT_S)
+        self._worker.close(_STOP_TIMEOUT_S)
 
-    def _run(self) -> None:
+    def _first(self) -> None:
         self._say(self.lookup.look())
         if not self._stopped:
             self.post(SubscriptionChanged(topics=(EVERYTHING,)))
-        while True:
-            self._wanted.wait(self.refresh_ms / 1000)
-            self._wanted.clear()
-            if self._stopped:
-                return
-            catalogue = self.lookup.look()
-            self._say(catalogue)
-            if catalogue is not None:
-                self._ask(catalogue)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._worker.submit(self._look_again, after_s=self.refresh_ms / 1000)
+
+    def _look_again(self) -> None:
+        self._look()
+        self._look_later()
+
+    def _look(self) -> None:
+        self._is_wanted = False
+        if self._stopped:
+            return
+        catalogue = self.lookup.look()
+        self._say(catalogue)
+        if catalogue is not None:
+            self._ask(catalogue)
 
     def _say(self, catalogue: Catalogue | None) -> None:
         if catalogue is not None and catalogue.version != self._said:

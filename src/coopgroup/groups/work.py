@@ -34,8 +34,8 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
+from coopgroup.groups.calls import Calls
 from coopgroup.groups.one_resource import Action, Wish, Work
-from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -58,6 +58,7 @@ from coopgroup.member.events import (
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.session import one_line
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
+from coopgroup.worker import URGENT, Worker
 
 __all__ = ["ResourceWork", "WorkLimits"]
 
@@ -92,11 +93,12 @@ class ResourceWork:
 
     callbacks: Callbacks
     limits: WorkLimits
-    pool: CallbackPool
+    pool: Worker
     write: Callable[[Record], None]
     warn: Callable[..., None]
     driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
+    _calls: Calls = field(init=False)
     _warmth: ResourceWarmth = field(init=False)
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
@@ -115,10 +117,11 @@ class ResourceWork:
     _is_telling: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._calls = Calls(self.pool)
         self._warmth = ResourceWarmth(
             warm=self.callbacks.warm,
             cool=self.callbacks.cool,
-            submit=self.pool.submit,
+            submit=self._calls.submit,
             changing=self._changing,
             post=self._post,
             report=self._report_warmth,
@@ -231,7 +234,8 @@ class ResourceWork:
                     work.is_warned = True
                     self._warn_later("stop_takes_long", resources=_said(work.resource))
                 self._go_on(work)
-            since_s = self.pool.waits_since_s
+            self._calls.try_again()
+            since_s = self._calls.waits_since_s
             if since_s != self._warned_since_s and now >= since_s + _NO_THREAD_WARN_S:
                 self._warned_since_s = since_s
                 self._warn_later("callbacks_wait", threads=self.pool.threads_max)
@@ -297,7 +301,7 @@ class ResourceWork:
 
     def _begin(self, work: Work, action: Action) -> None:
         work.busy += 1
-        self.pool.submit(action.value, partial(self._run, work, action))
+        self._calls.submit(action.value, partial(self._run, work, action))
 
     def _run(self, work: Work, action: Action) -> None:
         with self._changing():
@@ -365,7 +369,7 @@ class ResourceWork:
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
                 self.warn("internal_error", error=repr(error))
 
-        self.pool.submit(Action.LOST.value, call)  # urgent: callbacks may block all other threads
+        self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
     # --- telling ----------------------------------------------------------------------------------
 
@@ -401,7 +405,7 @@ class ResourceWork:
                 has_more = bool(self._untold)
                 self._changed.notify_all()
         if has_more:
-            self.pool.submit(Action.LOST.value, self._tell_all)
+            self._calls.submit(URGENT, self._tell_all)
 
     def _warn_later(self, event: str, **fields: object) -> None:
         self._untold.append(partial(self.warn, event, **fields))
@@ -474,7 +478,7 @@ class ResourceWork:
             for work in self._works.values()
             if work.is_revoked
         ]
-        since_s = self.pool.waits_since_s
+        since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)
         self.driver.remind(min(due_s, default=math.inf))

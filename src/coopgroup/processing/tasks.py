@@ -135,7 +135,7 @@ class TaskProcessing:
         if not self.timing.hands_over:
             return True
         if self._handing_over is None:
-            self._stop_by_s = monotonic() + self.timing.stop_timeout_s
+            self._stop_by_s = _time_s() + self.timing.stop_timeout_s
             hand_over = self.consumer.hand_over(timeout=self.timing.stop_timeout_s)
             self._handing_over = asyncio.create_task(hand_over)
         return self._handing_over.done()
@@ -174,7 +174,7 @@ class TaskProcessing:
         for work, woken in self._retrying.items():
             if work.tenure.is_ending:
                 woken.set()
-        until_s = monotonic() + self.timing.stop_timeout_s
+        until_s = _time_s() + self.timing.stop_timeout_s
         done, failures = [one for one in named if one not in busy], []
         while True:
             try:
@@ -183,10 +183,10 @@ class TaskProcessing:
                 failures.append(error)
             if not busy:
                 break
-            left_s = until_s - monotonic()
+            left_s = until_s - _time_s()
             if left_s > 0 and not any(map(self.scheduler.is_drained, busy)):
                 await self._wait_for_progress(left_s)
-            is_over = monotonic() >= until_s
+            is_over = _time_s() >= until_s
             done = [one for one in busy if is_over or self.scheduler.is_drained(one)]
             busy = [one for one in busy if one not in done]
         if failures:
@@ -240,12 +240,12 @@ class TaskProcessing:
             woken.set()
         if self._handing_over is not None:
             self._handing_over.cancel()
-        until_s = self._stop_by_s or monotonic() + self.timing.stop_timeout_s
+        until_s = self._stop_by_s or _time_s() + self.timing.stop_timeout_s
         if is_cancelled:
             until_s = 0.0
         try:
-            while self.scheduler.in_flight and monotonic() < until_s:
-                await self._wait_for_progress(until_s - monotonic())
+            while self.scheduler.in_flight and _time_s() < until_s:
+                await self._wait_for_progress(until_s - _time_s())
         finally:
             self.scheduler.drop_waiting()
             for work in tuple(self._running):
@@ -299,7 +299,7 @@ class TaskProcessing:
                     self._cancelled.discard(work)
                     task.uncancel()
                 del self._running[work]
-                self._rate.note_end(monotonic())
+                self._rate.note_end(_time_s())
                 (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
                 if self._failure is not None:  # before a later record of the same lane can begin
                     self.scheduler.close()
@@ -364,8 +364,8 @@ class TaskProcessing:
                 self._warn("record_skipped", work, error=repr(failure.error))
             case DeadLetter():
                 delivery = dead_letters.send(outcome, failure, self._attachment.group_id)
-                until_s = monotonic() + outcome.timeout_ms / 1000
-                while not delivery.is_done and monotonic() < until_s:
+                until_s = _time_s() + outcome.timeout_ms / 1000
+                while not delivery.is_done and _time_s() < until_s:
                     await asyncio.sleep(_WAIT_BUSY_S)
                     outcome.producer.poll(0)
                     delivery.begin()
@@ -401,6 +401,10 @@ class TaskProcessing:
     def _warn(self, event: str, work: Work, **fields: Any) -> None:  # noqa: ANN401
         topic, number = work.tenure.partition
         self._attachment.warn(event, topic=topic, partition=number, offset=work.offset, **fields)
+
+
+def _time_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _end(future: asyncio.Future[None]) -> None:

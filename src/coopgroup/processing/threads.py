@@ -1,6 +1,10 @@
 """Handle records in worker threads, while the calling thread goes on polling.
 
-Three rules. The calling thread alone touches the consumer. Workers touch only the scheduler, under
+Each record that the scheduler lets begin is handled by a job of the `Worker`, which goes on with
+the next record while there is one. No job waits: a pause before another attempt is a later job.
+Such a record still counts as in progress.
+
+Three rules. The calling thread alone touches the consumer. Jobs touch only the scheduler, under
 its lock. No lock is held while a handler or a callback of the application runs.
 """
 
@@ -10,7 +14,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from time import monotonic
+from functools import partial
 from typing import Any
 
 from attrs import define, field
@@ -18,6 +22,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ProcessingError
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.processing import dead_letters
 from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
@@ -34,6 +39,7 @@ from coopgroup.processing.failures import (
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
 from coopgroup.processing.work_rate import HandlerWork
+from coopgroup.worker import Job, Worker
 
 __all__ = ["ThreadProcessing"]
 
@@ -53,6 +59,14 @@ class _Ending:
 
 
 @define(eq=False)
+class _Pause:
+    """The wait before another attempt at a record."""
+
+    attempt: int
+    job: Job
+
+
+@define(eq=False)
 class ThreadProcessing:
     """One run of `process` with worker threads."""
 
@@ -66,12 +80,13 @@ class ThreadProcessing:
     _rate: HandlerWork = field(init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
     _ending: dict[Partition, _Ending] = field(factory=dict, init=False)
+    _pauses: dict[Work, _Pause] = field(factory=dict, init=False)
     _failure: tuple[Work, BaseException] | None = field(default=None, init=False)
-    _is_closing: bool = field(default=False, init=False)
     _stop_by_s: float | None = field(default=None, init=False)
-    _idle: int = field(default=0, init=False)
+    _worker: Worker = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._worker = Worker("coopgroup-worker", self.workers)
         self._attachment = Attachment.of_threads(self.consumer)
         self._rate = HandlerWork(self._attachment.meter, self.scheduler, self.workers)
 
@@ -86,9 +101,6 @@ class ThreadProcessing:
         self._attachment.attach(self._on_revoke, self._on_lost, self.scheduler.oldest)
         is_complete = False
         try:
-            for number in range(self.workers):
-                name = f"coopgroup-worker-{number}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
             self._poll_until_over()
             is_complete = True
         except Exception:
@@ -127,9 +139,9 @@ class ThreadProcessing:
         if not self.timing.hands_over:
             return True
         if self._stop_by_s is None:
-            self._stop_by_s = monotonic() + self.timing.stop_timeout_s
+            self._stop_by_s = now_s() + self.timing.stop_timeout_s
             self.consumer.hand_over()
-        return not self.consumer.assignment() or monotonic() >= self._stop_by_s
+        return not self.consumer.assignment() or now_s() >= self._stop_by_s
 
     def _receive(self) -> None:
         with self._changed:
@@ -159,13 +171,9 @@ class ThreadProcessing:
         if records:
             with self._changed:
                 self.scheduler.add(records)
-                self._wake_workers()
+                self._begin_ready()
         if failure is not None:
             raise KafkaException(failure)
-
-    def _wake_workers(self) -> None:
-        if self._idle and self.scheduler.ready:
-            self._changed.notify_all()
 
     def _tend(self) -> None:
         """Store offsets, pause and resume partitions, give up those whose records have ended."""
@@ -181,7 +189,7 @@ class ThreadProcessing:
             self._give_up_ended()
 
     def _give_up_ended(self, *, is_over: bool = False) -> None:
-        now = monotonic()
+        now = now_s()
         with self._changed:
             done = [
                 one
@@ -205,7 +213,7 @@ class ThreadProcessing:
             late = [work for one in partitions for work in self.scheduler.stop_waiting(one)]
             for one in partitions:
                 self.scheduler.forget(one)
-            self._changed.notify_all()
+            self._end_pauses()
         self._attachment.store(offsets)
         for work in late:
             self._warn("handler_takes_too_long", work.message)
@@ -214,8 +222,8 @@ class ThreadProcessing:
         named = partitions_of(partitions)
         with self._changed:
             busy = self.scheduler.end(named)
-            self._changed.notify_all()  # pauses before another attempt end
-        until_s = monotonic() + self.timing.stop_timeout_s
+            self._end_pauses()
+        until_s = now_s() + self.timing.stop_timeout_s
         for one in busy:
             put_off = consumer.revoke_later([TopicPartition(*one)])
             if put_off is None:  # the consumer is being closed, and cannot wait
@@ -231,7 +239,7 @@ class ThreadProcessing:
         named = partitions_of(partitions)
         with self._changed:
             begun = self.scheduler.lose(named)
-            self._changed.notify_all()
+            self._end_pauses()
         for work in begun:
             self._warn("record_lost_while_handled", work.message)
         for one in named:
@@ -243,15 +251,14 @@ class ThreadProcessing:
             return all(map(self.scheduler.is_drained, partitions))
 
         with self._changed:
-            self._changed.wait_for(are_drained, max(0.0, until_s - monotonic()))
+            self._changed.wait_for(are_drained, max(0.0, until_s - now_s()))
 
     def _wind_down(self, *, is_complete: bool) -> None:
         """End the records in flight within their time, and leave the consumer as it was."""
         with self._changed:
-            self._is_closing = True
             self.scheduler.close()
-            self._changed.notify_all()
-        until_s = self._stop_by_s or monotonic() + self.timing.stop_timeout_s
+            self._end_pauses()
+        until_s = self._stop_by_s or now_s() + self.timing.stop_timeout_s
         try:
             self._serve_until_ended(until_s)
             self._give_up_ended(is_over=True)
@@ -264,7 +271,8 @@ class ThreadProcessing:
                     for one in self.scheduler.partitions
                     for work in self.scheduler.stop_waiting(one)
                 ]
-                self._changed.notify_all()
+                self._end_pauses()
+            self._worker.close(0.0)
             self._attachment.store(offsets)
             for work in late:
                 self._warn("handler_takes_too_long", work.message)
@@ -274,7 +282,7 @@ class ThreadProcessing:
 
     def _serve_until_ended(self, until_s: float) -> None:
         """Wait for the workers; the group's rounds go on meanwhile."""
-        while monotonic() < until_s:
+        while now_s() < until_s:
             with self._changed:
                 if not self.scheduler.in_flight:
                     return
@@ -283,58 +291,97 @@ class ThreadProcessing:
                 self._tend()
                 self.consumer.consume(0, 0)
 
-    # --- the workers -----------------------------------------------------------------------------
+    # --- the jobs --------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        while True:
-            work = self._next()
-            if work is None:
-                return
-            is_handled = self._try(work)
-            with self._changed:
-                self._rate.note_end(monotonic())
-                (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
-                if self._failure is not None:  # before a later record of the same lane can begin
-                    self.scheduler.close()
-                is_waited_for = work.tenure.is_ending or not self.scheduler.room
-                if is_waited_for or (self._idle and self.scheduler.ready):
-                    self._changed.notify_all()
+    def _begin_ready(self) -> None:
+        while (work := self._take()) is not None:
+            try:
+                self._worker.submit(partial(self._work, work))
+            except RuntimeError:  # the system has no thread left
+                self.scheduler.abandon(work)
+                raise
 
-    def _next(self) -> Work | None:
+    def _take(self) -> Work | None:
+        return self.scheduler.take() if self.scheduler.in_progress < self.workers else None
+
+    def _work(self, work: Work, attempt: int = 1, *, is_last: bool = False) -> None:
+        following = self._handle(work, attempt, is_last=is_last)
+        while following is not None:
+            following = self._handle(following, 1, is_last=False)
+
+    def _handle(self, work: Work, attempt: int, *, is_last: bool) -> Work | None:
+        """Handle a record; return the next one for this job."""
+        is_handled = self._try(work, attempt, is_last=is_last)
+        if is_handled is None:
+            return None
         with self._changed:
-            while (work := self.scheduler.take()) is None:
-                if self._is_closing:
-                    return None
-                self._idle += 1
-                self._changed.wait()
-                self._idle -= 1
-            return work
+            self._rate.note_end(now_s())
+            (self.scheduler.finish if is_handled else self.scheduler.abandon)(work)
+            if self._failure is not None:  # before a later record of the same lane can begin
+                self.scheduler.close()
+            following = self._take()
+            self._begin_ready()
+            if work.tenure.is_ending or not self.scheduler.room:
+                self._changed.notify_all()
+            return following
 
-    def _try(self, work: Work) -> bool:
-        """Handle a record; return whether its offset may be passed."""
-        attempt, is_last = 0, False
+    def _try(self, work: Work, attempt: int, *, is_last: bool) -> bool | None:
+        """Handle a record; return whether its offset may be passed, None if a pause begins."""
         while not work.tenure.is_lost:
+            outcome = self._attempt(work, attempt)
+            if isinstance(outcome, bool):
+                return outcome
+            if is_last:
+                return False
+            pause_s = outcome.pause_ms(attempt) / 1000
             attempt += 1
-            try:
-                self._call(work.message)
-            except Exception as error:  # noqa: BLE001  (on_error decides)
-                failure = Failure(message=work.message, error=error, attempt=attempt)
-            except BaseException as error:  # noqa: BLE001  (such as sys.exit in a handler)
-                self._fail(work, error)
-                return False
-            else:
-                return True
-            try:
-                outcome = decide(self.on_error, failure)
-                if not isinstance(outcome, Retry):
-                    return self._settle(work, outcome, failure)
-                if is_last:
-                    return False
-                is_last = self._pause(work, outcome.pause_ms(attempt) / 1000)
-            except BaseException as error:  # noqa: BLE001  (of on_error, or of the dead letter)
-                self._fail(work, error)
-                return False
+            if self._pause(work, attempt, pause_s):
+                return None
+            is_last = True
         return False
+
+    def _attempt(self, work: Work, attempt: int) -> bool | Retry:
+        """Handle a record; return whether its offset may be passed, or how it is tried again."""
+        try:
+            self._call(work.message)
+        except Exception as error:  # noqa: BLE001  (on_error decides)
+            failure = Failure(message=work.message, error=error, attempt=attempt)
+        except BaseException as error:  # noqa: BLE001  (such as sys.exit in a handler)
+            return self._fail(work, error)
+        else:
+            return True
+        try:
+            outcome = decide(self.on_error, failure)
+            return outcome if isinstance(outcome, Retry) else self._settle(work, outcome, failure)
+        except BaseException as error:  # noqa: BLE001  (of on_error, or of the dead letter)
+            return self._fail(work, error)
+
+    def _pause(self, work: Work, attempt: int, pause_s: float) -> bool:
+        """Make another attempt later; return False if the last one is due now.
+
+        If the partition is given up, one attempt follows without a pause. Otherwise the next owner
+        would repeat the later records that have been handled already.
+        """
+        with self._changed:
+            if work.tenure.is_ending or work.tenure.is_lost:
+                return False
+            job = self._worker.submit(partial(self._resume, work), after_s=pause_s)
+            self._pauses[work] = _Pause(attempt, job)
+            return True
+
+    def _resume(self, work: Work) -> None:
+        with self._changed:
+            pause = self._pauses.pop(work, None)
+        if pause is not None:
+            self._work(work, attempt=pause.attempt)
+
+    def _end_pauses(self) -> None:
+        """Make the last attempts at records whose partitions are given up."""
+        over = [one for one in self._pauses if one.tenure.is_ending or one.tenure.is_lost]
+        for work in over:
+            pause = self._pauses.pop(work)
+            pause.job.cancel()
+            self._worker.submit(partial(self._work, work, attempt=pause.attempt, is_last=True))
 
     def _call(self, message: Message) -> None:
         decoder = self._attachment.decoder
@@ -349,36 +396,23 @@ class ThreadProcessing:
                 return True
             case DeadLetter():
                 delivery = dead_letters.send(outcome, failure, self._attachment.group_id)
-                until_s = monotonic() + outcome.timeout_ms / 1000
-                while not delivery.is_done and monotonic() < until_s:
+                until_s = now_s() + outcome.timeout_ms / 1000
+                while not delivery.is_done and now_s() < until_s:
                     outcome.producer.poll(0.05)
                     delivery.begin()
                 delivery.check(outcome.topic)
                 self._warn("record_dead_lettered", message, error=repr(failure.error))
                 return True
             case Stop():
-                self._fail(work, failure.error)
-                return False
+                return self._fail(work, failure.error)
 
-    def _pause(self, work: Work, pause_s: float) -> bool:
-        """Wait before another attempt; return whether it is the last one.
-
-        If the partition is given up meanwhile, the pause ends and one attempt follows. Otherwise
-        the next owner would repeat the later records that have been handled already.
-        """
-
-        def is_ending() -> bool:
-            return work.tenure.is_ending or work.tenure.is_lost
-
-        with self._changed:
-            return self._changed.wait_for(is_ending, pause_s)
-
-    def _fail(self, work: Work, error: BaseException) -> None:
+    def _fail(self, work: Work, error: BaseException) -> bool:
         with self._changed:
             if self._failure is None:
                 self._failure = (work, error)
             self._changed.notify_all()
         self._attachment.wake()
+        return False
 
     def _warn(self, event: str, message: Message, **fields: Any) -> None:  # noqa: ANN401
         self._attachment.warn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -19,11 +19,10 @@ from coopgroup import (
 )
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
-from coopgroup.kafka.clock import now_ms
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.member.effects import LoseResources
+from coopgroup.member.effects import GrantResources, LoseResources
 from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered, WarmSetDeclared
+from coopgroup.member.events import Answered, SubscriptionChanged, WarmSetDeclared
 from coopgroup.member.member import Outstanding
 from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
 from coopgroup.member.transitions import MemberState
@@ -33,10 +32,16 @@ from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
 from coopgroup.telemetry import Envelope, StateChanged
+from tests.support.by_hand import Hand, by_hand
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 ONE = ("x", 0)
+
+
+def make(**more: Any) -> CooperativeGroup:  # noqa: ANN401  (arguments of a group)
+    given = {"catalogue": [ONE], "start": lambda _: None, "stop": lambda _: None, **more}
+    return CooperativeGroup(SETTINGS, **given)
 
 
 @pytest.fixture
@@ -44,11 +49,16 @@ def calls() -> list[tuple[str, object]]:
     return []
 
 
+@pytest.fixture(autouse=True)
+def hand() -> Iterator[Hand]:
+    with by_hand(waits=True) as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupDriver, "start", lambda _: None)
+        yield made
+
+
 @pytest.fixture
 def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
-    made = CooperativeGroup(
-        SETTINGS,
-        catalogue=[ONE],
+    made = make(
         start=lambda one: calls.append(("start", one)),
         stop=lambda one: calls.append(("stop", one)),
     )
@@ -57,9 +67,12 @@ def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
 
 
 def test_first_grant_that_comes_after_its_lease_is_never_held(
-    group: CooperativeGroup, calls: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+    group: CooperativeGroup,
+    calls: list[tuple[str, object]],
+    hand: Hand,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    driver, now = inner(group, "_driver"), now_ms()
+    driver, now = inner(group, "_driver"), int(hand.now_s * 1000)
     sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
     member = with_fields(
         driver.member,
@@ -90,19 +103,40 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
     assert heard[-1][0] is LoseResources
     assert len(heard) == 2
     assert all((owns, lease_s) == (False, -math.inf) for _, owns, lease_s in heard)
+    hand.run()
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("ask", "action"),
+    [(CooperativeGroup.close, "close"), (CooperativeGroup.hand_over, "hand over")],
+)
+def test_callback_that_would_wait_for_itself_is_refused(
+    hand: Hand,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[CooperativeGroup], object],
+    action: str,
+) -> None:
+    failures = list[str]()
+
+    def start(_: object) -> None:
+        ask(made)
+
+    made = make(start=start, on_error=lambda failure: failures.append(str(failure.error)))
+    driver = inner(made, "_driver")
+    member = with_fields(driver.member, {"claim_generation": 3})
+    monkeypatch.setattr(driver, "_session", Session(member=member))
+    inner(made, "_work").put(GrantResources(resources=ResourceSet.from_pairs([ONE])))
+    hand.run()
+    assert failures == [f"a callback cannot {action}: that would wait for itself"]
+    made.close()
 
 
 def test_listener_hears_what_the_group_writes() -> None:
     heard = list[Envelope]()
-    made = CooperativeGroup(
-        {**SETTINGS, "coopgroup.telemetry.listener": heard.append},
-        catalogue=[ONE],
-        start=print,
-        stop=print,
-    )
-    with made:
-        pass  # the close waits for the writer thread
+    more: dict[str, Any] = {"coopgroup.telemetry.listener": heard.append}
+    with closing(make(**more)) as group:  # the close waits for the listener
+        inner(group, "_driver", "_take")(SubscriptionChanged(topics=("*",)))
     assert (heard[0].group, heard[0].record) == (
         "g",
         StateChanged(before="unsubscribed", after="joining", cause="subscription changed"),
@@ -111,8 +145,7 @@ def test_listener_hears_what_the_group_writes() -> None:
 
 def test_policy_and_assignor_are_objects_names_or_keys() -> None:
     def plugins(**more: Any) -> tuple[object, object]:  # noqa: ANN401 - any choice
-        made = CooperativeGroup(SETTINGS, catalogue=[ONE], start=print, stop=print, **more)
-        with closing(made):
+        with closing(make(**more)) as made:
             leader = inner(made, "_driver").leader
             return leader.policy, leader.assignor
 
@@ -131,7 +164,7 @@ def test_catalogue_that_is_a_class_is_refused() -> None:
     """A user who forgets the parentheses would otherwise share nothing, forever."""
     forgotten: Any = Catalogue
     with pytest.raises(ConfigurationError, match="catalogue: got"):
-        CooperativeGroup(SETTINGS, catalogue=forgotten, start=print, stop=print)
+        make(catalogue=forgotten)
 
 
 def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> None:
@@ -150,14 +183,14 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
         driver.member, {"state": MemberState.JOINING, "next_join": NextJoin(topics=("*",))}
     )
     monkeypatch.setattr(GroupDriver, "member", joining)
-    assert not group.hand_over(0.1)
+    assert not group.hand_over(0.0)
     left = {
         "state": MemberState.STABLE,
         "next_join": NOTHING_TO_JOIN_FOR,
         "last_join": NO_JOIN,
     }
     monkeypatch.setattr(GroupDriver, "member", with_fields(joining, left))
-    assert group.hand_over(10.0)
+    assert group.hand_over(0.0)
     monkeypatch.undo()
 
 
@@ -177,10 +210,11 @@ def test_group_that_cannot_start_is_closed(
     assert closed == ["closed"]
 
 
-def make(**more: Any) -> CooperativeGroup:  # noqa: ANN401  (arguments of a group)
-    return CooperativeGroup(
-        SETTINGS, catalogue=[ONE], start=lambda _: None, stop=lambda _: None, **more
-    )
+def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
+    with make() as group, pytest.raises(RuntimeError, match="joined once"):
+        group.join()
+    with pytest.raises(RuntimeError, match="joined once"):
+        group.join()
 
 
 @pytest.mark.parametrize("name", ["lost", "warm", "cool", "on_error"])

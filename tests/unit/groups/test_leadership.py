@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -16,10 +15,17 @@ from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
 from coopgroup.model.replacing import replaced
 from coopgroup.session import Session
+from coopgroup.worker import Worker
+from tests.support.by_hand import Hand, by_hand
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
-WAIT_S = 10.0
+
+
+@pytest.fixture
+def hand() -> Iterator[Hand]:
+    with by_hand(waits=True) as made:
+        yield made
 
 
 def test_static_id_is_refused() -> None:
@@ -58,7 +64,7 @@ def test_credentials_reach_the_connections_of_the_group() -> None:
 
 
 def test_election_that_arrives_after_its_lease_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A heartbeat may renew the lease, and then this process leads."""
     elected = list[int]()
@@ -68,20 +74,28 @@ def test_election_that_arrives_after_its_lease_is_reported(
     monkeypatch.setattr(driver, "_session", Session(member=member))
     driver.lease_until_s = 0.0
     work.put(GrantResources(resources=ResourceSet.from_pairs([("leader", 0)])))
-    deadline_s = time.monotonic() + WAIT_S
-    while not elected and time.monotonic() < deadline_s:
-        time.sleep(0.002)
+    hand.run()
     assert elected == [3]
-    assert not leadership.leads
+    assert leadership.wait(0.0) is None
     driver.lease_until_s = math.inf
-    assert (leadership.leads, leadership.token) == (True, 3)
+    assert (leadership.leads, leadership.wait(), leadership.token) == (True, 3, 3)
+    assert not leadership.wait_lost(2.0)
+    driver.lease_until_s = hand.now_s + 4.0
+    assert leadership.wait_lost(10.0)
+    assert hand.now_s == pytest.approx(driver.lease_until_s, abs=0.1)
     leadership.close()
 
 
-def test_wait_ends_when_it_is_closed() -> None:
-    leadership, tokens = Leadership(SETTINGS), list[int | None]()
-    waiting = threading.Thread(target=lambda: tokens.append(leadership.wait()), daemon=True)
-    waiting.start()
-    leadership.close()
-    waiting.join(WAIT_S)
-    assert tokens == [None]
+@pytest.mark.parametrize("timeout_s", [None, 10.0])
+def test_wait_ends_when_it_is_closed(hand: Hand, timeout_s: float | None) -> None:
+    leadership, began_s = Leadership(SETTINGS), hand.now_s
+    Worker("closer").submit(leadership.close, after_s=4.0)
+    assert leadership.wait(timeout_s) is None
+    assert hand.now_s - began_s == pytest.approx(4.0)
+
+
+def test_wait_ends_in_time(hand: Hand) -> None:
+    with closing(Leadership(SETTINGS)) as leadership:
+        began_s = hand.now_s
+        assert leadership.wait(2.0) is None
+        assert hand.now_s - began_s == pytest.approx(2.0)

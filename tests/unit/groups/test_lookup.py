@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import attrs
 import pytest
@@ -20,6 +18,8 @@ from coopgroup.policies import SimplePolicy
 from coopgroup.policies.base import RoundContext
 from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
 from coopgroup.protocol.assignment_trailer import names_digest, trailer_of
+from coopgroup.worker import Worker
+from tests.support.by_hand import Hand, by_hand
 
 OLD = Catalogue.of({("sink", -1): 1, ("sink", 0): 5}, version=3)
 NEW = Catalogue.of({("sink", -1): 1}, version=4)
@@ -86,11 +86,10 @@ def _member(
     return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
 
 
-def _later(call: Callable[[], object]) -> threading.Timer:
-    timer = threading.Timer(0.1, call)
-    timer.daemon = True
-    timer.start()
-    return timer
+@pytest.fixture
+def hand() -> Iterator[Hand]:
+    with by_hand(waits=True) as made:
+        yield made
 
 
 def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
@@ -103,16 +102,16 @@ def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> N
     assert lookup.led == OLD
 
 
-def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
-    source = Source()
+def test_leader_that_is_behind_waits_for_what_another_member_has_seen(hand: Hand) -> None:
+    source, began_s = Source(), hand.now_s
     lookup = source.lookup(timeout_ms=10_000)
-    timer = _later(lambda: setattr(source, "content", NEW))
+    Worker("writer").submit(lambda: setattr(source, "content", NEW), after_s=4.0)
     request = lookup.read((_member("a", version=4),))
-    timer.join()
     assert lookup.metadata(request.topics).resources == NEW.resources
-    assert source.looks > 1
+    assert 4.0 <= hand.now_s - began_s < 4.1
 
 
+@pytest.mark.usefixtures("hand")
 def test_leader_that_stays_behind_decides_nothing() -> None:
     lookup = Source().lookup()
     request = lookup.read((_member("a", version=4),))
@@ -123,20 +122,16 @@ def test_leader_that_stays_behind_decides_nothing() -> None:
     assert lookup.metadata(request.topics).resources == OLD.resources
 
 
-def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
+def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(hand: Hand) -> None:
     source = Source()
     lookup = source.lookup(timeout_ms=0)
     honest, liar = _member("a", version=3), _member("b", version=2**63 - 1)
-    for at_s in (100.0, 159.0):
-        clock[0] = at_s
+    for pause_s in (0.0, 59.0):
+        hand.advance(pause_s)
         lookup.read([honest, liar])
         with pytest.raises(LookupError, match=str(2**63 - 1)):
             lookup.metadata(())
-    clock[0] = 160.0
+    hand.advance(1.0)
     lookup.read([honest, liar])
     assert lookup.metadata(()).resources == OLD.resources
     assert [one.partition(":")[0] for one in source.warned] == ["catalogue_version_unconfirmed"]
@@ -145,17 +140,14 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
         lookup.metadata(())
 
 
-def test_leader_that_caught_up_waits_anew_for_the_next_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
+def test_leader_that_caught_up_waits_anew_for_the_next_version(hand: Hand) -> None:
     source = Source()
     lookup = source.lookup(timeout_ms=0)
     lookup.read([_member("b", version=4)])
-    source.content, clock[0] = NEW, 130.0
+    source.content = NEW
+    hand.advance(30.0)
     lookup.read([_member("b", version=4)])
-    clock[0] = 1_000.0
+    hand.advance(1_000.0)
     lookup.read([_member("b", version=5)])
     with pytest.raises(LookupError):
         lookup.metadata(())
@@ -190,32 +182,23 @@ def test_catalogue_never_goes_back() -> None:
 
 def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     """A hanging application costs one thread, not one per round."""
-    gate = threading.Event()
-    source = Source()
-    lookup = CatalogueLookup(
-        source=lambda: gate.wait(10) and OLD,
-        timeout_ms=50,
-        warn=lambda event, error: source.warned.append(f"{event}: {error}"),
-    )
-    hung = threading.Thread(target=lookup.look)
-    hung.start()
-    while not hung.is_alive():
-        time.sleep(0.001)
-    time.sleep(0.02)
-    assert lookup.look() is None
-    gate.set()
-    hung.join()
+    source, found = Source(), list[Catalogue | None]()
+
+    def hang() -> Catalogue:
+        found.append(lookup.look())
+        return OLD
+
+    lookup = attrs.evolve(source.lookup(timeout_ms=0), source=hang)
+    assert lookup.look() == OLD
+    assert found == [None]
     assert source.warned == ["catalogue_unavailable: an earlier look has not ended yet"]
-    assert lookup.known == OLD
 
 
-def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
-    lookup = Source().lookup(timeout_ms=60_000)
-    timer = _later(lookup.close)
-    began = time.monotonic()
+def test_leader_that_waits_when_it_is_closed_ends_at_once(hand: Hand) -> None:
+    lookup, began_s = Source().lookup(timeout_ms=60_000), hand.now_s
+    Worker("closer").submit(lookup.close, after_s=4.0)
     lookup.read((_member("a", version=4),))
-    timer.join()
-    assert time.monotonic() - began < 30
+    assert hand.now_s - began_s == 4.0
 
 
 def test_look_when_the_source_wants_to_exit_only_warns() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,8 +15,9 @@ from coopgroup.member import Member, MemberConfig, new_member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.member.parts import LastJoin
 from coopgroup.model.replacing import with_fields
+from tests.support.by_hand import Hand, by_hand
 
-WAIT_S = 10.0
+REFRESH_S = 5.0
 FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b", 0)], version=2)
 
 
@@ -32,6 +32,7 @@ class Stage:
         posted: events for the group.
     """
 
+    hand: Hand
     content: object = FIRST
     leads: bool = True
     joined_with: int | None = 1
@@ -47,7 +48,7 @@ class Stage:
         )
         self.watcher = CatalogueWatcher(
             lookup=self.lookup,
-            refresh_ms=10,
+            refresh_ms=5_000,
             member=self.member,
             leads=lambda: self.leads,
             shared=lambda: FIRST.resources,
@@ -66,14 +67,11 @@ class Stage:
     def start(self) -> None:
         """Start as the member that led a round with the first catalogue."""
         self.watcher.start()
-        self.until(lambda: len(self.posted) == 2)
+        self.hand.run()
         self.lookup.led = FIRST
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < deadline, self.posted
-            time.sleep(0.002)
+    def looks(self, count: int) -> None:
+        self.hand.advance(count * REFRESH_S)
 
     @property
     def asked(self) -> list[str]:
@@ -82,51 +80,50 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    made = Stage()
-    yield made
-    made.watcher.stop()
+    with by_hand() as hand:
+        yield Stage(hand)
 
 
 def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
+    stage.watcher.look_soon()  # before the start, there is nothing to tell
     stage.start()
     assert stage.posted == [CatalogueSeen(version=1), SubscriptionChanged(topics=("*",))]
-    time.sleep(0.05)
+    stage.looks(9)
     assert stage.asked == []
 
 
-def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> None:
+@pytest.mark.parametrize("content", [SECOND, Catalogue.of({("a", 0): 9}, version=2)])
+def test_leader_asks_once_for_a_round_when_a_resource_or_a_weight_changed(
+    stage: Stage, content: Catalogue
+) -> None:
     stage.start()
-    stage.content = SECOND
-    stage.until(lambda: bool(stage.asked))
-    time.sleep(0.05)
-    assert stage.asked == ["the catalogue changed"]
-    assert stage.posted[2] == CatalogueSeen(version=2)
+    stage.content = content
+    stage.looks(9)
+    assert stage.posted[2:] == [
+        CatalogueSeen(version=2),
+        RejoinRequested(reason="the catalogue changed"),
+    ]
 
 
 def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> None:
     """The new process has led no round; its list is that of the previous process."""
     stage.start()
     stage.lookup.led = None
-    time.sleep(0.05)
+    stage.looks(9)
     assert stage.asked == []
     stage.content = SECOND
-    stage.until(lambda: bool(stage.asked))
-
-
-def test_leader_asks_when_only_a_weight_changed(stage: Stage) -> None:
-    stage.start()
-    stage.content = Catalogue.of({("a", 0): 9}, version=2)
-    stage.until(lambda: bool(stage.asked))
+    stage.looks(1)
+    assert len(stage.asked) == 1
 
 
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
     stage.leads = False
     stage.start()
     stage.content = SECOND
-    stage.until(lambda: CatalogueSeen(version=2) in stage.posted)
-    assert stage.asked == []
-    stage.until(lambda: bool(stage.asked))
-    assert stage.asked[0] == "a newer catalogue than the group's"
+    stage.looks(3)
+    assert stage.posted[2:] == [CatalogueSeen(version=2)]
+    stage.looks(1)
+    assert stage.asked == ["a newer catalogue than the group's"]
 
 
 def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None:
@@ -134,37 +131,43 @@ def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None
     stage.start()
     stage.joined_with = 2
     stage.content = SECOND
-    stage.until(lambda: CatalogueSeen(version=2) in stage.posted)
-    time.sleep(0.1)
-    assert stage.asked == []
+    stage.looks(9)
+    assert stage.posted[2:] == [CatalogueSeen(version=2)]
 
 
-def test_follower_that_came_back_as_a_static_member_asks_once(stage: Stage) -> None:
+def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(
+    stage: Stage,
+) -> None:
     """Its join began no round (KIP-345), so the leader has not received its version."""
     stage.leads, stage.instance_id = False, "w1"
     stage.start()
-    stage.until(lambda: stage.asked == ["a newer catalogue than the group's"])
+    stage.looks(4)
+    assert stage.asked == ["a newer catalogue than the group's"]
     stage.generation += 1
-    asked = len(stage.asked)
-    time.sleep(0.1)
-    assert len(stage.asked) <= asked + 1
-    asked = len(stage.asked)
-    time.sleep(0.1)
-    assert len(stage.asked) == asked
+    stage.looks(9)
+    assert len(stage.asked) == 1
 
 
-def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:
-    stage = Stage()
-    stage.watcher.refresh_ms = 60_000
+def test_look_when_the_application_knows_of_a_change_is_at_once(stage: Stage) -> None:
     stage.start()
     stage.content = SECOND
-    stage.watcher.look_soon()
-    stage.until(lambda: bool(stage.asked))
-    stage.watcher.stop()
+    for _ in range(3):
+        stage.watcher.look_soon()
+    assert len(stage.hand.jobs("coopgroup-catalogue")) == 2  # one look, and the next regular one
+    stage.hand.run()
+    assert len(stage.asked) == 1
 
 
-def test_watcher_joins_although_the_catalogue_cannot_be_read() -> None:
-    stage = Stage(content=None)
+def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:
     stage.watcher.start()
-    stage.until(lambda: stage.posted == [SubscriptionChanged(topics=("*",))])
     stage.watcher.stop()
+    stage.watcher.look_soon()
+    assert stage.hand.jobs() == []
+    assert stage.posted == [CatalogueSeen(version=1)]
+
+
+def test_watcher_joins_although_the_catalogue_cannot_be_read(stage: Stage) -> None:
+    stage.content = None
+    stage.watcher.start()
+    stage.hand.run()
+    assert stage.posted == [SubscriptionChanged(topics=("*",))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import deque
 from typing import Any
 
@@ -16,7 +15,9 @@ from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Order, Scheduler
 from coopgroup.processing.tasks import TaskProcessing
 from coopgroup.processing.work_rate import HandlerWork
+from tests.support.by_hand import by_hand
 from tests.support.fake_records import FakeAsyncConsumer, FakeConsumer, FakeRecord
+from tests.support.virtual_loop import run_virtual, time_passes
 
 HANDLER_S = 0.01
 
@@ -67,20 +68,22 @@ def test_rate_when_handlers_wait_for_records_is_unknown() -> None:
 
 
 def test_threads_are_measured_instead_of_the_polls() -> None:
-    """Two handlers of 10 ms cannot handle more than 200 records a second."""
+    """Two handlers of 10 ms, of which one ends every 5 ms, handle 200 records a second."""
     consumer: Any = FakeConsumer(deque(records(2, 60)))
     handled: list[object] = []
     stop = threading.Event()
 
     def handle(message: object) -> None:
-        time.sleep(HANDLER_S)
+        hand.now_s += HANDLER_S / 2
         handled.append(message)
         if len(handled) >= 100:
             stop.set()
 
-    process(consumer, handle, workers=2, stop=stop)
+    with by_hand(waits=True) as hand:
+        consumer.idle = hand.advance
+        process(consumer, handle, workers=2, stop=stop)
     meter = consumer._parts.driver.meter  # noqa: SLF001
-    assert 20 < meter.rate_per_s <= 210
+    assert meter.rate_per_s == pytest.approx(200)
     assert not meter.is_elsewhere
 
 
@@ -92,7 +95,7 @@ def test_tasks_are_measured_instead_of_the_loop() -> None:
         stop = asyncio.Event()
 
         async def handle(message: object) -> None:
-            await asyncio.sleep(HANDLER_S)
+            await time_passes(HANDLER_S)
             handled.append(message)
             if len(handled) >= 100:
                 stop.set()
@@ -101,5 +104,6 @@ def test_tasks_are_measured_instead_of_the_loop() -> None:
         await TaskProcessing(consumer, handle, Stop(), scheduler, timing, 2).run()
         return consumer._parts.driver.meter  # noqa: SLF001
 
-    meter = asyncio.run(main())
-    assert 20 < meter.rate_per_s <= 210
+    with by_hand() as hand:
+        meter = run_virtual(hand, main())
+    assert meter.rate_per_s == pytest.approx(200)
