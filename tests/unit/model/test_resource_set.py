@@ -188,15 +188,20 @@ def test_hash_survives_another_thread_that_makes_the_arrays() -> None:
 
 
 FORK_DURING_IMPORT = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from coopgroup.kafka.membership.leading import read_members
 from coopgroup.model import ResourceSet
 left, right = (ResourceSet.from_pairs([("T", n) for n in range(count)]) for count in (2, 1))
 uses = {"algebra": lambda: left - right, "leader": lambda: read_members([])}
+begun = threading.Event()
+class Finder:
+    def find_spec(self, name, *_):
+        if name.startswith("numpy."):
+            begun.set()
+sys.meta_path.insert(0, Finder())
 thread = threading.Thread(target=uses[USE])
 thread.start()
-while "numpy" not in sys.modules:
-    time.sleep(0.0005)
+assert begun.wait(30)
 child = os.fork()
 if not child:
     signal.alarm(30)
