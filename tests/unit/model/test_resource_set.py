@@ -81,23 +81,6 @@ def test_membership_when_asked_for_no_pair_is_false(stranger: object) -> None:
     assert stranger not in ResourceSet({"T": [0]})
 
 
-def test_empty_set_when_used_behaves_like_one() -> None:
-    made = ResourceSet({"T": [0]})
-    assert (bool(EMPTY), len(EMPTY), EMPTY.names, list(EMPTY)) == (False, 0, (), [])
-    assert (EMPTY | made, made | EMPTY, made - EMPTY) == (made, made, made)
-    assert (made & EMPTY, EMPTY - made, made - made) == (EMPTY, EMPTY, EMPTY)
-    assert (made <= EMPTY, made >= EMPTY) == (False, True)
-    assert EMPTY.take(np.zeros(0, dtype=np.bool_)) == EMPTY
-    assert made.positions(EMPTY).tolist() == EMPTY.positions_all([]).tolist() == []
-    assert EMPTY.positions(made).tolist() == [-1]
-    assert ResourceSet.union_all([]) == EMPTY
-
-
-def test_repr_when_printed_is_what_builds_the_set() -> None:
-    made = ResourceSet({"b": [1, 0], "a": [2]})
-    assert repr(made) == "ResourceSet({'a': [2], 'b': [0, 1]})"
-
-
 def test_pickle_when_loaded_is_equal_and_frozen() -> None:
     made = ResourceSet({"b": [1, 0], "a": [2]})
     loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes

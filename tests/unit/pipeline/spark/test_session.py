@@ -73,15 +73,6 @@ def test_java_when_old_is_refused(
         require_spark()
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21"])
-def test_java_when_new_enough_is_taken(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _java(tmp_path, version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    require_spark()
-
-
 def test_java_when_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -260,14 +260,6 @@ def test_worker_when_a_commit_fails_says_why_and_goes_on(
     assert "REBALANCE_IN_PROGRESS" in str(failed.fields["reason"])
 
 
-def test_worker_when_the_consumer_reports_an_error_writes_it_down(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
-    play(monkeypatch, spec, Record("a", 0, 0, failure=REBALANCING))
-    assert [event.name for event in events_of(spec)][2:3] == ["consumer_error"]
-    assert len(RowReader(Path(f"{spec.log_path}.records")).read_new()) == 0
-
-
 def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
