@@ -6,14 +6,15 @@ the case in which a probe must answer.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Protocol, Self
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.health.answers import Answer, live, ready
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
+from coopgroup.worker import Worker
 
 __all__ = ["HealthServer", "serve"]
 
@@ -21,6 +22,7 @@ _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 # A client that sends nothing must not keep a thread for ever.
 _REQUEST_TIMEOUT_S: Final = 10.0
+_CLOSE_S_MAX: Final = 60.0
 
 
 class Member(Protocol):
@@ -53,13 +55,9 @@ class HealthServer:
         self._server = ThreadingHTTPServer(address, _request_class(answers.answer))
         # A client that disconnects early is no error of this process, and worth no traceback.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.1},
-            name="coopgroup-health",
-            daemon=True,
-        )
-        self._thread.start()
+        self._is_closed = False
+        self._worker = Worker("coopgroup-health")
+        self._worker.submit(partial(self._server.serve_forever, poll_interval=0.1))
 
     @property
     def port(self) -> int:
@@ -68,9 +66,11 @@ class HealthServer:
 
     def close(self) -> None:
         """End the server; requests in progress are answered."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._server.shutdown()
+        self._worker.close(_CLOSE_S_MAX)
         self._server.server_close()
 
     def __enter__(self) -> Self:

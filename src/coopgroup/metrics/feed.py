@@ -147,7 +147,7 @@ class MetricsFeed:
             )
         with self._lock:
             self._members.append(listener)
-        self._queue.ensure_thread()
+        self._queue.wake()
         return listener
 
     def put(self, listener: MemberListener | None, envelope: Envelope) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,6 +9,7 @@ from attrs import define, field
 
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
+from coopgroup.worker import Worker
 
 __all__ = ["Reader", "ViewPolling"]
 
@@ -28,7 +28,7 @@ class Reader(Protocol):
 
 @define(eq=False)
 class ViewPolling:
-    """The thread of one display.
+    """The looks of one display, on a thread.
 
     Attributes:
         interval_s: time between two looks.
@@ -39,25 +39,26 @@ class ViewPolling:
     interval_s: float
     show: Callable[[GroupView | Exception], None]
     _tracker: GroupTracker = field(factory=GroupTracker, init=False)
-    _is_over: threading.Event = field(factory=threading.Event, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-watch"), init=False)
+    _is_over: bool = field(default=False, init=False)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="coopgroup-watch", daemon=True)
-        self._thread.start()
+        """Begin to look."""
+        self._worker.submit(self._look)
 
     def stop(self) -> None:
-        """End the thread after its present look; this does not wait."""
-        self._is_over.set()
+        """End after the present look, which shows nothing more; this does not wait."""
+        self._is_over = True
+        self._worker.close(0.0)
 
-    def _run(self) -> None:
-        while not self._is_over.is_set():
-            found: GroupView | Exception
-            try:
-                found = self._tracker.note(self.reader.read())
-            except Exception as error:  # noqa: BLE001 -- shown; the next look may work
-                found = error
-            if not self._is_over.is_set():
-                self.show(found)
-            self._is_over.wait(self.interval_s)
+    def _look(self) -> None:
+        if self._is_over:
+            return
+        found: GroupView | Exception
+        try:
+            found = self._tracker.note(self.reader.read())
+        except Exception as error:  # noqa: BLE001 -- shown; the next look may work
+            found = error
+        if not self._is_over:
+            self.show(found)
+        self._worker.submit(self._look, after_s=self.interval_s)

@@ -16,7 +16,6 @@ import errno
 import ipaddress
 import os
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import suppress
@@ -39,6 +38,7 @@ from coopgroup.watch.picture import Picture
 from coopgroup.watch.polling import Reader, ViewPolling
 from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COLUMNS, printable
 from coopgroup.watch.values import GroupView
+from coopgroup.worker import Worker
 
 __all__ = ["LiveServer", "is_own_host"]
 
@@ -59,6 +59,7 @@ _RETRY_MS: Final = 2_000
 # A connection that carries nothing for longer may be ended by a proxy.
 _SILENT_S_MAX: Final = 15.0
 _STOP_S: Final = 2
+_CLOSE_S_MAX: Final = 60.0
 _SCRIPTS: Final = ("page.js", "live.js")
 _LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
 
@@ -100,8 +101,8 @@ class LiveServer:
             )
         )
         self._polling = ViewPolling(reader, interval_s, self._take_later)
-        self._thread = threading.Thread(target=self._run, name="coopgroup-watch-http", daemon=True)
-        self._thread.start()
+        self._worker = Worker("coopgroup-watch-http")
+        self._worker.submit(self._run)
         self._polling.start()
 
     @property
@@ -112,9 +113,9 @@ class LiveServer:
     def close(self) -> None:
         """End the server and its threads."""
         self._polling.stop()
-        if self._thread.is_alive():
+        with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._stop)
-            self._thread.join()
+        self._worker.close(_CLOSE_S_MAX)
 
     def __enter__(self) -> Self:
         return self

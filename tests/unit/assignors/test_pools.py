@@ -16,15 +16,6 @@ def _pools(group: GroupSnapshot) -> list[tuple[list[str], list[str]]]:
     ]
 
 
-def test_pools_when_subscriptions_are_equal_are_one() -> None:
-    group = group_of(
-        {"a": [0, 1], "b": [0], "nobody": [0]},
-        claim("A", {"a": [7]}, topics=["a", "b"]),
-        claim("B", topics=["b", "a"]),
-    )
-    assert _pools(group) == [(["A", "B"], ["a-0", "a-1", "b-0"])]
-
-
 def test_pools_when_subscriptions_differ_only_in_what_does_not_exist_are_one() -> None:
     group = group_of({"a": [0]}, claim("A", topics=["a", "x"]), claim("B", topics=["a", "y"]))
     assert _pools(group) == [(["A", "B"], ["a-0"])]

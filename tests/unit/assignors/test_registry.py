@@ -3,29 +3,11 @@
 import pytest
 
 from coopgroup.assignors import (
-    CooperativeStickyAssignor,
-    LagAwareAssignor,
-    StickyAssignor,
     assignor_names,
     create_assignor,
-    register_assignor,
 )
 from coopgroup.errors import ConfigurationError
 from tests.support.programs import outputs_under_two_hash_seeds
-
-
-def test_create_when_named_makes_that_assignor() -> None:
-    assert create_assignor("sticky") == StickyAssignor()
-    assert create_assignor("cooperative-sticky", {}) == CooperativeStickyAssignor()
-    assert create_assignor("lag-aware", {"scope": "topic"}) == LagAwareAssignor()
-    assert {name: create_assignor(name).name for name in assignor_names()}.items() >= {
-        ("cooperative-sticky", "cooperative-sticky"),
-        ("drain-time", "drain-time"),
-        ("lag-aware", "lag-aware"),
-        ("range", "range"),
-        ("round-robin", "round-robin"),
-        ("sticky", "sticky"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -60,14 +42,6 @@ def test_create_when_name_is_unknown_lists_what_there_is() -> None:
         create_assignor("fairest")
     names = ", ".join(assignor_names())
     assert str(caught.value) == f"assignor: got 'fairest', expected one of {names}, or module:Class"
-
-
-def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    factories = {"sticky": StickyAssignor}
-    monkeypatch.setattr("coopgroup.assignors.registry._ASSIGNORS._factories", factories)
-    register_assignor("mine", LagAwareAssignor)
-    assert create_assignor("mine", {"scope": "topic"}) == LagAwareAssignor()
-    assert assignor_names() == ("mine", "sticky")
 
 
 def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:

@@ -1,7 +1,6 @@
 """`RoundRobinAssignor`: Kafka's documented examples."""
 
 from coopgroup import RoundRobinAssignor
-from coopgroup.assignors import Assignor
 from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from tests.support.groups import by_member, claim, group_of, no_lags
 
@@ -47,12 +46,3 @@ def test_static_members_when_there_are_any_come_first_by_instance_id() -> None:
         "m2": {"t": [1], "u": [0, 2]},
         "m3": {"t": [0]},
     }
-
-
-def test_assignor_when_asked_says_what_it_is() -> None:
-    assignor = RoundRobinAssignor()
-    assert isinstance(assignor, Assignor)
-    assert (assignor.name, assignor.needs_lags) == ("round-robin", False)
-    nobody, nothing = group_of({"t": [0, 1]}), group_of({}, claim("A"))
-    assert assignor.assign(nobody, no_lags(nobody)).tolist() == [-1, -1]
-    assert assignor.assign(nothing, no_lags(nothing)).tolist() == []

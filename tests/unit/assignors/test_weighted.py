@@ -78,13 +78,6 @@ def test_balance_within_the_tolerance_moves_nothing() -> None:
     assert (WeightedAssignor(tolerance=1.0).assign(group, values) == group.owner).all()
 
 
-def test_swap_when_no_move_helps_evens_out() -> None:
-    weights = {("t", index): 4 if index < 3 else 2 for index in range(6)}
-    group, values = _group(weights, a={"t": [0, 1, 2]}, b={"t": [3, 4, 5]})
-    target = WeightedAssignor(tolerance=0.0).assign(group, values)
-    assert sorted(_loads(group, target, values)) == [8, 10]
-
-
 def test_resources_without_weight_are_spread_by_count() -> None:
     """Otherwise one member could get all of them."""
     group, values = _group({("t", index): 0 for index in range(9)}, a={}, b={}, c={})

@@ -31,11 +31,6 @@ def test_run_when_asked_for_help_shows_it(name: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"Usage: coopgroup {name} ")
 
 
-def test_run_when_asked_for_version_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["--version"]) == 0
-    assert capsys.readouterr().out == f"coopgroup, version {__version__}\n"
-
-
 @pytest.mark.parametrize("group", ["bell", "group", "pipeline", "protocol"])
 def test_summaries_are_whole_sentences(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([group, "--help"]) == 0

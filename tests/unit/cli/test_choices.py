@@ -11,11 +11,6 @@ def named(name: str) -> Choice:
     return Choice(name=name, options={"from": "scenario"})
 
 
-def test_a_name_alone_has_the_options_of_the_scenario() -> None:
-    assert parse_choice("--policy", "deferred", named) == named("deferred")
-    assert parse_choice("--assignor", "sticky") == Choice(name="sticky")
-
-
 def test_options_are_numbers_constants_and_strings() -> None:
     choice = parse_choice("--policy", "own:a=1,b=-2.5,c=true,d=null,e=topic,f=,g=[1],h=x=y", named)
     assert choice == Choice(

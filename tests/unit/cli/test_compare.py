@@ -102,29 +102,6 @@ def test_progress_does_not_wait_for_a_slow_first_run() -> None:
         assert list(compare_command.side_by_side(pool, play, jobs, second_ended.set)) == jobs
 
 
-def test_compare_ends_with_a_verdict(
-    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["compare", file, "--policies", "simple,deferred", "--seeds", "1"]) == 0
-    *_, summary, best, here = capsys.readouterr().out.splitlines()
-    assert summary.startswith("Simple: ")
-    assert " partition-seconds out of service, " in summary
-    assert best == (
-        "Fewest partition-seconds out of service: simple if a move costs less than 5 s; deferred "
-        "above."
-    )
-    assert here.endswith("a move costs 0 s, so the choice is simple.")
-
-
-def test_compare_of_one_seed_shows_no_ranges(
-    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["compare", file, "--policies", "simple", "--seeds", "1"]) == 0
-    output = capsys.readouterr().out
-    assert output.splitlines()[0] == "small: sticky, seed 1"
-    assert " to " not in output.replace("time to converge", "")
-
-
 def test_compare_with_json_prints_an_object_for_each_policy(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,16 +214,6 @@ def test_compare_when_interrupted_waits_for_no_run() -> None:
         play_and_interrupt()
     assert time.monotonic() - began < LONG_S / 2
     assert active_children() == []
-
-
-def test_compare_with_html_writes_a_page(
-    file: str, one_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.html"
-    arguments = ["--policies", "simple,deferred", "--seeds", "2", "--html", str(page)]
-    assert run(["compare", file, *arguments]) == 0
-    assert "small: " in capsys.readouterr().out
-    assert page.read_text().startswith("<!")
 
 
 def test_compare_when_an_invariant_is_broken_says_how_to_see_it_again(

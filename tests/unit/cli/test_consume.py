@@ -163,39 +163,6 @@ def test_consume_when_asked_wrongly_exits_with_2(
     assert capsys.readouterr() == ("", f"coopgroup: {complaint}\n")
 
 
-@pytest.mark.parametrize(
-    ("topic", "complaint"),
-    [
-        (
-            "^(",
-            (
-                "topics: got '^(', expected a regular expression "
-                "(missing ), unterminated subpattern at position 1)"
-            ),
-        ),
-        (
-            "two words",
-            (
-                "topics: got 'two words', expected a name of 1 to 249 characters out of a-z, A-Z, "
-                "0-9, '.', '_' and '-' that is neither '.' nor '..'"
-            ),
-        ),
-    ],
-)
-def test_consume_when_given_a_wrong_topic_exits_with_2_before_it_connects(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    topic: str,
-    complaint: str,
-) -> None:
-    """A wrong topic is a mistake on the command line, so no broker must receive it."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    made: list[object] = []
-    monkeypatch.setattr(consume, "CooperativeConsumer", lambda *args, **_: made.append(args))
-    assert run(["consume", "orders", topic, "--group", "g"]) == 2
-    assert (capsys.readouterr(), made) == (("", f"coopgroup: {complaint}\n"), [])
-
-
 def test_consume_when_interrupted_closes_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

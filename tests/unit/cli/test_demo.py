@@ -74,33 +74,10 @@ def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-def test_demo_when_shown_on_a_narrow_terminal_breaks_no_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A pipe has 80 characters, and four columns must fit."""
-    facts = evolve(FACTS, consumed=123_456, duplicated=1_234, unavailable_partition_s=123.4)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(
-        demo, "demonstrate", lambda _broker, _console: dict.fromkeys(demo.KINDS, facts)
-    )
-    output = CliRunner().invoke(demo.command, [], standalone_mode=False).stdout
-    rows = [line.split("\N{BOX DRAWINGS LIGHT VERTICAL}")[1:-1] for line in output.splitlines()]
-    rows = [[cell.strip() for cell in row] for row in rows if row]
-    assert len(rows) == 8
-    assert ["records consumed", *["123,456"] * 4] in rows
-    assert ["worst pause of what stayed", *["12 ms"] * 4] in rows
-
-
 def test_demo_when_the_broker_is_unknown_refuses_it() -> None:
     answer = CliRunner().invoke(demo.command, ["--broker", "rabbit"], standalone_mode=False)
     assert isinstance(answer.exception, ConfigurationError)
     assert str(answer.exception) == "broker: got 'rabbit', expected auto, kafka, mock or HOST:PORT"
-
-
-def test_skewed_backlog_when_made_falls_from_the_first_partition() -> None:
-    backlog = demo.skewed_backlog()
-    assert list(backlog) == sorted(backlog, reverse=True)
-    assert (len(backlog), backlog[0], backlog[-1]) == (24, 6_000, 250)
 
 
 def test_terminated_as_interrupt_when_terminated_raises_and_restores() -> None:

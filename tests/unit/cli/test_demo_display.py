@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from coopgroup.cli.demo_display import (
     Display,
-    MemberRow,
     describe,
-    group_table,
-    in_brief,
-    state_of,
 )
-from coopgroup.simulator.transcript import ranges
 from coopgroup.testing.trial import Trial
-from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
-from coopgroup.testing.trial.watch import WatchedLog
+from coopgroup.testing.trial.recording import Event, EventLog, RowLog
 
 
 @pytest.fixture
@@ -63,16 +56,6 @@ def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [([], ""), ([3], "3"), ([0, 1, 2], "0-2"), ([0, 2, 3, 7, 8, 9], "0 2-3 7-9")],
-)
-def test_ranges_when_numbers_follow_each_other_writes_them_short(
-    numbers: list[int], expected: str
-) -> None:
-    assert ranges(numbers) == expected
-
-
-@pytest.mark.parametrize(
     ("event", "expected"),
     [
         (Event(at_ns=1, name="started", fields={}), "m1 joins"),
@@ -87,24 +70,6 @@ def test_describe_when_an_event_matters_says_it_in_half_a_sentence(
     assert describe("m1", event) == expected
 
 
-@pytest.mark.parametrize(
-    ("state", "is_alive", "expected"),
-    [
-        ("assigned", True, "consuming"),
-        ("revoking", True, "giving up"),
-        ("ready", True, "ready"),
-        ("closed", False, "left"),
-        ("assigned", False, "killed"),
-    ],
-)
-def test_state_of_when_alive_or_dead_says_what_it_does(
-    state: str, *, is_alive: bool, expected: str
-) -> None:
-    nowhere = Path("nowhere")
-    log = WatchedLog("m1", nowhere, RowReader(nowhere), EventReader(nowhere), state=state)
-    assert state_of(log, is_alive=is_alive) == expected
-
-
 def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> None:
     log = RowLog(trial.producer_path)
     log.append(1, 1, 7, 2)
@@ -112,25 +77,6 @@ def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> N
     with Display(console=Console(file=StringIO()), trial=trial) as display:
         display.refresh(at_once=True)
         assert display.ends.tolist() == [0, 0, 8, 0]
-
-
-def test_table_of_a_group_fits_80_columns() -> None:
-    owned = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22]
-    row = MemberRow(member="m1", state="giving up", owned=owned, lag=12_345, handed_out=123_456)
-    output = StringIO()
-    Console(file=output, width=80, color_system=None).print(group_table("simple", [row]))
-    drawn = output.getvalue()
-    assert max(map(len, drawn.splitlines())) <= 80
-    assert all(word in drawn for word in ("records", "12,345", "123,456", "22"))
-    assert "…" not in drawn
-
-
-def test_in_brief_when_members_own_nothing_says_what_they_do() -> None:
-    rows = [
-        MemberRow(member="m1", state="consuming", owned=[0, 3, 4], lag=1, handed_out=2),
-        MemberRow(member="m2", state="killed", owned=[], lag=0, handed_out=2),
-    ]
-    assert in_brief(rows) == "m1 consuming 3, m2 killed"
 
 
 @pytest.mark.parametrize(("height", "tables"), [(10, 1), (17, 1), (18, 2), (40, 3)])

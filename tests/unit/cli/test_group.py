@@ -73,30 +73,10 @@ def test_last_other_client_of_an_eager_group_is_named() -> None:
     assert said.advice[-1] == "    coopgroup.protocols=coopgroup,cooperative-sticky"
 
 
-def test_group_that_has_arrived_has_nothing_to_do() -> None:
-    said = judged("coopgroup", member("a"), member("b"))
-    assert said.advice[0] == "done: all members are coopgroup"
-    assert not said.is_blocked
-
-
 def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None:
     said = judged("range", member("a", OURS), member("b", OURS))
     assert said.advice[0] == "next: all members are coopgroup, and most of them prefer range"
     assert "    coopgroup.protocols=coopgroup,range" in said.advice
-
-
-def test_members_of_version_1_are_to_be_renewed() -> None:
-    said = judged("coopgroup", member("a"), member("b", version=1))
-    assert said.advice[0].startswith("next: upgrade 1 member of coopgroup")
-
-
-def test_group_without_members_can_begin() -> None:
-    said = judged("", state="Empty", protocol_type="")
-    assert said == Judgement(
-        ("group billing: Empty, 0 members",),
-        ("next: start members of coopgroup",),
-        is_blocked=False,
-    )
 
 
 @pytest.mark.parametrize(

@@ -103,14 +103,6 @@ def test_encode_when_reading_lines_answers_each_on_its_own(
     ]
 
 
-def test_command_when_input_is_empty_answers_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed(monkeypatch, b"")
-    assert run(["protocol", "decode", "--kind", "subscription", "-"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -158,15 +150,6 @@ def test_command_when_input_is_a_pipe_answers_before_the_next_line(
         answers.append(from_process.readline().decode())
     to_process.close()
     assert (answers, decoder.wait(timeout=30)) == ([EMPTY_ROW + "\n"] * 3, 0)
-
-
-def test_command_when_reader_has_gone_ends_quietly(decoder: subprocess.Popen[bytes]) -> None:
-    to_process = _pipe(decoder.stdin)
-    _pipe(decoder.stdout).close()
-    to_process.write(EMPTY_ASSIGNMENT.encode() + b"\n")
-    to_process.close()
-    decoder.stdin = None
-    assert (_pipe(decoder.stderr).read(), decoder.wait(timeout=30)) == (b"", 1)
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -36,14 +36,6 @@ def test_files_of_all_members_make_one_page(
     assert "<h1>Friday</h1>" in page.read_text()
 
 
-def test_page_goes_to_the_working_folder_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["report", written(tmp_path / "a", rolling_bounce(2, 2))]) == 0
-    assert (tmp_path / "report.html").exists()
-
-
 def test_damaged_lines_are_counted_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,18 +90,6 @@ def test_group_is_asked_for_where_there_are_several(
     assert capsys.readouterr().err == complaint
     assert run(["report", file, "-o", str(page), "--group", "audit"]) == 0
     assert "<h1>Group audit</h1>" in page.read_text()
-
-
-def test_page_that_cannot_be_written_is_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = written(tmp_path / "a", rolling_bounce(2, 2))
-    page = tmp_path / "none" / "page.html"
-    assert run(["report", file, "-o", str(page)]) == 2
-    assert capsys.readouterr().err == (
-        f"coopgroup: path: got '{page}', expected a file that can be written: "
-        "No such file or directory\n"
-    )
 
 
 def test_missing_extra_is_one_line_and_status_2(

@@ -153,16 +153,6 @@ def test_simulate_with_an_invalid_option_says_so_on_one_line(
     assert printed.out == ""  # no run before the error
 
 
-def test_simulate_with_html_when_bokeh_is_missing_says_so_at_once(
-    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert run(["simulate", file, "--html", "page.html"]) == 2
-    printed = capsys.readouterr()
-    assert printed.err.startswith("coopgroup: pages are drawn with Bokeh, which is not installed")
-    assert printed.out == ""
-
-
 def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,15 +166,6 @@ def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
     assert "a.toml: events[0].member: got 'm-3', expected one of leader, m-1, m-2\n" in (
         capsys.readouterr().err
     )
-
-
-def test_simulate_with_html_writes_a_page(
-    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.html"
-    assert run(["simulate", file, "--html", str(page)]) == 0
-    assert "small story: " in capsys.readouterr().out
-    assert page.read_text().startswith("<!")
 
 
 def test_simulate_when_an_invariant_is_broken_says_how_to_see_it_again(

@@ -45,32 +45,6 @@ def test_file_when_wrong_is_one_line_with_file_line_and_key(
     assert len(said.err.splitlines()) == 1
 
 
-def test_master_when_invalid_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = folder / "grid.toml"
-    file.write_text('scenarios = "small.toml"')
-    assert run(["sweep", str(file), "--master", "here"]) == 2
-    assert "--master: got 'here'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--conf", "spark.executor.memory"), "--conf: got '(not shown)'"),
-        (("--conf", "memory=4g"), "--conf: got 'memory'"),
-        (("--jars", "none-such.jar"), "none-such.jar"),
-    ],
-)
-def test_setting_of_spark_when_it_is_wrong_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], words: str
-) -> None:
-    file = folder / "grid.toml"
-    file.write_text('scenarios = "small.toml"')
-    assert run(["sweep", str(file), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) == 1
-
-
 def test_page_that_cannot_be_written_is_refused_before_the_runs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,17 +140,6 @@ def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata |
     )
 
 
-def test_lead_when_a_topic_is_gone_takes_it_back() -> None:
-    round_ = led(joined("a", {"orders": [0, 1, 2, 3], "gone": [0]}))
-    assert told(round_) == {
-        "a": Assignment(assigned=orders(0, 1, 2, 3), revoked=ResourceSet({"gone": [0]}))
-    }
-
-
-def test_lead_when_nobody_is_there_answers_nobody() -> None:
-    assert led().assignments == ()
-
-
 def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
     round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
     answers = told(round_)
@@ -184,11 +173,6 @@ def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
     assert told(first)["a"] == Assignment(assigned=orders(0), revoked=EMPTY)
     assert told(second)["a"].assigned == orders(0) | granted
     assert told(second)["b"].assigned == EMPTY
-
-
-def test_lead_when_members_come_in_another_order_answers_the_same() -> None:
-    members = [joined("b", {"orders": [3]}), joined("a"), joined("c", {"orders": [0, 3]})]
-    assert led(*members).assignments == led(*reversed(members)).assignments
 
 
 @pytest.mark.parametrize(
@@ -273,19 +257,3 @@ def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
         RoundRefused,
         RoundDecided,
     ]
-
-
-def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
-    first = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"))
-    (stops,) = [answer.revoked for answer in told(first).values() if answer.revoked]
-    done, slow = (ResourceSet.from_pairs([stop]) for stop in stops)
-    claims = orders(0, 1, 2, 3) - done
-    members = (joined("a", claims.to_dict()), joined("b"))
-    second = led(*members, state=first.state, generation=2)
-    assert told(second) == {
-        "a": Assignment(assigned=claims - slow, revoked=slow),
-        "b": Assignment(assigned=done),
-    }
-    assert not second.plan.follow_up
-    unheard = led(*members, state=first.state, generation=1)
-    assert told(unheard)["b"] == Assignment(assigned=done, revoked=EMPTY)

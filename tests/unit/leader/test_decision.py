@@ -71,24 +71,6 @@ def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
     assert seen == [[0, 7.0], [None, 30.0]]
 
 
-def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
-    seen: list[list[int]] = []
-
-    def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        seen.append(lags.tolist())
-        return np.zeros(len(group.resources), dtype=np.int32)
-
-    decide_round(
-        [claim("a")],
-        ORDERS_4,
-        Lags.from_mapping({"orders": {2: 5}}),
-        assignor=FunctionAssignor(function=assign),
-        policy=SimplePolicy(),
-        context=context(),
-    )
-    assert seen == [[0, 0, 5, 0]]
-
-
 def test_decide_round_when_resources_move_records_what_and_why() -> None:
     decided = decide_round(
         [
@@ -182,18 +164,6 @@ def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> No
 
     violations = refusal_of(decided_by(policy=FunctionPolicy(function=everything_at_once)))
     assert len(violations) >= 1
-
-
-@pytest.mark.parametrize("timeout_ms", [-1, 2**31], ids=["negative", "beyond-int32"])
-def test_decide_round_when_the_delay_fits_no_message_moves_nothing(timeout_ms: int) -> None:
-    """A delay that cannot be encoded would fail the round after the decision."""
-
-    def delayed(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
-        plan = plan_that_moves_nothing(group)
-        return attrs.evolve(plan, scheduled_rebalance_timeout_ms=timeout_ms)
-
-    reasons = refusal_of(decided_by(policy=FunctionPolicy(function=delayed)))
-    assert f"scheduled rebalance timeout of {timeout_ms} ms" in "; ".join(reasons)
 
 
 def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:

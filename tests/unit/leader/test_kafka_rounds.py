@@ -86,11 +86,6 @@ def test_cooperative_round_withholds_what_another_member_still_owns() -> None:
     assert shares(second) == {"a": kept, "b": sorted({0, 1, 2, 3, 4, 5} - set(kept))}
 
 
-def test_cooperative_round_gives_what_nobody_claims_at_once() -> None:
-    told = shares(led(COOPERATIVE, member("a", [0, 1, 2]), member("b")))
-    assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
-
-
 def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() -> None:
     """KIP-792: the newer claim is rightful. No other member gets it while the older one exists."""
     told = shares(

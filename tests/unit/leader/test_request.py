@@ -110,12 +110,6 @@ def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
     )
 
 
-def test_lags_when_aligned_are_those_of_the_group() -> None:
-    lags = Lags.from_mapping({"orders": {3: 30, 1: -5}, "gone": {0: 9}, "payments": {0: 2**40}})
-    resources = ResourceSet({"orders": range(4), "payments": [0, 1], "fresh": [0]})
-    assert lags.aligned(resources).tolist() == [0, 0, 0, 0, 30, 2**40, 0]
-
-
 def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
     """A missing figure would shift all later ones to other partitions."""
     with pytest.raises(ConfigurationError, match=r"^lags: got '1 figures', expected 2, one per"):

@@ -4,12 +4,10 @@ import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
-from coopgroup.member.effects import Report
 from coopgroup.member.events import LeaveRequested
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import decode_user_data
-from coopgroup.telemetry import RequestRefused
-from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing, syncing_again
+from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
 SYNC = RequestKind.SYNC_GROUP
 T0 = ResourceSet({"T": [0]})
@@ -41,17 +39,6 @@ def test_sync_when_refused_for_ever_is_no_storm_of_rounds(code: int) -> None:
     waits = [refused_again(driven, code, generation) for generation in range(2, 8)]
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
-
-
-@pytest.mark.parametrize("code", OF_THE_BROKER)
-def test_sync_when_refused_by_the_broker_says_that_it_waits(code: int) -> None:
-    driven = syncing().refuse(SYNC, code)
-    assert driven.sent() == []
-    records = [report.record for report in driven.found(Report)]
-    refusals = [record for record in records if isinstance(record, RequestRefused)]
-    assert [(one.request, one.action) for one in refusals] == [
-        ("SyncGroup", "rejoin after a back-off")
-    ]
 
 
 @pytest.mark.parametrize("code", OF_A_ROUND)
@@ -172,13 +159,6 @@ def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> N
     driven.wait(900).join(3).sync(HELD, follow_up=True)
     assert told_delays_ms(driven) == (until_ms - driven.now_ms, None)
     assert driven.member.delay.rejoin_at_ms == driven.member.delay.loss_until_ms == until_ms
-
-
-def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
-    driven = syncing_again().sync(HELD, delay_ms=500, loss_ms=700)
-    driven.now_ms += 700
-    driven.wait(0).join(3).sync(HELD, follow_up=True)
-    assert told_delays_ms(driven) == (None, None)
 
 
 def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:

@@ -6,17 +6,15 @@ import pytest
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
 from coopgroup.member.effects import RingBell
 from coopgroup.member.events import (
-    ApplicationStalled,
     BellRang,
     LeaveRequested,
     RejoinRequested,
     RevocationCompleted,
-    SubscriptionChanged,
 )
 from coopgroup.member.requests import next_deadline_ms
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import LeaveGroupAnswer
-from tests.support.members import CONFIG, EVERY_STATE, DrivenMember, joined, revoking, stable
+from tests.support.members import CONFIG, EVERY_STATE, DrivenMember, joined, stable
 
 PACE_MS = CONFIG.heartbeat_interval_ms
 WITH_BELL = attrs.evolve(CONFIG, has_bell=True)
@@ -98,11 +96,6 @@ def test_follow_up_round_does_not_ring() -> None:
     assert rings(driven, 500) == []
 
 
-def test_join_after_a_loss_rings() -> None:
-    driven = joining().join().sync(ResourceSet()).heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert rings(given_an_id(driven), 50) == [10]
-
-
 def test_member_that_stopped_resources_rings() -> None:
     driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
     driven.sync(ResourceSet({"T": [0]}), follow_up=True)
@@ -123,12 +116,6 @@ def test_refused_leave_does_not_ring() -> None:
     driven = settled().give(LeaveRequested(reason="closed"))
     driven.refuse(RequestKind.LEAVE_GROUP, ErrorCode.UNKNOWN_MEMBER_ID)
     assert not driven.found(RingBell)
-
-
-def test_stalled_member_rings_when_the_group_goes_on_without_it() -> None:
-    driven = settled().give(ApplicationStalled())
-    driven.answer(RequestKind.LEAVE_GROUP, LeaveGroupAnswer(error_code=0))
-    assert driven.found(RingBell)
 
 
 def test_rings_are_at_least_50_ms_apart() -> None:
@@ -179,13 +166,6 @@ def test_ring_during_a_join_is_forgotten() -> None:
     assert driven.give(BellRang()).join(2).sync().sent() == []
 
 
-def test_next_heartbeat_after_that_has_its_usual_pace() -> None:
-    driven = settled()
-    driven.now_ms += 1
-    driven.give(BellRang()).heartbeat()
-    assert next_deadline_ms(driven.member) == driven.now_ms + PACE_MS
-
-
 def test_heartbeats_for_rings_are_50_ms_apart() -> None:
     driven = settled()
     driven.now_ms += 1
@@ -232,9 +212,3 @@ def test_member_without_a_bell_neither_rings_nor_hears() -> None:
     driven = stable().give(LeaveRequested(reason="closed"))
     driven.answer(RequestKind.LEAVE_GROUP, LeaveGroupAnswer(error_code=0))
     assert not driven.found(RingBell)
-
-
-def test_member_without_a_bell_stops_resources_at_its_own_pace() -> None:
-    driven = revoking().heartbeat()
-    assert driven.give(BellRang()).sent() == []
-    assert driven.give(SubscriptionChanged(topics=("U",))).found(RingBell) == []

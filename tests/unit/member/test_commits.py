@@ -7,12 +7,11 @@ import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind
-from coopgroup.member.chain import WIDTH, Chain
-from coopgroup.member.commits import Commits, PendingCommit, enqueue, fail_all, settle, take_batch
+from coopgroup.member.chain import WIDTH
+from coopgroup.member.commits import Commits, enqueue, settle, take_batch
 from coopgroup.member.effects import FinishCommit, Lane, LoseResources
 from coopgroup.member.error_actions import Action
 from coopgroup.member.events import (
-    ApplicationStalled,
     CommitRequested,
     CommitsAbandoned,
     LossHandled,
@@ -89,10 +88,6 @@ def test_commit_when_retried_does_not_overtake_a_later_one() -> None:
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20)))
     driven.answer(COMMIT, answer((0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))).wait(100)
     assert committed(driven) == (1, {0: 20})
-
-
-def test_commit_when_a_join_waits_goes_out_under_the_old_generation() -> None:
-    assert committed(rejoining().give(commit(1, (0, 10)))) == (1, {0: 10})
 
 
 def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
@@ -197,24 +192,10 @@ def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() ->
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
 
 
-def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
-    """It may have arrived. Sending it twice does no harm."""
-    driven = stable().give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER)
-    assert driven.found(FinishCommit) == []
-    assert driven.sent() == ["FindCoordinatorRequest"]
-    assert committed(driven.find().wait(100)) == (1, {0: 10})
-
-
 def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
     driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
     codes = (("T", 0, 0), ("T", 1, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
     assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
-
-
-def test_commit_after_a_stalled_application_is_refused() -> None:
-    driven = stable().give(ApplicationStalled()).give(commit(1, (0, 10)))
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, code),)),)
 
 
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
@@ -255,33 +236,6 @@ def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) ->
     before = driven.member
     assert driven.give(CommitsAbandoned(commit_ids=frozenset({1}))).effects == ()
     assert driven.member == before
-
-
-def test_queue_as_values() -> None:
-    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)))
-    taken, offsets, finished = take_batch(queue, HELD)
-    assert offsets == (Offset("T", 0, 3), Offset("T", 1, 5))
-    assert finished == ()
-    codes = {0: 0, 1: int(ErrorCode.REQUEST_TIMED_OUT)}
-    settled, finished, actions = settle(taken, lambda _, partition: codes[partition], 10)
-    assert finished == ()
-    assert actions == frozenset({Action.PROCEED, Action.RETRY})
-    left = PendingCommit(
-        commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),), failures=1
-    )
-    assert settled.queue == Chain.of([left])
-    assert fail_all(settled, 25) == (Commits(), ((1, (("T", 0, 0), ("T", 1, 25))),))
-
-
-def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned() -> None:
-    driven = revoking().give(RevocationCompleted(resources=HELD))
-    driven.give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))  # T-1: late, and given up
-    driven.join(3).sync(ResourceSet({"T": [0]}))
-    driven.answer(COMMIT, answer((0, 0)))
-    assert committed(driven) == (3, {0: 20})
-    driven.answer(COMMIT, answer((0, 0)))
-    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
 
 
 @pytest.mark.parametrize("reach", [syncing_again, joining_after_a_refused_sync])

@@ -6,7 +6,7 @@ import pytest
 
 from coopgroup.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
 from coopgroup.member.effects import FailMember, FinishCommit, LoseResources, Report
-from coopgroup.member.error_actions import action_for, error_name
+from coopgroup.member.error_actions import action_for
 from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
 from coopgroup.model import EMPTY
 from coopgroup.telemetry import RequestRefused
@@ -70,10 +70,6 @@ def test_every_request_has_rows_for_no_error_and_for_an_unknown_one() -> None:
         assert action_for(kind, ErrorCode.MEMBER_ID_REQUIRED) is (
             Action.TAKE_ID if kind is Kind.JOIN_GROUP else unknown
         )
-
-
-def test_error_name_when_unknown_is_the_number() -> None:
-    assert (error_name(22), error_name(32_000)) == ("ILLEGAL_GENERATION", "error 32000")
 
 
 @pytest.mark.parametrize("kind", NOT_COMMITS)

@@ -17,7 +17,6 @@ from coopgroup.member.effects import (
     GrantResources,
     KeepIdentity,
     Lane,
-    LoseResources,
     Send,
 )
 from coopgroup.member.events import (
@@ -194,13 +193,6 @@ def test_return_into_a_round_joins_as_the_same_member() -> None:
     )
 
 
-def test_return_into_a_later_generation_joins_as_the_same_member() -> None:
-    """The earlier life missed a round. Its id may still be a member."""
-    driven = returning().heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert (driven.member.state, driven.sent_join().member_id) == (MemberState.JOINING, "m")
-    assert driven.found(LoseResources) == []
-
-
 def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> None:
     driven = returning().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     assert (driven.sent_join().member_id, kept(driven)) == ("", [None])
@@ -314,21 +306,6 @@ def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
     assert (again.session.member.owned, again.application.working) == (held, held)
     group.run(5_000)
     assert group.brokers.coordinator.group.generation == generation
-
-
-def test_process_that_is_back_too_late_joins_as_a_new_member() -> None:
-    group = played_group()
-    for name in ("p1", "p2"):
-        group.start(name, ("T",), identity=Identity.STATE_DIR)
-    assert group.run_until_rest(10_000, 500)
-    process = group.alive[0]
-    process.crash()
-    group.run(6_000)
-    again = group.start_again(process)
-    assert again is not None
-    assert group.run_until_rest(10_000, 500)
-    assert again.session.member.member_id != process.session.member.member_id
-    assert len(again.session.member.owned) == 2
 
 
 # --- a static member whose coordinator moves ---------------------------------------------------

@@ -3,7 +3,6 @@
 import attrs
 import pytest
 
-from coopgroup.errors import LocalProtocolError
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member, next_deadline_ms
 from coopgroup.member.effects import (
     CancelJoin,
@@ -183,18 +182,6 @@ def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
     assert driven.found(CancelJoin) == []
 
 
-def test_retries_wait_longer_each_time() -> None:
-    driven = joining()
-    waits = []
-    for _ in range(6):
-        driven.refuse(Kind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        waits.append(driven.member.back_off.until_ms - driven.now_ms)
-        driven.wait(waits[-1])
-    assert waits == [100, 200, 400, 800, 1_000, 1_000]
-    assert driven.join().member.back_off.attempts == 6
-    assert driven.sync().member.back_off.attempts == 0
-
-
 # --- what a round says -------------------------------------------------------------------------
 
 
@@ -212,23 +199,10 @@ def test_follow_up_without_a_revocation_is_joined_at_once() -> None:
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
 
 
-def test_revocation_is_claimed_until_it_is_complete() -> None:
-    driven = revoking()
-    assert (driven.member.owned, driven.member.revocation.pending, driven.sent()) == (HELD, T1, [])
-    driven.give(RevocationCompleted(resources=T1))
-    assert claims_of(driven) == (("T",), T0, 2)
-
-
 def test_revocation_completes_only_what_was_asked_for() -> None:
     """A host that reports more has not stopped the partitions that the member still owns."""
     driven = revoking().give(RevocationCompleted(resources=HELD))
     assert driven.member.owned == T0
-
-
-def test_revocation_when_partly_complete_waits_for_the_rest() -> None:
-    driven = syncing_again().sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
-    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
-    assert claims_of(driven.give(RevocationCompleted(resources=T1))) == (("T",), EMPTY, 2)
 
 
 def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
@@ -242,11 +216,6 @@ def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
 
 
 # --- what the application asks for -------------------------------------------------------------
-
-
-def test_subscription_when_unchanged_means_nothing() -> None:
-    driven = stable().give(SubscriptionChanged(topics=("T",)))
-    assert (driven.member.state, driven.effects) == (MemberState.STABLE, ())
 
 
 def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
@@ -325,12 +294,6 @@ def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> N
     assert driven.give(LossHandled()).sent() == ["JoinGroupRequest"]
 
 
-def test_stalled_application_of_a_static_member_is_silent() -> None:
-    """KIP-345: its session timeout decides."""
-    driven = static(stable()).give(ApplicationStalled())
-    assert (driven.member.state, driven.sent()) == (MemberState.LOSING, [])
-
-
 @pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.LEAVING])
 def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
     driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
@@ -368,11 +331,6 @@ def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
     driven = stable().give(ApplicationStalled()).give(LossHandled()).join()
     driven.give(LeaveRequested(reason="closed"))
     assert driven.sent() == ["LeaveGroupRequest"]
-
-
-def test_leave_twice_is_refused() -> None:
-    with pytest.raises(LocalProtocolError):
-        leaving().give(LeaveRequested(reason="closed"))
 
 
 def test_member_after_its_leave_may_subscribe_again() -> None:
@@ -447,7 +405,3 @@ def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: Me
         for kind, sent in sorted(driven.member.outstanding.items(), key=lambda item: item[0].name):
             if sent.sent_at_ms < driven.now_ms - 500 and kind in driven.member.outstanding:
                 driven.refuse(kind, ErrorCode.NO_ANSWER)
-
-
-def test_new_member_wants_nothing() -> None:
-    assert next_deadline_ms(new_member(CONFIG)) is None

@@ -279,13 +279,6 @@ def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_en
     assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
 
 
-def test_join_when_it_waits_longer_than_the_rebalance_timeout_loses_nothing() -> None:
-    """The member is part of the round, and its heartbeats are answered."""
-    driven = rejoining()
-    beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
-    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
-
-
 def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it() -> None:
     """Heartbeats over the other connection prove an open round, not membership in it."""
     driven = rejoining()
@@ -447,12 +440,6 @@ def test_leader_when_it_decides_for_too_long_loses_all() -> None:
     assert driven.member.state is MemberState.LEADING
     driven.wait(joined_at + REJOIN_MS - driven.now_ms)
     assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
-
-
-def test_sync_when_the_leader_is_slow_loses_nothing() -> None:
-    driven = syncing_again()
-    beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms)
-    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
 
 
 def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:

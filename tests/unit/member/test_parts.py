@@ -5,10 +5,9 @@ from typing import Any
 import attrs
 import pytest
 
-from coopgroup.member.parts import NO_LEASE, NO_REVOCATION, BackOff, Delay, Lease
-from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
+from coopgroup.member.parts import NO_LEASE, Delay, Lease
+from coopgroup.model import EMPTY, NO_LOSS
 from coopgroup.protocol import Assignment
-from tests.support.members import CONFIG, HELD
 
 DELAYED = Delay(rejoin_at_ms=500, loss_until_ms=900)
 
@@ -60,21 +59,3 @@ def test_delay_of_a_final_round_replaces_the_last_one(
 def test_delay_in_a_round_with_a_follow_up_goes_on(joined_at_ms: int, expected: Delay) -> None:
     assignment = Assignment(assigned=EMPTY, revoked=EMPTY)
     assert DELAYED.after(assignment, joined_at_ms=joined_at_ms, now_ms=950) == expected
-
-
-def test_back_off_doubles_up_to_its_limit() -> None:
-    wait = BackOff()
-    waits_ms = []
-    for _ in range(6):
-        wait = wait.after_failure(CONFIG, 1_000)
-        waits_ms.append(wait.until_ms - 1_000)
-    assert waits_ms == [100, 200, 400, 800, 1_000, 1_000]
-    assert wait.attempts == 6
-
-
-@pytest.mark.parametrize(("pending", "stopped"), [(HELD, EMPTY), (EMPTY, HELD)])
-def test_revocation_is_under_way_until_all_commits_have_ended(
-    pending: ResourceSet, stopped: ResourceSet
-) -> None:
-    assert attrs.evolve(NO_REVOCATION, pending=pending, stopped=stopped).is_under_way
-    assert not NO_REVOCATION.is_under_way

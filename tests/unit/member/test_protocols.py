@@ -41,7 +41,6 @@ from tests.support.members import (
     HELD,
     KEEPING,
     DrivenMember,
-    rejoining,
     speaking,
     stable,
     syncing,
@@ -116,10 +115,6 @@ def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> N
     assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"U": [0]})]
     driven.give(RevocationCompleted(resources=ResourceSet({"U": [0]})))
     assert tuple(offered(driven)) == ALL
-
-
-def test_member_without_a_list_offers_its_own_protocol() -> None:
-    assert tuple(offered(rejoining())) == ("coopgroup",)
 
 
 def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from coopgroup.errors import LocalProtocolError
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import (
     FinishCommit,
@@ -138,12 +137,6 @@ def test_revoking_when_the_commit_is_retried_still_owns_what_it_commits() -> Non
     assert answered(driven).sent() == ["JoinGroupRequest"]
 
 
-def test_revoking_when_no_answer_comes_looks_the_coordinator_up_and_tries_again() -> None:
-    driven = holding().refuse(COMMIT, ErrorCode.NO_ANSWER)
-    assert driven.sent() == ["FindCoordinatorRequest"]
-    assert driven.find().wait(100).committed() == {1: 10}
-
-
 def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> None:
     driven = revoking().give(commit(1, 0)).give(commit(2, 1)).give(STOPPED)
     assert driven.give(CommitsAbandoned(commit_ids=frozenset({2}))).sent() == ["JoinGroupRequest"]
@@ -210,11 +203,6 @@ def test_revocation_when_it_was_not_asked_for_means_nothing(
     assert driven.give(STOPPED).member == before
 
 
-def test_revocation_when_the_member_is_out_of_the_group_is_refused() -> None:
-    with pytest.raises(LocalProtocolError):
-        DrivenMember().give(STOPPED)
-
-
 # --- in parts, and through rounds --------------------------------------------------------------
 
 
@@ -231,12 +219,6 @@ def test_revoking_in_parts_joins_soon_after_some_have_stopped_and_claims_the_res
     assert next_deadline_ms(driven.member) == driven.now_ms + 1
     driven.wait(1)
     assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, T1)
-
-
-def test_revoking_in_parts_when_the_rest_stops_in_time_joins_at_once() -> None:
-    driven = stopping_all().give(RevocationCompleted(resources=T0)).wait(GRACE_MS - 1)
-    assert driven.give(STOPPED).claims().owned == EMPTY
-    assert driven.member.revocation.join_at_ms is None
 
 
 def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() -> None:
@@ -338,11 +320,6 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
         driven.decide()
     driven.sync(T0)
     assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, T0)
-
-
-def test_stop_between_join_and_sync_takes_one_more_round() -> None:
-    driven = rejoining_while_it_stops().join(3).give(STOPPED).sync_again(T0)
-    assert (driven.found(RevokeResources), driven.claims().owned) == ([], T0)
 
 
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:

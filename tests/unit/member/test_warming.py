@@ -99,20 +99,9 @@ def next_round(driven: DrivenMember, generation: int = 2) -> DrivenMember:
     return driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(generation)
 
 
-def test_join_without_an_application_that_takes_part_has_no_warm_set() -> None:
-    assert told(DrivenMember().subscribe()) is None
-
-
 def test_join_tells_the_declared_warm_set() -> None:
     assert told(taking_part()) == EMPTY
     assert told(taking_part(some(2, 3))) == some(2, 3)
-
-
-def test_join_of_a_group_of_connectors_tells_a_warm_connector() -> None:
-    driven = taking_part(some(-1), attrs.evolve(CONFIG, index_min=-1))
-    data = decode_user_data(driven.claims().user_data, index_min=-1)
-    assert data is not None
-    assert data.warm == some(-1)
 
 
 def test_member_that_takes_no_part_ignores_reports() -> None:
@@ -151,13 +140,6 @@ def test_assignment_without_warmups_cancels_all() -> None:
     driven = next_round(driven).sync()
     assert cancelled(driven) == [some(2, 3)]
     assert told(driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)) == EMPTY
-
-
-def test_unreadable_assignment_cancels_nothing() -> None:
-    driven = next_round(warming(2))
-    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"x"))
-    assert cancelled(driven) == []
-    assert warmups(driven).begun == some(2)
 
 
 def test_assigned_warmup_is_moved_and_neither_begun_nor_cancelled() -> None:
@@ -222,13 +204,6 @@ def test_word_about_resources_that_are_no_warmups_is_ignored(word: ResourceSet) 
     driven = next_round(warming(2, 3)).sync(warmups=some(2))
     driven.give(WarmedUp(resources=word))
     assert changes(driven) == []
-    assert driven.member.wants_a_round_at_ms is None
-
-
-def test_repeated_word_is_ignored() -> None:
-    driven = warming(2).give(WarmedUp(resources=some(2))).wait(PACE_MS + GRACE_MS)
-    driven.join(2).sync(warmups=some(2)).give(WarmedUp(resources=some(2)))
-    assert driven.effects == ()
     assert driven.member.wants_a_round_at_ms is None
 
 
@@ -301,23 +276,11 @@ def test_resource_to_keep_that_the_member_has_lost_does_not_begin() -> None:
     assert begun(stale) == [some(1)]
 
 
-def test_revoked_resource_without_a_warmup_is_not_warm() -> None:
-    driven = next_round(warming()).sync(some(0), follow_up=True)
-    driven.give(RevocationCompleted(resources=some(1)))
-    assert told(driven) == EMPTY
-
-
 def test_revoked_resource_whose_state_failed_is_not_kept() -> None:
     driven = revoking_and_keeping()
     driven.give(WarmupFailed(resources=some(1), error="not stopped in time"))
     driven.give(RevocationCompleted(resources=some(1)))
     assert begun(driven) == []
-    assert told(driven) == EMPTY
-
-
-def test_lost_resource_is_not_kept() -> None:
-    driven = revoking_and_keeping().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    driven.give(LossHandled())
     assert told(driven) == EMPTY
 
 
@@ -347,12 +310,6 @@ def test_found_state_that_the_leader_wants_begins_as_a_warmup() -> None:
     driven = taking_part(some(2, 3)).join().sync(warmups=some(2))
     assert (begun(driven), cancelled(driven)) == ([some(2)], [some(3)])
     assert driven.member.wants_a_round_at_ms is None
-
-
-def test_found_state_of_an_assigned_resource_is_moved() -> None:
-    driven = taking_part(some(0)).join().sync()
-    assert changes(driven) == [WarmupsChanged(moved=some(0))]
-    assert cancelled(driven) == []
 
 
 @pytest.mark.parametrize("config", [attrs.evolve(CONFIG, instance_id="i"), KEEPING])

@@ -4,7 +4,6 @@ import attrs
 import pytest
 
 from coopgroup.member.effects import STALLED
-from coopgroup.member.error_actions import RequestKind
 from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
 from coopgroup.metrics.names import METRICS
 from coopgroup.model import EMPTY, ResourceSet
@@ -89,13 +88,6 @@ def test_failed_rounds_are_counted_by_reason() -> None:
         (0, RequestRefused(request="Heartbeat", error="REBALANCE_IN_PROGRESS", action="rejoin")),
     )
     assert [one.labels for one in changes] == [("unsafe_round",), ("coordinator_not_available",)]
-
-
-def test_names_of_requests_are_those_of_the_member() -> None:
-    assert {RequestKind.JOIN_GROUP.value, RequestKind.SYNC_GROUP.value} == {
-        "JoinGroup",
-        "SyncGroup",
-    }
 
 
 def _round(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import threading
-import time
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +13,16 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import GroupLoad, Health
 from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import FeedOptions, MetricsFeed
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand, by_hand
 from tests.unit.metrics.members import HEALTH, GivenProbe, told
 
 Got = list[tuple[tuple[str, str, str], Change]]
+
+
+@pytest.fixture(autouse=True)
+def hand() -> Iterator[Hand]:
+    with by_hand() as hand:
+        yield hand
 
 
 def _feed(got: Got, drain_horizon_s: float | None = None) -> MetricsFeed:
@@ -24,29 +30,21 @@ def _feed(got: Got, drain_horizon_s: float | None = None) -> MetricsFeed:
     return MetricsFeed(options, lambda labels, change: got.append((labels, change)))
 
 
-def test_records_reach_the_exporter_without_a_scrape() -> None:
+def test_records_reach_the_exporter_without_a_scrape(hand: Hand) -> None:
     got: Got = []
     feed, probe = _feed(got), GivenProbe()
     feed.watch(probe)(told())
-    wait_for(lambda: len(got) == 1)
-    assert got[0] == (("g", "c", ""), Change("coopgroup_rebalances_total", 1, ("other",)))
+    hand.run()
+    assert got == [(("g", "c", ""), Change("coopgroup_rebalances_total", 1, ("other",)))]
 
 
 def test_exporter_that_hangs_holds_up_no_member_and_drops_are_counted() -> None:
-    goes_on = threading.Event()
-
-    def hang(_: object, __: object) -> None:
-        goes_on.wait(5)
-
-    feed = MetricsFeed(FeedOptions(queue_records=10), hang)
-    probe = GivenProbe()
+    """A job that was not run yet is an exporter that hangs."""
+    feed, probe = MetricsFeed(FeedOptions(queue_records=10), lambda _, __: None), GivenProbe()
     listener = feed.watch(probe)
-    began = time.monotonic()
     for _ in range(1_000):
         listener(told())
-    assert time.monotonic() - began < 4  # the exporter hangs for longer
-    assert feed.dropped >= 989
-    goes_on.set()
+    assert feed.dropped == 990
 
 
 def test_exporter_that_fails_is_counted_and_goes_on() -> None:
@@ -62,7 +60,7 @@ def test_exporter_that_fails_is_counted_and_goes_on() -> None:
     listener(told())
     listener(told())
     feed.drain()
-    wait_for(lambda: len(got) == 2)
+    assert len(got) == 2
     assert feed.dropped == 1
 
 
@@ -71,7 +69,6 @@ def test_record_of_no_watched_member_has_the_labels_of_its_envelope() -> None:
     feed = _feed(got)
     feed.put(None, told())
     feed.drain()
-    wait_for(lambda: bool(got))
     assert got[0][0] == ("g", "", "")
 
 
@@ -125,17 +122,17 @@ def test_wanted_members_follow_the_look_ups_of_the_leader() -> None:
     assert listener.wanted.value is None
 
 
-def test_feed_that_is_dropped_ends_its_thread() -> None:
-    feed = _feed([])
+def test_feed_that_is_dropped_is_collected_before_its_jobs(hand: Hand) -> None:
+    feed = _feed([], drain_horizon_s=60.0)
     feed.put(None, told())
-    thread = feed._queue._thread  # noqa: SLF001  (what ends)
-    assert thread is not None
-    wakes = feed._queue._wakes  # noqa: SLF001  (so that the test need not wait for its time-out)
+    hand.run()
+    feed.put(None, told())
+    gone = weakref.ref(feed._queue)  # noqa: SLF001  (what the jobs refer to)
     del feed
     gc.collect()
-    wakes.put(None)
-    thread.join(5)
-    assert not thread.is_alive()
+    assert gone() is None
+    hand.advance(60)
+    assert hand.jobs() == []
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,6 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import MembershipLost, ResourcesStopped, StateChanged, StopReason
 from tests.unit.metrics.members import HEALTH, ROUND, GivenProbe, told
 
-LABELS = {"group": "g", "client_id": "c", "instance_id": ""}
-
 
 def _samples(metrics: PrometheusMetrics) -> dict[tuple[str, ...], float]:
     """Return the value of each series, by its name and the labels beside the common ones."""
@@ -109,15 +107,3 @@ def test_registry_has_one_set_of_options() -> None:
     PrometheusMetrics(registry=registry)
     with pytest.raises(ConfigurationError, match="one registry has one set"):
         PrometheusMetrics(registry=registry, per_partition=True)
-
-
-def test_labels_are_those_of_the_member() -> None:
-    metrics = PrometheusMetrics(registry=CollectorRegistry())
-    probe = GivenProbe(evolve(HEALTH, instance_id="pod-0"))
-    metrics.watch_member(probe)
-    (family,) = (
-        one
-        for one in text_string_to_metric_families(metrics.text())
-        if one.name == "coopgroup_warmups"
-    )
-    assert family.samples[0].labels == LABELS | {"instance_id": "pod-0"}

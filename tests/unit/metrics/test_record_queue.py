@@ -1,11 +1,10 @@
 """Records wait in a bounded queue, and reach the receiver in order."""
 
-import threading
+from __future__ import annotations
 
-from coopgroup.metrics import record_queue as record_queue_module
-from coopgroup.metrics.record_queue import RecordQueue
+from coopgroup.metrics.record_queue import LOOK_S, RecordQueue
 from coopgroup.telemetry import Envelope
-from tests.support.waiting import wait_for
+from tests.support.by_hand import by_hand
 from tests.unit.metrics.members import told
 
 
@@ -15,38 +14,57 @@ def test_records_reach_the_receiver_in_order_also_beside_a_drain() -> None:
     def take(sender: int, _: Envelope) -> None:
         got.append(sender)
 
-    records = RecordQueue(capacity=100_000, take=take)
-    for number in range(5_000):
-        records.put(number, told())
-        if number % 100 == 0:
-            records.drain()
-    wait_for(lambda: len(got) == 5_000)
-    assert got == list(range(5_000))
+    with by_hand() as hand:
+        records = RecordQueue(capacity=100, take=take)
+        for number in range(20):
+            records.put(number, told())
+            if number % 7 == 0:
+                records.drain()
+        hand.run_one("coopgroup-metrics")
+        assert got == list(range(20))
+        hand.run()
+    assert got == list(range(20))
 
 
 def test_record_without_a_place_is_dropped_and_counted() -> None:
-    goes_on, begins = threading.Event(), threading.Event()
-
-    def take(_: int, __: Envelope) -> None:
-        begins.set()
-        goes_on.wait(5)
-
-    records = RecordQueue(capacity=2, take=take)
-    records.put(0, told())
-    assert begins.wait(5)
-    for number in range(5):
-        records.put(number, told())
-    assert records.dropped == 3
-    goes_on.set()
+    with by_hand():
+        records = RecordQueue[int](capacity=2, take=lambda _, __: None)
+        for number in range(5):
+            records.put(number, told())
+        assert records.dropped == 3
+        records.drain()
+        records.put(5, told())
+        assert records.dropped == 3
 
 
-def test_look_is_called_on_the_thread_of_the_queue() -> None:
-    looked: list[str] = []
-    records: RecordQueue[int] = RecordQueue(
-        capacity=1,
-        take=lambda _, __: None,
-        look=lambda: looked.append(threading.current_thread().name),
-    )
-    records.put(0, told())
-    wait_for(lambda: looked == ["coopgroup-metrics"])
-    assert record_queue_module.LOOK_S == 30
+def test_drain_when_the_receiver_puts_a_record_ends() -> None:
+    """A receiver whose own work is told, such as an exporter that is a member, too."""
+    with by_hand():
+        records = RecordQueue[int](capacity=9, take=lambda _, __: records.put(0, told()))
+        records.put(0, told())
+        records.drain()
+        assert records.dropped == 0
+
+
+def test_look_is_called_twice_a_minute_also_without_records() -> None:
+    looks: list[float] = []
+    with by_hand() as hand:
+        records = RecordQueue[int](
+            capacity=1, take=lambda _, __: None, look=lambda: looks.append(hand.now_s)
+        )
+        begin_s = hand.now_s
+        records.wake()
+        hand.advance(LOOK_S / 2)
+        records.put(0, told())
+        hand.advance(LOOK_S)
+    assert looks == [begin_s, begin_s + LOOK_S]
+
+
+def test_queue_that_is_gone_leaves_a_job_without_effect() -> None:
+    got: list[int] = []
+    with by_hand() as hand:
+        records = RecordQueue[int](capacity=1, take=lambda one, _: got.append(one))
+        records.put(0, told())
+        del records
+        hand.run()
+    assert got == []

@@ -59,7 +59,3 @@ def test_limits_are_those_of_the_caller() -> None:
         limits = HealthLimits(poll_s=poll_s)
         found = readings(health, MemberEvents(), None, 0.0, per_partition=False, limits=limits)
         assert [one.value for one in found if one.name == "coopgroup_problems"] == [count]
-
-
-def test_stuck_member_shows_its_number_of_problems() -> None:
-    assert _values(evolve(HEALTH, since_poll_s=1e6, revoking_s=1e6))["problems"] == 2

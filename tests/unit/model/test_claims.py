@@ -104,28 +104,6 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     assert group.class_of.tolist() == [0, 1, 2, 0]
 
 
-def test_group_when_empty_has_arrays_of_the_right_types() -> None:
-    group = resolve_claims([], ResourceSet())
-    arrays = {
-        "assignable": group.assignable,
-        "class_of": group.class_of,
-        "owner": group.owner,
-        "contested": group.contested,
-        "claim_members": group.claim_members,
-        "claim_resources": group.claim_resources,
-    }
-    assert {name: (array.shape, array.dtype.name) for name, array in arrays.items()} == {
-        "assignable": ((0,), "bool"),
-        "class_of": ((0,), "int32"),
-        "owner": ((0,), "int32"),
-        "contested": ((0,), "bool"),
-        "claim_members": ((0,), "int32"),
-        "claim_resources": ((0,), "int32"),
-    }
-    assert (group.members, group.subscriptions, group.by_member(group.owner)) == ((), (), ())
-    assert group.subscribed().tolist() == group.claimed().tolist() == []
-
-
 def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
     group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
     assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [

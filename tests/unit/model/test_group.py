@@ -35,32 +35,12 @@ def test_by_member_gives_an_empty_set_to_a_member_without_resources() -> None:
     )
 
 
-def test_view_when_taken_changes_owner_and_assignable_only() -> None:
-    group = group_of({"a": [0, 1]}, claim("m1", {"a": [0, 1]}, topics=["a"]))
-    owner = np.array([NOBODY, 0], dtype=np.int32)
-    view = group.view(owner=owner, assignable=np.array([False, True]))
-    assert (view.owner.tolist(), view.assignable.tolist()) == ([NOBODY, 0], [False, True])
-    assert (group.owner.tolist(), group.assignable.tolist()) == ([0, 0], [True, True])
-    assert (view.members, view.resources) == (group.members, group.resources)
-
-
 def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
     resources = ResourceSet({"a": range(3), "b": [0]})
     racks = ReplicaRacks.build(resources, {"a": {0: ["r2", "r1", "r2"], 2: ["r3"]}, "z": {0: []}})
     assert racks.racks == ("r1", "r2", "r3")
     assert racks.starts.tolist() == [0, 2, 2, 3, 3]
     assert racks.numbers.tolist() == [0, 1, 2]
-
-
-def test_snapshot_when_racks_are_given_carries_them() -> None:
-    group = resolve_claims(
-        [MemberClaim(member_id="m", topics=("a",), owned=ResourceSet({"gone": [0]}))],
-        ResourceSet({"a": [0]}),
-        {"a": {0: ["r1"]}},
-    )
-    racks = group.replica_racks
-    assert racks is not None
-    assert (racks.racks, racks.starts.tolist()) == (("r1",), [0, 1, 1])
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,6 @@ def test_create_when_there_are_no_options_says_so() -> None:
     assert str(caught.value) == "option of thing fork: got 'tines', expected no options at all"
 
 
-def test_register_when_name_is_free_adds_it() -> None:
-    kitchen = _kitchen()
-    kitchen.register("cup", _Mug)
-    kitchen.register("cup", _Mug)
-    assert kitchen.create("cup", {"colour": "blue"}) == _Mug(colour="blue")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

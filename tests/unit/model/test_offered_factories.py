@@ -10,7 +10,7 @@ import pytest
 
 from coopgroup.assignors import assignor_names, create_assignor
 from coopgroup.errors import ConfigurationError
-from coopgroup.policies import EagerPolicy, Policy, SimplePolicy, create_policy, policy_names
+from coopgroup.policies import Policy, SimplePolicy, create_policy, policy_names
 
 SOURCE = """
 from attrs import frozen
@@ -87,10 +87,6 @@ def test_name_of_our_own_stays_ours(site: Path) -> None:
 @pytest.mark.parametrize("name", ["offered_calm:Calm", "offered_calm:Outer.Inner"])
 def test_class_of_a_module_is_created_with_options(site: Path, name: str) -> None:
     assert create_policy(name, {"rounds": 2}).rounds == 2  # type: ignore[attr-defined]
-
-
-def test_own_classes_have_a_module_too() -> None:
-    assert create_policy("coopgroup.policies:EagerPolicy") == EagerPolicy()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """A plan names the holders. The revocations follow from it."""
 
-import numpy as np
-
 from coopgroup.model import plan_that_moves_nothing
 from coopgroup.model.plan import revoked_by_member, revoked_claims
 from tests.support.groups import by_member, claim, group_of, holder_of, told
@@ -44,10 +42,3 @@ def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None
     assert told(group, plan_that_moves_nothing(group)) == {
         "A": ({"T": [0]}, {"T": [9], "U": [0]}),
     }
-
-
-def test_plan_that_moves_nothing_when_group_is_empty_is_empty() -> None:
-    group = group_of({"T": [0]})
-    plan = plan_that_moves_nothing(group)
-    assert (told(group, plan), plan.assigned.tolist()) == ({}, [-1])
-    assert plan.assigned.dtype == np.int32

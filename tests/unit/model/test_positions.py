@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.model.positions import ABSENT, positions_in
 
 SETS = st.builds(
@@ -28,10 +28,3 @@ def test_positions_in_when_given_any_sets_finds_present_resources(
     resources: ResourceSet, sets: list[ResourceSet]
 ) -> None:
     assert positions_in(resources, sets).tolist() == expected(resources, sets)
-
-
-def test_positions_in_when_indices_have_gaps_finds_what_follows_them() -> None:
-    """For example a deleted connector's tasks: the first guess misses, the search finds."""
-    resources = ResourceSet({"a": [0, 1, 5, 9], "b": [3, 4]})
-    sets = [ResourceSet({"a": [1, 9]}), EMPTY, ResourceSet({"a": [2], "b": [3, 4, 5], "c": [0]})]
-    assert positions_in(resources, sets).tolist() == [1, 3, -1, 4, 5, -1, -1]

@@ -54,11 +54,6 @@ def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
     assert group.partition_factor == pytest.approx(4.0)
 
 
-def test_uneven_partitions_are_accounted_for() -> None:
-    group = ReplayedGroup.of(history([], members=4, partitions=10), COST)
-    assert group.partitions / group.members * group.partition_factor == pytest.approx(2.5)
-
-
 def test_deployment_of_more_than_the_group_is_thinned() -> None:
     group = ReplayedGroup.of(history([], members=3, partitions=6), COST)
     whole = episode(*range(1, 9))
@@ -101,20 +96,6 @@ def test_run_lasts_until_all_time_outs_and_rations_are_over() -> None:
     rationed = scenario_of(group, episode(1), waits)
     longer_ms = 100_000 + group.partitions * (7_000 + COST.move_ms)
     assert rationed.settle_ms == plain.settle_ms + longer_ms
-
-
-def test_short_session_gets_a_faster_heartbeat() -> None:
-    """Otherwise every member would lose its session."""
-    group = evolve(ReplayedGroup.of(history([]), COST), session_timeout_ms=6_000)
-    check_scenario(scenario_of(group, episode(1), SIMPLE))
-
-
-def test_policy_without_options_is_waited_for_by_its_defaults() -> None:
-    """The default of deferred is one minute."""
-    group = ReplayedGroup.of(history([]), COST)
-    plain = scenario_of(group, episode(1), SIMPLE)
-    waits = scenario_of(group, episode(1), Choice(name="deferred"))
-    assert waits.settle_ms == plain.settle_ms + 60_000
 
 
 def group(cost: MoveCost = COST) -> ReplayedGroup:
@@ -160,21 +141,6 @@ def test_warm_ups_save_the_restore_of_the_way_back_and_standbys_of_both() -> Non
         assert (found.moved, found.restores, found.violations) == (4, restores, 0)
         costs.append(found.unavailable_s)
     assert costs == pytest.approx([2 * 1.5 + 4 * 8, 2 * 1.5 + 2 * 8, 2 * 1.5], abs=3)
-
-
-@pytest.mark.parametrize("session_timeout_ms", [1, 600_000])
-def test_session_of_any_length_can_be_played(session_timeout_ms: int) -> None:
-    played = ReplayedGroup.of(evolve(history([]), session_timeout_ms=session_timeout_ms), COST)
-    for policy in (SIMPLE, deferred(30_000)):
-        assert replay(played, EPISODE, policy, seed=1).violations == 0
-
-
-def test_figures_are_those_of_the_real_group() -> None:
-    one = replay(group(), EPISODE, deferred(30_000), seed=1)
-    four = replay(evolve(group(), partition_factor=4.0), EPISODE, deferred(30_000), seed=1)
-    assert four.unavailable_s == pytest.approx(4 * one.unavailable_s)
-    assert four.lag_peak == 4 * one.lag_peak > 0
-    assert four.unavailable_peak == 4 * one.unavailable_peak
 
 
 def test_rows_number_cells_with_settings_fastest_and_tell_what_failed() -> None:

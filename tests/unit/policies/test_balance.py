@@ -8,7 +8,7 @@ import pytest
 
 from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet
 from coopgroup.policies import BalanceRule, Claims, Holdings, Loss, PolicyState
-from coopgroup.policies.balance import count_looks, is_at_rest, lag_loads, overloaded, speeds
+from coopgroup.policies.balance import count_looks, is_at_rest, lag_loads, speeds
 from tests.support.groups import claim, group_of, lags_of
 
 RULE = BalanceRule(
@@ -30,11 +30,6 @@ def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
     for row in rows:
         counted = count_looks(rule, IDS, np.array(row), counted)
     return dict(counted)
-
-
-def test_member_when_above_the_ratio_counts_one_look_more_each_time() -> None:
-    assert looks((900, 100, 100, 100)) == {"A": 1}
-    assert looks(*[(900, 100, 100, 100)] * 3) == {"A": 3}
 
 
 def test_member_when_at_the_ratio_is_not_above_it() -> None:
@@ -72,12 +67,6 @@ def test_group_when_nothing_lags_is_even() -> None:
 
 def test_count_when_a_member_is_gone_is_dropped() -> None:
     assert count_looks(RULE, ("B",), np.array([500.0]), (("A", 2),)) == ()
-
-
-def test_overloaded_is_who_has_enough_to_give_away() -> None:
-    assert overloaded(RULE, np.array([900.0, 100.0, 100.0, 100.0])).tolist() == [True] + 3 * [False]
-    assert not overloaded(RULE, np.array([90.0, 0.0, 0.0, 0.0])).any()
-    assert not overloaded(RULE, np.zeros(0)).any()
 
 
 def group(**rates: float | None) -> GroupSnapshot:

@@ -6,13 +6,10 @@ holds after the round. "revoked:" without a follow-up round is null.
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
-from coopgroup.policies import DeferredPolicy, Loss, Policy, RoundContext, create_policy
-from tests.support.groups import claim, group_of
+from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
 
@@ -196,22 +193,6 @@ def test_additional_member_when_it_joins_is_served_at_once() -> None:
     assert drill.round(2) == THREE_WAIT | {"D": (_t(4), None)}
 
 
-def test_scale_down_takes_the_delay() -> None:
-    """Design II: "we need to be confident the member has really left the group".
-
-    Two members leave at different times. Each has its own delay.
-    """
-    drill = four()
-    drill.leave("D").round(0)
-    drill.leave("C")
-    assert steady(drill.round(25_000))
-    assert drill.timeout_ms == T1 - 25_000
-    drill.round(T1)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 4], "B": [2]}, 25_000)
-    drill.round(T1 + 25_000)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 4], "B": [2, 3]}, 0)
-
-
 def test_rolling_bounce_moves_nothing() -> None:
     """Design II, "Rolling bounce": "Effectively the same as above." No resource moves."""
     drill = four()
@@ -228,20 +209,6 @@ def test_rolling_bounce_moves_nothing() -> None:
         assert drill.owned() == {**before, f"{member}'": lost}
 
 
-def test_bounce_when_the_assignor_is_not_sticky_moves_nothing_either() -> None:
-    """The target of the lag-aware assignor moves everything, but the group is as even as before."""
-    drill = Drill(policy=DeferredPolicy(), assignor=LagAwareAssignor(), existing={"T": range(1, 9)})
-    drill.settle(A=[7, 8], B=[5, 6], C=[3, 4], D=[1, 2])
-    drill.round(0)
-    before = drill.owned()
-    drill.leave("D")
-    assert steady(drill.round(1_000))
-    drill.join("0")
-    assert steady(drill.round(2_000))
-    lost = before.pop("D")
-    assert drill.owned() == {**before, "0": lost}
-
-
 def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_evened() -> None:
     """Partitions were added in the window. The member gets its own first, then its full share."""
     drill = four()
@@ -255,42 +222,6 @@ def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_
     assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
 
 
-def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
-    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
-    drill.leave("D").round(0)
-    for member in "vwx":
-        drill.join(member)
-    told = drill.round(10)
-    assert (told["v"], told["x"]) == ((_t(7), NOTHING), (_t(8), NOTHING))
-    assert steady(drill.round(11))
-    assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1, 2, 2]
-
-
-def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -> None:
-    """C no longer subscribes. The first round without revocations sends the remaining delay."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1], B=[2], C=[3], D=[4])
-    drill.leave("D")
-    drill.actors["C"].topics = ("U",)
-    told = drill.round(0)
-    assert (told["C"], drill.timeout_ms) == ((NOTHING, _t(3)), 0)
-    assert drill.state is not None
-    assert drill.state.next_round_ms == T1
-    told = drill.round(500)
-    assert (steady(told), drill.timeout_ms) == (True, T1 - 500)
-    assert drill.owned() == {"A": [1, 3], "B": [2], "C": []}
-
-
-def test_policy_when_made_by_name_has_these_options() -> None:
-    policy = create_policy("deferred", {"scheduled_rebalance_timeout_ms": 5, "initial_delay_ms": 7})
-    assert policy == DeferredPolicy(scheduled_rebalance_timeout_ms=5, initial_delay_ms=7)
-    assert (isinstance(policy, Policy), policy.name) == (True, "deferred")
-    assert DeferredPolicy() == DeferredPolicy(
-        scheduled_rebalance_timeout_ms=60_000, initial_delay_ms=0
-    )
-
-
 @pytest.mark.parametrize("option", ["scheduled_rebalance_timeout_ms", "initial_delay_ms"])
 @pytest.mark.parametrize("value", [-1, 2**31, 1.5, "5", True, None])
 def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> None:
@@ -299,29 +230,4 @@ def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> N
         DeferredPolicy(**options)
     assert str(caught.value) == (
         f"{option} of policy deferred: got {value!r}, expected an integer from 0 to 2147483647"
-    )
-
-
-def test_offer_when_a_member_returns_names_it_as_owner_and_holds_the_rest_back() -> None:
-    drill = four()
-    drill.leave("C", "D").round(0)
-    assert drill.state is not None
-    group = group_of(
-        {"T": range(1, 5)}, claim("A", _t(1)), claim("B", _t(2)), claim("E", generation=-1)
-    )
-    context = RoundContext(leader_id="A", generation=2, now_ms=5, state=drill.state)
-    offer = drill.policy.offer(group, context)
-    assert (offer.owner.tolist(), offer.withheld_from_assignor.tolist()) == (
-        [0, 1, 2, -1],
-        [False, False, False, True],
-    )
-    target = StickyAssignor().assign(
-        group.view(owner=offer.owner, assignable=group.assignable & ~offer.withheld_from_assignor),
-        np.zeros(4, dtype=np.int64),
-    )
-    staged = drill.policy.stage(group, target, context, offer)
-    assert staged.state is not None
-    assert staged.state.losses == (
-        Loss(owner="C", instance_id=None, deadline_ms=T1, given_ms=5),
-        Loss(owner="D", instance_id=None, deadline_ms=T1),
     )

@@ -1,9 +1,6 @@
 """`EagerPolicy`: the assignor's target in one round, for groups without cooperation."""
 
-import pytest
-
-from coopgroup.policies import EagerPolicy, Policy, create_policy, violations
-from tests.support.groups import claim, group_of, holder_of
+from coopgroup.policies import EagerPolicy, violations
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill
 
@@ -48,29 +45,3 @@ def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
         "revoked without a follow-up round: T-4",
     )
     assert violations(group, plan, stops_the_world=True) == ()
-
-
-@pytest.mark.parametrize("held", [{"B": {"T": [1]}}, {}])
-def test_plan_when_the_world_stops_still_obeys_the_other_rules(
-    held: dict[str, dict[str, list[int]]],
-) -> None:
-    drill = Drill(policy=EagerPolicy())
-    drill.settle(A=[1])
-    assert drill.decided is not None
-    group = group_of({"T": [1]}, claim("A"), claim("B", topics=["U"]))
-    plan = drill.decided.plan
-    bad = type(plan)(
-        target=holder_of(group, {"A": _t(1)}),
-        assigned=holder_of(group, held),
-        follow_up=False,
-        scheduled_rebalance_timeout_ms=0,
-        lost=plan.lost[:1],
-        created=plan.created[:1],
-        waiting=plan.waiting[:1],
-    )
-    assert len(violations(group, bad, stops_the_world=True)) == 1
-
-
-def test_policy_when_made_by_name_is_this_one() -> None:
-    assert create_policy("eager") == EagerPolicy()
-    assert (isinstance(EagerPolicy(), Policy), EagerPolicy().name) == (True, "eager")

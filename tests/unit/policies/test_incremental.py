@@ -2,16 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from coopgroup.assignors import LagAwareAssignor, RangeAssignor, StickyAssignor
+from coopgroup.assignors import LagAwareAssignor, RangeAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
-from coopgroup.policies import IncrementalPolicy, Policy, create_policy
-from coopgroup.policies.waiting.moves import first_moves
-from coopgroup.policies.waiting.rounds import Ration
-from tests.support.groups import claim, group_of, holder_of
+from coopgroup.policies import IncrementalPolicy, create_policy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill, steady
 
@@ -51,30 +47,12 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
     assert drill.state.next_round_ms is None
 
 
-def test_round_when_it_comes_early_takes_nothing_and_sends_what_remains() -> None:
-    """An unrelated rebalance uses up the interval and never restarts it."""
-    drill = _twelve()
-    drill.join("B").round(10)
-    drill.round(20)
-    assert (steady(drill.round(700)), drill.timeout_ms) == (True, 310)
-
-
 def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> None:
     drill = _twelve(move_interval_ms=0)
     drill.join("B")
     counts = [_revoked(drill.round(now)) for now in range(5)]
     assert counts == [2, 2, 2, 0, 0]
     assert [len(owned) for owned in drill.owned().values()] == [6, 6]
-
-
-def test_interval_when_a_last_batch_was_taken_still_counts_for_the_next_one() -> None:
-    drill = _twelve(max_moves_per_round=6)
-    drill.join("B")
-    assert _revoked(drill.round(0)) == 6
-    drill.round(10)
-    told = drill.join("C").round(400)
-    assert (_revoked(told), drill.timeout_ms) == (0, 600)
-    assert _revoked(drill.round(1_000)) == 4
 
 
 def test_lost_resources_when_the_delay_is_over_are_not_rationed() -> None:
@@ -95,29 +73,6 @@ def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
     drill.join("B", topics=["T"])
     drill.actors["A"].topics = ("U",)
     assert _revoked(drill.round(0)) == 12
-
-
-def test_loss_when_moves_are_under_way_does_not_stop_them() -> None:
-    drill = _twelve(scheduled_rebalance_timeout_ms=1_500)
-    drill.existing = {"T": range(18)}
-    drill.join("C", {"T": range(12, 18)}).round(0)
-    drill.join("B").round(10)
-    drill.leave("C").round(20)
-    assert (drill.timeout_ms, len(drill.listed("lost")["T"])) == (980, 6)
-    assert _revoked(drill.round(1_010)) == 2
-    drill.round(1_020)
-    assert drill.timeout_ms == 500
-    drill.round(1_520)
-    assert drill.listed("lost") == NOTHING
-
-
-def test_leader_when_new_to_the_group_waits_for_what_the_members_know() -> None:
-    drill = _twelve()
-    drill.join("B").round(0)
-    drill.round(100)
-    told = drill.round(400, leader="B")
-    assert (_revoked(told), drill.timeout_ms) == (0, 600)
-    assert _revoked(drill.round(1_000)) == 2
 
 
 def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> None:
@@ -163,55 +118,6 @@ def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
     assert [len(owned) for owned in drill.owned().values()] == [6, 6]
 
 
-def test_target_is_reached_although_it_changes_on_the_way() -> None:
-    drill = _twelve(scheduled_rebalance_timeout_ms=3_000)
-    now = 0
-    for change in ("+B", "+C", "-B", "+D", "", "", "", "", "", "", "", "", "", ""):
-        if change[:1] == "+":
-            drill.join(change[1:])
-        elif change:
-            drill.leave(change[1:])
-        assert _revoked(drill.round(now)) <= 2
-        now += drill.timeout_ms or 5
-    assert (steady(drill.round(now)), drill.timeout_ms) == (True, 0)
-    assert [len(owned) for owned in drill.owned().values()] == [4, 4, 4]
-
-
-def test_first_moves_when_receivers_lack_unequally_serve_the_emptiest_first() -> None:
-    existing = {"T": range(12)}
-    group = group_of(
-        existing,
-        claim("A", {"T": range(7)}),
-        claim("B", {"T": range(7, 12)}),
-        claim("C"),
-        claim("D"),
-    )
-    target = holder_of(
-        group,
-        {
-            "A": {"T": [0, 1, 2]},
-            "B": {"T": [7, 8, 9]},
-            "C": {"T": [3, 4, 5, 10]},
-            "D": {"T": [6, 11]},
-        },
-    )
-    candidates = target != group.owner
-    chosen = [
-        np.flatnonzero(first_moves(group, target, candidates, count)).tolist()
-        for count in (1, 2, 3, 4, 5)
-    ]
-    assert chosen == [[3], [3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 10]]
-    assert first_moves(group, target, candidates, 6).tolist() == candidates.tolist()
-
-
-def test_policy_when_made_by_name_has_these_options() -> None:
-    policy = create_policy("incremental", {"max_moves_per_round": 3, "move_interval_ms": 9})
-    assert policy == IncrementalPolicy(max_moves_per_round=3, move_interval_ms=9)
-    assert (isinstance(policy, Policy), policy.name) == (True, "incremental")
-    assert IncrementalPolicy().ration == Ration(moves_max=10, interval_ms=1_000)
-    assert IncrementalPolicy(max_moves_per_round=4).ration == Ration(moves_max=4, interval_ms=0)
-
-
 @pytest.mark.parametrize(
     ("options", "wrong", "expected"),
     [
@@ -243,21 +149,6 @@ def test_option_when_wrong_is_named_in_one_line(
     assert str(caught.value) == said
 
 
-def test_offer_when_claims_are_being_stopped_shows_them_free() -> None:
-    """The assignor then does not choose other resources instead."""
-    drill = _twelve()
-    told = drill.join("B").round(0)
-    assert told["A"][1] is not None
-    drill.actors["A"].slow = drill.actors["A"].owned | ResourceSet(told["A"][1])
-    drill.actors["A"].owned = drill.actors["A"].slow
-    told_again = drill.round(1)
-    assert told_again["A"][1] == told["A"][1]
-    assert drill.decided is not None
-    target = drill.decided.plan.target
-    assert isinstance(drill.assignor, StickyAssignor)
-    assert {drill.decided.group.member_ids[target[place]] for place in told["A"][1]["T"]} == {"B"}
-
-
 # --- continuous lag balance ---------------------------------------------------------------------
 
 HOT = {"T": {0: 500, 1: 500, 2: 10, 3: 10, 4: 20, 5: 20, 6: 15, 7: 15}}
@@ -279,12 +170,6 @@ def _hot(**options: int) -> Drill:
     drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
     drill.lags = HOT
     return drill
-
-
-def test_lags_when_nobody_asked_to_balance_move_nothing() -> None:
-    drill = _hot()
-    assert steady(drill.round(5_000))
-    assert drill.owned() == BEFORE
 
 
 def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
@@ -357,36 +242,6 @@ def test_balance_when_the_last_moves_were_a_moment_ago_moves_nothing() -> None:
     assert steady(drill.round(6_000, balance=True))
     assert drill.state is not None
     assert not drill.state.planned
-
-
-def test_balance_when_the_policy_was_not_told_to_look_moves_nothing() -> None:
-    drill = _hot()
-    drill.policy = IncrementalPolicy(max_moves_per_round=2)
-    assert steady(drill.round(5_000, balance=True))
-
-
-def test_balance_when_the_lags_are_even_by_then_moves_nothing() -> None:
-    drill = _hot()
-    drill.lags = {"T": dict.fromkeys(range(8), 500)}
-    assert steady(drill.round(5_000, balance=True))
-
-
-def test_balance_when_the_leader_changes_before_the_second_round_still_ends() -> None:
-    """The new leader takes the free partition for lost and gives it to the member with too few."""
-    drill = _hot(scheduled_rebalance_timeout_ms=5_000)
-    drill.round(5_000, balance=True)
-    drill.round(5_010, leader="C")
-    for now in range(6_000, 20_000, 1_000):
-        drill.round(now)
-    assert sorted(map(len, drill.owned().values())) == [2, 2, 2, 2]
-
-
-def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
-    rule = IncrementalPolicy(lag_check_interval_ms=5_000).balance
-    assert rule is not None
-    assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (5_000, 1.5, 1.25)
-    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (3, 10_000, 50_000, 10)
-    assert IncrementalPolicy().balance is None
 
 
 def test_rule_when_all_is_given_has_that() -> None:

@@ -179,13 +179,6 @@ def test_report_when_untrue_is_a_violation(
     assert broken <= set(found)
 
 
-def test_report_when_both_lost_and_waiting_is_a_violation() -> None:
-    group = group_of({"T": [0]}, claim("A"))
-    plan = _plan(group, {}, waiting={"T": [0]})
-    plan = attrs.evolve(plan, lost=plan.waiting)
-    assert violations(group, plan) == ("called both lost and waiting: T-0",)
-
-
 def test_timeout_when_somebody_revokes_is_a_violation() -> None:
     """Rule (e): a delay is sent only in a round without revocations."""
     group = _group()
@@ -324,11 +317,6 @@ def test_masks_when_they_are_there_have_the_right_size(field: str, size: int, ri
     assert violations(group, plan) == (
         f"{field} is bool of shape ({size},), expected bool of shape ({right},)",
     )
-
-
-def test_plan_when_group_is_empty_breaks_no_rule() -> None:
-    group = group_of({})
-    assert violations(group, _plan(group, {}, follow_up=False)) == ()
 
 
 def test_target_when_right_is_taken() -> None:

@@ -5,13 +5,11 @@ holds after the round. An empty (not null) list of revocations announces a follo
 """
 
 import numpy as np
-import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.model import EMPTY, GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
 from coopgroup.policies import (
     Holdings,
-    Policy,
     PolicyState,
     RoundContext,
     SimplePolicy,
@@ -159,11 +157,6 @@ def test_group_when_it_starts_is_granted_everything_at_once() -> None:
     )
 
 
-def test_group_when_nothing_changes_is_told_to_go_on() -> None:
-    only, _ = _round(T4, claim("A", _t(1, 3)), claim("B", _t(2, 4)))
-    assert only == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
-
-
 def test_partitions_when_added_are_granted_at_once_as_created() -> None:
     group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)))
     state = PolicyState(generation=0, members=("A", "B"), known=ResourceSet(_t(1, 2)))
@@ -236,22 +229,3 @@ def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_g
 def test_unreadable_member_when_everything_is_claimed_changes_nothing() -> None:
     only, _ = _round({"T": [1, 2]}, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
     assert only == {"A": (_t(1), None), "B": (_t(2), None), "X": (NOTHING, None)}
-
-
-@pytest.mark.parametrize("existing", [{}, T4])
-def test_group_when_empty_has_an_empty_plan(existing: Indices) -> None:
-    group = group_of(existing)
-    plan, state = _stage(group)
-    assert (told(group, plan), plan.follow_up) == ({}, False)
-    assert state == PolicyState(generation=1, members=())
-
-
-def test_policy_when_asked_offers_everything_as_it_is() -> None:
-    policy = SimplePolicy()
-    group = group_of(T4, claim("A", _t(1)))
-    offer = policy.offer(group, RoundContext(leader_id="A", generation=1, now_ms=0, state=None))
-    assert (isinstance(policy, Policy), policy.name) == (True, "simple")
-    assert (offer.owner.tolist(), offer.withheld_from_assignor.tolist()) == (
-        group.owner.tolist(),
-        [False] * 4,
-    )

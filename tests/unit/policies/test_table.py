@@ -38,15 +38,6 @@ def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_rows_when_looked_at_have_a_label_and_a_cell_per_column(name: str) -> None:
-    table = TABLES[name]
-    labels = [row.label for row in table.rows]
-    assert sorted(set(labels)) == labels
-    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
-    assert {row.action for row in table.rows} == set(_actions(table))
-
-
-@pytest.mark.parametrize("name", sorted(TABLES))
 def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) -> None:
     table = TABLES[name]
     cases = list(itertools.product((False, True), repeat=len(table.columns)))

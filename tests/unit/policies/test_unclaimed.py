@@ -63,12 +63,6 @@ def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:
     assert _kinds(group, None) == {"lost": {"T": [1]}}
 
 
-def test_topic_when_the_state_knows_it_is_lost() -> None:
-    group = group_of({"T": [0, 1]}, claim("A"))
-    state = _state("A", "B", known=ResourceSet({"T": [0]}))
-    assert _kinds(group, state) == {"created": {"T": [1]}, "lost": {"T": [0]}}
-
-
 def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
     """All members are back without claims on them: no departed member owned them (KAFKA-9848)."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), claim("B"))
@@ -179,12 +173,3 @@ def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> 
     assert (kept.known, kept.released) == (known, free)
     granted = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0, 1]}}))
     assert (granted.known, granted.released) == (known, ResourceSet())
-
-
-def test_memory_when_a_topic_is_deleted_forgets_it() -> None:
-    group = group_of({"T": [0]}, claim("A", {"T": [0], "U": [0]}, topics=["T", "U"]))
-    context = _context(_state("A", known=ResourceSet({"T": [0], "U": [0], "W": [0]})))
-    assigned = holder_of(group, {"A": {"T": [0]}})
-    state = remember_round(group, context, find_unclaimed(group, context), assigned)
-    assert (state.generation, state.known) == (5, ResourceSet({"T": [0]}))
-    assert np.array_equal(assigned, [0, -1])

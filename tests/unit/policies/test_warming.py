@@ -7,12 +7,11 @@ import pytest
 
 from coopgroup.assignors import RangeAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import GroupSnapshot, ResourceSet
+from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,
-    PolicyState,
     SimplePolicy,
     Warmup,
     create_policy,
@@ -75,13 +74,6 @@ def test_receiver_stays_warm_while_the_owner_stops() -> None:
     decision = group.round()
     assert decision.plan.follow_up
     assert (group.owned(), group.warmups()) == ({"a": [0], "b": []}, {"b": [1]})
-
-
-def test_move_to_a_member_that_takes_no_part_is_made_at_once() -> None:
-    group = group_of(simple(), 2, "a")
-    group.add("b", warm=None)
-    group.settle()
-    assert group.owned() == {"a": [0], "b": [1]}
 
 
 def test_warm_member_gets_its_resources_before_others() -> None:
@@ -202,22 +194,6 @@ def test_time_out_when_the_option_says_cancel_tries_another_resource() -> None:
     assert group.warmups() != {}, "until the members change"
 
 
-def test_time_of_a_warm_member_that_cools_begins_anew() -> None:
-    policy = IncrementalPolicy(
-        warmup=Warmup(timeout_ms=1_000), max_moves_per_round=1, move_interval_ms=100_000
-    )
-    group = group_of(policy, 4, "a")
-    group.add("b")
-    group.round()
-    group.warms_up("b")
-    group.settle()
-    group.round(after_ms=5_000)
-    group.members["b"].warm = ResourceSet()
-    group.round()
-    assert group.state is not None
-    assert group.state.next_round_ms == group.now_ms + 1_000
-
-
 # --- losses and returns -------------------------------------------------------------------------
 
 
@@ -232,14 +208,6 @@ def test_lost_resource_goes_at_once_to_its_standby(policy: Policy) -> None:
     del group.members["b"]
     group.round()
     assert group.owned() == {"a": [0, 1, 2, 3]}
-
-
-def test_lost_resource_without_a_warm_member_waits_for_its_owner() -> None:
-    group = group_of(deferred(), 4, "a", "b")
-    del group.members["b"]
-    decision = group.round()
-    assert group.owned() == {"a": [0, 2]}
-    assert decision.plan.scheduled_rebalance_timeout_ms == DELAY_MS
 
 
 def test_lost_resources_wait_only_as_far_as_no_member_is_warm() -> None:
@@ -278,15 +246,6 @@ def test_uneven_shares_after_a_loss_are_levelled_with_warm_ups() -> None:
     assert sorted(map(len, group.owned().values())) == [3, 3]
 
 
-def test_owner_that_returns_warm_gets_its_own_back() -> None:
-    group = group_of(deferred(), 4, "a", "b")
-    del group.members["b"]
-    group.round()
-    group.add("b2", warm=[1, 3])
-    group.settle()
-    assert group.owned() == {"a": [0, 2], "b2": [1, 3]}
-
-
 def test_owner_that_returns_cold_waits_for_its_warm_up() -> None:
     """Its resources are in service with a standby, so they come back when it is warm."""
     group = group_of(deferred(standbys=1), 4, "a", "b")
@@ -302,14 +261,6 @@ def test_owner_that_returns_cold_waits_for_its_warm_up() -> None:
         group.warms_up("b2")
         group.settle()
     assert sorted(map(len, group.owned().values())) == [2, 2]
-
-
-def test_first_grant_goes_to_members_that_found_their_state() -> None:
-    group = WarmGroup(policy=simple())
-    group.add("a", warm=[0, 1])
-    group.add("b", warm=[2, 3])
-    group.settle()
-    assert group.owned() == {"a": [0, 1], "b": [2, 3]}
 
 
 # --- standbys -----------------------------------------------------------------------------------
@@ -332,24 +283,6 @@ def test_standbys_prefer_members_that_are_warm_already() -> None:
     group.add("c", warm=[0])
     group.round()
     assert group.warmups() == {"c": [0]}
-
-
-def test_standbys_when_members_are_few_are_as_many_as_possible() -> None:
-    group = WarmGroup(existing=partitions(0, 1), policy=simple(standbys=3))
-    group.add("a", 0)
-    group.add("b", 1)
-    group.add("c", warm=None)
-    group.settle()
-    assert group.warmups() == {"a": [1], "b": [0]}
-
-
-def test_standbys_take_the_slots_that_moves_leave() -> None:
-    group = group_of(simple(standbys=1, max_concurrent=3, per_member=2), 6, "a")
-    group.add("b")
-    group.round()
-    assert group.warmups() == {"b": [1, 3]}
-    assert group.decision is not None
-    assert group.decision.plan.target.tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_previous_owner_becomes_a_standby() -> None:
@@ -426,22 +359,7 @@ def test_state_with_warm_ups_survives_json() -> None:
         state_from_json(row | {"warmups": row["warmups"] | {"since_ms": []}})
 
 
-def test_state_without_warm_ups_has_no_keys_of_them() -> None:
-    row = state_to_json(PolicyState(generation=1, members=("a",)))
-    assert not {"warmups", "receivers", "refused"} & row.keys()
-
-
 # --- without the option -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy()])
-def test_group_without_the_option_pays_no_attention_to_warm_members(policy: Policy) -> None:
-    group = group_of(policy, 4, "a")
-    group.add("b", warm=[0, 2])
-    group.settle()
-    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
-    assert group.warmups() == {}
-    assert all(told.warmups is None for told in group.told.values())
 
 
 def test_option_without_members_that_take_part_changes_nothing() -> None:
@@ -469,15 +387,6 @@ def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
 
 
 # --- options ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["simple", "deferred", "incremental"])
-def test_option_can_be_given_as_an_object(name: str) -> None:
-    policy: Any = create_policy(name, {"warmup": {"timeout_ms": 5, "standbys": 1}})
-    assert policy.warmup == Warmup(timeout_ms=5, standbys=1)
-    assert policy == create_policy(name, {"warmup": Warmup(timeout_ms=5, standbys=1)})
-    plain: Any = create_policy(name, {"warmup": None})
-    assert plain.warmup is None
 
 
 @pytest.mark.parametrize(

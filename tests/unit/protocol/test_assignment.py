@@ -7,9 +7,7 @@ from coopgroup.errors import EncodeError, TrailingBytesError, UnsupportedVersion
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import (
     Assignment,
-    KafkaAssignment,
     decode_assignment,
-    decode_kafka_assignment,
     encode_assignment,
 )
 from tests.unit.protocol.contract import CodecContract
@@ -89,24 +87,6 @@ def test_loss_timeout_when_it_cannot_be_told_is_refused(
     with pytest.raises(EncodeError) as refused:
         encode_assignment(assignment, version)
     assert str(refused.value) == message
-
-
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("revoked", [None, EMPTY, HELD])
-def test_kafkas_reader_when_given_ours_finds_the_assigned(
-    version: int, revoked: ResourceSet | None
-) -> None:
-    content = encode_assignment(Assignment(assigned=HELD, revoked=revoked), version)
-    seen = decode_kafka_assignment(content)
-    assert seen == KafkaAssignment(assigned=HELD, user_data=seen.user_data, version=version)
-
-
-@pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
-def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> None:
-    assignment = Assignment(
-        assigned=HELD, scheduled_rebalance_timeout_ms=900, loss_timeout_ms=loss_ms
-    )
-    assert decode_kafka_assignment(encode_assignment(assignment)).assigned == HELD
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:

@@ -16,9 +16,3 @@ class TestKafkaAssignment(CodecContract):
 def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
         encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [0]})), version)
-
-
-def test_encode_when_version_is_not_given_writes_the_newest() -> None:
-    assert encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [1]}))).hex() == (
-        "0003000000010001610000000100000001ffffffff"
-    )

@@ -108,10 +108,3 @@ def test_require_end_when_bytes_are_left_counts_them() -> None:
     reader.read_int16("field")
     with pytest.raises(TrailingBytesError, match=r"^2 bytes after the message at offset 2$"):
         reader.require_end()
-
-
-def test_require_end_when_all_is_read_is_silent() -> None:
-    reader = ByteReader(b"\x00\x01")
-    reader.read_int16("field")
-    reader.require_end()
-    assert reader.left == 0

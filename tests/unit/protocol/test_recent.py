@@ -3,10 +3,6 @@
 from coopgroup.protocol.recent import RecentlyRead
 
 
-def test_find_when_nothing_was_kept_knows_nothing() -> None:
-    assert RecentlyRead[str](10).find(b"a") is None
-
-
 def test_find_when_something_was_kept_gives_the_very_value() -> None:
     recent = RecentlyRead[list[int]](10)
     value = [1]

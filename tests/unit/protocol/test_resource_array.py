@@ -5,12 +5,9 @@ import struct
 import pytest
 
 from coopgroup.errors import InvalidValueError
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import (
-    packed_nullable_resources,
-    packed_resources,
-    read_nullable_resources,
     read_resources,
 )
 from tests.support.programs import output_of
@@ -74,17 +71,6 @@ def test_read_when_connectors_are_allowed_takes_minus_one_and_no_less() -> None:
     )
     with pytest.raises(InvalidValueError, match=r"index -2 of 'a' is less than -1 at offset 11$"):
         read_resources(ByteReader(wire([("a", [-2])])), "field", index_min=-1)
-
-
-@pytest.mark.parametrize("resources", [None, EMPTY, ResourceSet({"a": [0, 3], "b": [1]})])
-def test_nullable_when_written_reads_back(resources: ResourceSet | None) -> None:
-    content = packed_nullable_resources(resources, "field", index_min=0)
-    assert read_nullable_resources(ByteReader(content), "field", index_min=0) == resources
-
-
-def test_pack_when_sorted_is_the_array_in_order() -> None:
-    resources = ResourceSet({"b": [2, 1], "a": [0]})
-    assert packed_resources(resources, "field", index_min=0) == wire([("a", [0]), ("b", [1, 2])])
 
 
 PROGRAM = """

@@ -76,10 +76,6 @@ def test_encode_when_value_has_no_wire_form_is_refused(
     assert message in str(refused.value)
 
 
-def test_topics_when_unsorted_and_repeated_are_sorted_once() -> None:
-    assert Subscription(topics=("b", "a", "b")).topics == ("a", "b")
-
-
 def test_connector_when_allowed_survives_the_round_trip() -> None:
     owned = ResourceSet({"connector": [-1, 0]})
     content = encode_subscription(Subscription(topics=(), owned=owned), index_min=-1)

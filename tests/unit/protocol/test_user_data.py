@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coopgroup.errors import EncodeError, InvalidValueError
-from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
+from coopgroup.model import NO_LOSS, ResourceSet
 from coopgroup.protocol import UserData, decode_user_data, encode_user_data
 from coopgroup.protocol.user_data import MAGIC
 from tests.unit.protocol.contract import CodecContract
@@ -14,10 +14,6 @@ from tests.unit.protocol.contract import CodecContract
 
 class TestUserData(CodecContract):
     kind = "user_data"
-
-
-def test_decode_when_absent_is_none() -> None:
-    assert decode_user_data(None) is None
 
 
 @pytest.mark.parametrize("cut", range(len(MAGIC)))
@@ -86,13 +82,6 @@ def test_version_4_when_it_reads_what_version_5_says_finds_all_before_it() -> No
     newer = encode_user_data(UserData(catalogue_version=7, warm=ResourceSet({"orders": [1]})))
     older = encode_user_data(UserData(catalogue_version=7))
     assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
-
-
-@pytest.mark.parametrize("warm", [EMPTY, ResourceSet({"c": [0, 2]})])
-def test_warm_resources_when_told_are_read_back(warm: ResourceSet) -> None:
-    """A member that is warm for nothing still says that it can warm up."""
-    told = UserData(remaining_delay_ms=5, warm=warm)
-    assert decode_user_data(encode_user_data(told)) == told
 
 
 def test_warm_connector_is_allowed_where_the_group_has_connectors() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coopgroup.report.charts import Setting, Spread, charts_of, heats_of, varied
+from coopgroup.report.charts import Setting, Spread, charts_of, heats_of
 
 AXIS = "scheduled_rebalance_timeout_ms"
 
@@ -29,11 +29,6 @@ SETTINGS = (
 )
 
 
-def test_varied_parameters_are_those_that_differ() -> None:
-    assert varied(SETTINGS) == ("policy", AXIS)
-    assert not varied(SETTINGS[:1])
-
-
 def test_chart_has_a_curve_for_each_policy() -> None:
     chart = charts_of(SETTINGS, "s_")[0]
     assert chart.name == f"s_{AXIS}_unavailable_partition_s"
@@ -46,13 +41,6 @@ def test_chart_has_a_curve_for_each_policy() -> None:
     assert [one.y for one in chart.curves] == [(5,), (6, 7, 8)]
     assert [one.low for one in chart.curves] == [(4,), (5, 6, 7)]
     assert [one.high for one in chart.curves] == [(6,), (7, 8, 9)]
-
-
-def test_chart_of_a_duration_is_in_seconds() -> None:
-    chart = charts_of(SETTINGS, "")[1]
-    assert chart.y_label == "s"
-    assert list(chart.curves[1].y) == [6, 7, 8]
-    assert list(chart.curves[1].high) == [12, 14, 16]
 
 
 def test_heat_map_repeats_what_does_not_depend_on_the_axis() -> None:

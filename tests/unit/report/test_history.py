@@ -5,7 +5,7 @@ import numpy as np
 from coopgroup.model import ResourceSet
 from coopgroup.report.history import Facts, facts_of, history_of
 from coopgroup.telemetry import OffsetsCommitted
-from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
+from tests.unit.report.histories import Story, rolling_bounce, scale_up_with_warmups
 
 
 def test_history_is_the_same_in_whatever_order_records_come() -> None:
@@ -28,30 +28,12 @@ def test_only_who_worked_is_a_client() -> None:
     assert ownership.until_ms == 5
 
 
-def test_history_ends_with_the_last_sample_of_lag() -> None:
-    """A run can continue after its last record."""
-    story = Story()
-    story.work(1, "a", ResourceSet({"t": [0]}))
-    samples = Samples(
-        times_ms=np.array([0, 9]),
-        lags=np.zeros((2, 1), np.int64),
-        resources=ResourceSet({"t": [0]}),
-    )
-    assert history_of(story.envelopes, samples).ownership.end_ms.tolist() == [9]
-
-
 def test_facts_count_gaps_and_rounds() -> None:
     facts = facts_of(history_of(rolling_bounce(6, 2)))
     started, bounced, moved = 6 * 0.04, 2 * 3 * 3.03, 2 * 0.15
     assert facts == Facts(
         rounds=8, gap_seconds=round(started + bounced + moved, 3), worst_gap_ms=3_030
     )
-
-
-def test_history_of_nothing_is_empty() -> None:
-    history = history_of([])
-    assert len(history.ownership.resources) == 0
-    assert facts_of(history) == Facts(rounds=0, gap_seconds=0, worst_gap_ms=0)
 
 
 def test_warm_ups_are_spans_and_counted() -> None:

@@ -51,8 +51,3 @@ def test_comparison_has_median_and_range_of_each_policy() -> None:
     assert outage.cells[1] is not None
     assert (outage.cells[1].text, outage.cells[1].span) == ("1.5 s", "1 of 3 never")
     assert outage.cells[2] is None
-
-
-def test_measure_that_nobody_has_is_no_row() -> None:
-    rows = comparison_rows({"a": [Measured(worst_outage_ms=None)]})
-    assert [row.label for row in rows] == ["partitions moved", "share"]

@@ -69,13 +69,6 @@ def test_rounds_are_timed_from_the_begin() -> None:
     assert '<tr class="refused">' in text
 
 
-def test_rounds_that_nobody_wrote_down_are_no_empty_table() -> None:
-    """Files of members that never led are useful, too."""
-    text = part("rounds", [], 0)
-    assert "<table" not in text
-    assert "No leader wrote down a round" in text
-
-
 def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
     def cell(median: float) -> Cell:
         return Cell(median=median, low=median, high=8, text=f"{median}", span="s")

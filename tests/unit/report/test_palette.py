@@ -78,7 +78,3 @@ def test_paints_beyond_the_colours_have_a_pattern() -> None:
 
 def test_ranks_count_numbers_within_names() -> None:
     assert ranks(["c-10", "c-2", "b", "c-2-x", "7", ""]) == (5, 3, 2, 4, 1, 0)
-
-
-def test_ranks_when_names_are_equal_keep_their_order() -> None:
-    assert ranks(["a-01", "a-1", "a-1"]) == (0, 1, 2)

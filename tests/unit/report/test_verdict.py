@@ -32,13 +32,6 @@ def judged(played_s: float = 0, *, returns_pay: bool = True, **costs: Measured) 
     return verdict
 
 
-def test_first_line_is_for_everybody() -> None:
-    found = judged(simple=cold(4_810, 400), deferred=cold(8_067, 0))
-    assert found.summary == (
-        "Simple: 4,810 partition-seconds out of service, 400 moves. Deferred: 8,067 and 0."
-    )
-
-
 def test_balance_tips_where_the_lines_cross() -> None:
     found = judged(simple=cold(4_810, 400), deferred=cold(8_067, 0))
     tips_s = (8_067 - 4_810) / 400
@@ -114,10 +107,6 @@ def test_seeds_that_overlap_are_said() -> None:
     assert found.sentences[-1] == (
         "The seeds of deferred overlap with it: the difference may be chance."
     )
-
-
-def test_runs_without_these_measures_have_no_verdict() -> None:
-    assert verdict_of({"simple": [object()]}, 0) is None
 
 
 def test_chart_has_a_line_for_each_policy_that_can_be_chosen() -> None:

@@ -143,12 +143,6 @@ def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
     assert "Lag Records that wait" in words
 
 
-def test_run_page_lists_violations(tmp_path: Path) -> None:
-    broken = SimpleNamespace(checker="single owner", at_ms=12_345, message="orders 3 has two")
-    write_run_page(run(violations=(broken,)), tmp_path / "run.html")
-    assert "12.345 s single owner orders 3 has two" in seen((tmp_path / "run.html").read_text())
-
-
 def test_comparison_page_has_each_policy(tmp_path: Path) -> None:
     broken = SimpleNamespace(checker="c", at_ms=1, message="bad")
     runs = {

@@ -149,25 +149,6 @@ def test_look_when_the_assignor_fails_asks_for_nothing(answer: Int32Array | None
     assert look(watch, 500, 500, 0, 0, 0, 0, assignor=Broken(answer)).request is None
 
 
-def test_look_when_members_tell_their_speed_goes_by_time() -> None:
-    watch = watched(A=[0, 1], B=[2, 3])
-    group = watch.group
-    fast, slow = (
-        attrs.evolve(one, consumption_rate_per_s=rate)
-        for one, rate in zip(group.members, (200.0, 50.0), strict=True)
-    )
-    group = attrs.evolve(group, members=(fast, slow))
-    checked = look(attrs.evolve(watch, group=group), 500, 500, 500, 500)
-    assert checked.looks == (("B", 1),)
-
-
-def test_resources_whose_lags_are_wanted_are_those_that_exist() -> None:
-    assert RULE is not None
-    group = group_of({"T": [0]}, claim("A", {"T": [0, 1]}))
-    duty = CheckLags(number=1, watch=LagWatch(rule=RULE, group=group, asked=False, moved=False))
-    assert duty.resources == ResourceSet({"T": [0]})
-
-
 # --- from round to round ------------------------------------------------------------------------
 
 
@@ -201,10 +182,6 @@ def test_watch_when_the_round_was_asked_for_pauses() -> None:
     after = next_watch(None, attrs.evolve(TWO_HOT, asked=True), NOW_MS)
     assert after is not None
     assert after.due_ms == NOW_MS + 5_000
-
-
-def test_watch_when_the_policy_does_not_look_is_none() -> None:
-    assert next_watch(TWO_HOT, None, NOW_MS) is None
 
 
 # --- in a session -------------------------------------------------------------------------------
@@ -310,14 +287,6 @@ def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -
     assert not leader.lead(3).balance
 
 
-def test_leader_when_nothing_is_wanted_remembers_what_was_seen() -> None:
-    leader = Leader()
-    number = leader.look().number
-    leader.give(LagsChecked(number=number, looks=(("m", 1),)))
-    assert leader.session.member.state is MemberState.STABLE
-    assert leader.look().watch.looks == (("m", 1),)
-
-
 def test_outcome_when_a_round_was_led_meanwhile_is_void() -> None:
     """The outcome describes an older group."""
     leader = Leader()
@@ -326,25 +295,6 @@ def test_outcome_when_a_round_was_led_meanwhile_is_void() -> None:
     leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
     assert leader.session.member.state is MemberState.STABLE
     assert not leader.session.asks_balance
-
-
-def test_outcome_when_a_round_is_under_way_is_void() -> None:
-    """That round may change the whole assignment."""
-    leader = Leader()
-    number = leader.look().number
-    leader.give(RejoinRequested(reason="partitions changed"))
-    leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
-    assert not leader.session.asks_balance
-    assert not leader.lead(2).balance
-
-
-def test_outcome_when_a_later_look_was_asked_for_is_void() -> None:
-    """A slow host must not answer for an older check."""
-    leader = Leader()
-    number = leader.look().number
-    leader.look()
-    leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
-    assert leader.session.member.state is MemberState.STABLE
 
 
 def test_leader_when_another_one_leads_looks_no_more() -> None:

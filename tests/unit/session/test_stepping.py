@@ -59,7 +59,6 @@ from tests.support.members import (
     DrivenMember,
     joined,
     joining,
-    leading,
     rejoining,
     stable,
     synced,
@@ -272,15 +271,6 @@ def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
     ]
 
 
-@pytest.mark.parametrize("reach", [joining, leading, stable])
-def test_deadline_is_that_of_the_member(reach: type[DrivenMember]) -> None:
-    session = Session(member=reach().member)
-    deadline = session_deadline_ms(session)
-    assert deadline is None or deadline > NOW_MS
-    assert not backing_off(session)
-    assert step(session, Woken(), now_ms=NOW_MS) == (session, ())
-
-
 def test_backing_off_after_a_failure() -> None:
     """A host adds jitter to retries."""
     driven = joining().refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -335,11 +325,6 @@ def test_deadline_of_the_policy_when_the_round_that_came_says_the_same_is_not_me
     deadline_ms = session_deadline_ms(session)
     assert deadline_ms is not None
     assert deadline_ms > DUE_MS
-
-
-def test_deadline_of_the_policy_when_there_is_none_is_never_met() -> None:
-    session = with_deadline(None)
-    assert session_deadline_ms(session) == next_deadline_ms(session.member)
 
 
 @pytest.mark.parametrize(
@@ -492,8 +477,3 @@ def with_answer(session: Session, kind: RequestKind, answer: Answer) -> Session:
     request_id = session.member.outstanding[kind].request_id
     session, _ = step(session, Answered(request_id=request_id, answer=answer), now_ms=NOW_MS)
     return session
-
-
-def test_leader_that_decides_its_round_need_not_look_at_the_topics() -> None:
-    session, _ = came_back(skip_assignment=False)
-    assert (session.leads_as, session.returned) == (None, None)

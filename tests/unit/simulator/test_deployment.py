@@ -7,10 +7,8 @@ import pytest
 
 from coopgroup.simulator import Run, Scenario, simulate
 from coopgroup.simulator.scenario import (
-    LEADER,
     AddPartitions,
     Capacity,
-    Close,
     CoordinatorLost,
     CoordinatorMoved,
     Crash,
@@ -21,13 +19,11 @@ from coopgroup.simulator.scenario import (
     Flap,
     Group,
     How,
-    Identity,
     MemberSet,
     Pause,
     Rate,
     RollingRestart,
     Scale,
-    Span,
     Topic,
 )
 from coopgroup.telemetry import (
@@ -36,7 +32,6 @@ from coopgroup.telemetry import (
     ProcessPaused,
     ProcessResumed,
     ProcessStarted,
-    RoundDecided,
 )
 
 SCENARIO = Scenario(
@@ -82,43 +77,9 @@ def faults(run: Run) -> list[tuple[int, str]]:
     ]
 
 
-def test_processes_start_when_the_scenario_says() -> None:
-    scenario = attrs.evolve(
-        SCENARIO,
-        members=(
-            MemberSet(name="w", count=3, topics=("T",), start_ms=100, start_every_ms=50),
-            MemberSet(name="solo", topics=("T",), start_ms=700, identity=Identity.STATIC),
-        ),
-    )
-    run = played(scenario=scenario)
-    starts = [(at_ms, client) for at_ms, client, what in lives(run) if what == "starts"]
-    assert starts == [(100, "w-1"), (150, "w-2"), (200, "w-3"), (700, "solo")]
-
-
 def test_crash_and_return() -> None:
     run = played(Crash(at_ms=5_000, member="w-2", back_after_ms=3_000))
     assert list(lives(run)) == [(5_000, "w-2", "crashed"), (8_000, "w-2", "starts")]
-
-
-def test_crash_of_the_leader_without_return() -> None:
-    run = played(Crash(at_ms=5_000, member=LEADER))
-    leaders = [one.client for one in run.telemetry if isinstance(one.record, RoundDecided)]
-    ((at_ms, client, what),) = lives(run)
-    assert (at_ms, what) == (5_000, "crashed")
-    assert client == leaders[0] != leaders[-1]
-
-
-def test_close_and_return_counts_from_the_end() -> None:
-    run = played(Close(at_ms=5_000, member="w-1", back_after_ms=1_000))
-    (ended, started) = lives(run)
-    assert ended[1:] == ("w-1", "closed")
-    assert ended[0] >= 5_000
-    assert started == (ended[0] + 1_000, "w-1", "starts")
-
-
-def test_pause() -> None:
-    run = played(Pause(at_ms=5_000, member="w-1", for_ms=700))
-    assert list(lives(run)) == [(5_000, "w-1", "pauses"), (5_700, "w-1", "resumes")]
 
 
 def test_rolling_restart_takes_the_processes_in_turn() -> None:
@@ -190,15 +151,6 @@ def test_rate_and_capacity_show_in_the_lag() -> None:
     )
     assert run.measures.lag_peak > 2_000
     assert run.measures.lag_final == 0
-
-
-def test_clocks_differ_by_process_and_seed() -> None:
-    scenario = attrs.evolve(
-        SCENARIO,
-        members=(MemberSet(name="w", count=3, topics=("T",), clock_skew_ppm=Span(-200, 200)),),
-        events=(Crash(at_ms=5_000, member="w-1", back_after_ms=100),),
-    )
-    assert simulate(scenario).violations == ()
 
 
 def test_events_that_strike_nobody_are_passed_over() -> None:

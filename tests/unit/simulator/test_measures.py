@@ -69,24 +69,6 @@ def measured(*steps: tuple[int, str, str, list[int]], scenario: Scenario = SCENA
     return measure(scenario, history(*steps), NO_LAG)
 
 
-def test_history_without_events_costs_nothing() -> None:
-    assert measured((10, "a", "+", [0]), (50, "b", "+", [1])) == Measures(
-        unavailable_partition_s=0.0,
-        unavailable_peak=0,
-        moved=0,
-        moved_cold=0,
-        moved_twice=0,
-        returned=0,
-        warmups=0,
-        rounds=0,
-        converge_ms=0,
-        lag_peak=0,
-        lag_final=0,
-        worst_outage_ms=0,
-        worst_resource=None,
-    )
-
-
 def test_outages_are_summed_and_the_longest_is_named() -> None:
     found = measured(
         (0, "a", "+", [0, 1]),
@@ -99,17 +81,6 @@ def test_outages_are_summed_and_the_longest_is_named() -> None:
     assert found.unavailable_partition_s == pytest.approx((50 + 40 + 80) / 1000)
     assert (found.worst_outage_ms, found.worst_resource) == (80, Resource("t", 1))
     assert found.unavailable_peak == 2
-
-
-def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
-    found = measured(
-        (0, "a", "+", [0, 1]),
-        (100, "a", "-", [0]),
-        (150, "a", "-", [1]),
-        (150, "b", "+", [0]),
-        (160, "b", "+", [1]),
-    )
-    assert found.unavailable_peak == 1
 
 
 def test_time_before_the_first_event_does_not_count() -> None:
@@ -183,18 +154,6 @@ def test_a_group_that_never_gets_going_is_measured_from_the_first_event() -> Non
     assert (found.unavailable_partition_s, found.converge_ms) == (0.9, None)
 
 
-def test_moves_are_changes_of_the_owner() -> None:
-    found = measured(
-        (0, "a", "+", [0, 1]),
-        (100, "a", "-", [0, 1]),
-        (150, "a", "+", [1]),
-        (200, "b", "+", [0]),
-        (300, "b", "-", [0]),
-        (300, "a", "+", [0]),
-    )
-    assert (found.moved, found.moved_twice) == (2, 1)
-
-
 def test_convergence_is_the_last_change_after_the_last_event() -> None:
     """The crash is over when the process is back, at 200."""
     found = measured(
@@ -204,11 +163,6 @@ def test_convergence_is_the_last_change_after_the_last_event() -> None:
     assert (
         measured((0, "a", "+", [0, 1]), (150, "a", "-", [0]), (160, "b", "+", [0])).converge_ms == 0
     )
-
-
-def test_without_an_owner_at_the_end_the_group_never_converges() -> None:
-    found = measured((0, "a", "+", [0, 1]), (700, "a", "-", [1]))
-    assert (found.converge_ms, found.unavailable_partition_s) == (None, 0.3)
 
 
 def test_a_topic_is_unavailable_only_while_it_exists() -> None:

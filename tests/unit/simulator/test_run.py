@@ -12,7 +12,6 @@ from coopgroup.simulator import Scenario, Violation, simulate
 from coopgroup.simulator import run as run_module
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.hand_overs import HandOvers
-from coopgroup.simulator.run import member_config
 from coopgroup.simulator.scenario import (
     AddPartitions,
     Choice,
@@ -49,16 +48,6 @@ def test_simulate_twice_is_the_same_run() -> None:
     assert simulate(SCENARIO, seed=4, transcript=True).transcript != one.transcript
 
 
-def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> None:
-    """A large group can use fewer heartbeats. Members then learn later of a returning one."""
-    group = attrs.evolve(SCENARIO.group, window_heartbeat_interval_ms=400)
-    assert member_config(group).window_heartbeat_interval_ms == 400
-    slow = simulate(attrs.evolve(SCENARIO, group=group), policy="deferred")
-    fast = simulate(SCENARIO, policy="deferred")
-    assert slow.telemetry != fast.telemetry
-    assert slow.violations == fast.violations == ()
-
-
 def test_simulate_takes_objects() -> None:
     policy, assignor = DeferredPolicy(scheduled_rebalance_timeout_ms=5_000), RangeAssignor()
     run = simulate(SCENARIO, policy=policy, assignor=assignor)
@@ -69,13 +58,6 @@ def test_simulate_takes_objects() -> None:
     assert eager.measures == simulate(SCENARIO, policy="eager").measures
 
 
-def test_simulate_writes_a_transcript_only_when_asked() -> None:
-    silent, loud = simulate(SCENARIO), simulate(SCENARIO, transcript=True)
-    assert silent.transcript == ()
-    assert loud.transcript
-    assert silent.telemetry == loud.telemetry
-
-
 def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> None:
     simple, deferred = simulate(SCENARIO), simulate(SCENARIO, policy="deferred")
     assert (simple.policy, deferred.policy) == ("simple", "deferred")
@@ -83,13 +65,6 @@ def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> N
     assert options == {"scheduled_rebalance_timeout_ms": 5_000}
     assert deferred.measures.moved == 0 < simple.measures.moved
     assert (simple.violations, deferred.violations) == ((), ())
-
-
-def test_simulate_with_an_assignor() -> None:
-    run = simulate(SCENARIO, assignor="lag-aware")
-    assert run.assignor == "lag-aware"
-    again = simulate(SCENARIO, assignor=Choice(name="lag-aware"))
-    assert again.telemetry == run.telemetry
 
 
 @pytest.mark.parametrize(("policy", "assignor"), [("eventual", None), (None, "random")])
@@ -147,14 +122,6 @@ def test_leader_that_came_back_without_a_round_finds_what_changed_while_it_was_a
 ) -> None:
     """It compares the metadata with the catalogue of its former life, kept or in the note."""
     assert simulate(missed(identity, 31_000), seed=1).violations == ()
-
-
-def test_lag_history_covers_the_run() -> None:
-    lag = simulate(SCENARIO).lag
-    assert lag.times_ms[0] == 0
-    assert lag.times_ms[-1] == SCENARIO.end_ms
-    assert lag.lags.shape == (lag.times_ms.size, 6)
-    assert lag.times_ms.size <= 401
 
 
 # --- a leader that dies in a paced scale-up ------------------------------------------------------

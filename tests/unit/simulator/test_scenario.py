@@ -29,13 +29,3 @@ def test_policy_named_has_the_options_that_the_scenario_gives_it() -> None:
     )
     named = [scenario.policy_named(name) for name in ("own", "other", "third")]
     assert named == [own, other, Choice(name="third")]
-
-
-def test_run_ends_when_the_group_has_settled() -> None:
-    assert SCENARIO.end_ms == 1500
-
-
-def test_processes_are_numbered_where_there_is_a_count() -> None:
-    assert MemberSet(name="m", topics=("t",)).processes == ("m",)
-    assert MemberSet(name="m", count=1, topics=("t",)).processes == ("m-1",)
-    assert MemberSet(name="m", count=0, topics=("t",)).processes == ()

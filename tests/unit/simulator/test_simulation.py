@@ -25,20 +25,6 @@ def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
     assert group.world.now_ms == before_ms + 1_000
 
 
-def test_bounce_starts_the_process_again_as_it_was() -> None:
-    group = quiet_group()
-    before = group.start("a", ("T",), identity=Identity.STATIC, capacity_per_s=33)
-    assert group.run_until_rest(5_000, 200)
-    group.bounce(before, 100)
-    assert group.run_until_rest(5_000, 200)
-    after = group.process("a")
-    assert after is not None
-    assert (after.topics, after.config.instance_id) == (("T",), "a")
-    assert after.application.capacity_per_s == 33
-    assert group.alive == [after]
-    assert group.start_again(before) is None
-
-
 def test_static_member_that_is_fenced_starts_again() -> None:
     """A fenced life cannot continue, so the deployment starts a new one."""
     group = quiet_group()
@@ -76,16 +62,6 @@ def test_commits_are_written_down_and_count() -> None:
     assert offsets == sorted(offsets)
     assert offsets[-1] == group.brokers.coordinator.committed["T", 0] == group.load.committed[0]
     assert 80 <= offsets[-1] <= 100
-
-
-def test_topic_that_vanishes_is_worked_on_no_more() -> None:
-    group = quiet_group()
-    process = group.start("a", ("T", "U"))
-    assert group.run_until_rest(5_000, 200)
-    group.set_topic("T", 0)
-    group.set_topic("U", 2, (5.0, 5.0))
-    assert group.run_until_rest(5_000, 200)
-    assert process.application.working.to_dict() == {"U": [0, 1]}
 
 
 def test_heal_ends_all_faults() -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.model import ResourceSet
 from coopgroup.simulator import read_scenario, simulate
-from coopgroup.simulator.transcript import Transcript, resources_in_words
+from coopgroup.simulator.transcript import Transcript
 from tests.support.simulated import quiet_group
 
 SIMULATIONS = Path(__file__).parents[3] / "simulations"
@@ -63,12 +62,6 @@ def test_transcript_is_the_same_under_any_hash_seed() -> None:
     }
     assert len(outputs) == 1
     assert b"RoundDecided" in outputs.pop()
-
-
-def test_resources_are_named_by_ranges() -> None:
-    resources = ResourceSet({"orders": [0, 1, 2, 5, 7, 8], "payments": [3]})
-    assert resources_in_words(resources) == "orders 0-2 5 7-8, payments 3"
-    assert resources_in_words(ResourceSet()) == "nothing"
 
 
 def test_lines_tell_the_story_of_a_round() -> None:

@@ -3,7 +3,6 @@
 import json
 from typing import Any, get_args
 
-import attrs
 import pytest
 
 from coopgroup.errors import ConfigurationError
@@ -150,8 +149,3 @@ def test_row_when_a_needed_field_is_missing_is_refused() -> None:
     row = {name: value for name, value in ROW.items() if name != "resources"}
     with pytest.raises(ConfigurationError, match="resources: got None, expected a value"):
         from_json(row)
-
-
-def test_records_are_frozen() -> None:
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        setattr(RECORDS[0], "cause", "another")  # noqa: B010  (a type checker refuses the plain form)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, Ownership, Record, StopReason, read_ownership
 from coopgroup.telemetry.records import (
     EndCause,
@@ -54,13 +54,6 @@ def rows(ownership: Ownership) -> list[tuple[int, str, int, int]]:
     ]
 
 
-def test_nothing_written_is_nothing_owned() -> None:
-    ownership = read_ownership([])
-    assert (rows(ownership), ownership.clients, ownership.resources) == ([], (), EMPTY)
-    assert (ownership.begin_ms, ownership.until_ms) == (0, 0)
-    assert read_ownership([], until_ms=9).until_ms == 9
-
-
 def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
     ownership = read_ownership(
         [started(10, "a", 0, 1), stopped(20, "a", 1), started(25, "b", 1), wrote(40, "b", STATE)]
@@ -75,71 +68,6 @@ def test_order_of_lines_does_not_matter_but_within_a_moment() -> None:
     envelopes = [started(25, "b", 1), stopped(20, "a", 1), started(20, "a", 1), started(10, "a", 1)]
     ownership = read_ownership([*envelopes, stopped(30, "b", 1)])
     assert rows(ownership) == [(1, "a", 10, 20), (1, "a", 20, 25), (1, "b", 25, 30)]
-
-
-def test_repeated_starts_and_stops_change_nothing() -> None:
-    ownership = read_ownership(
-        [
-            stopped(5, "a", 0),
-            started(10, "a", 0),
-            started(15, "a", 0, 1),
-            stopped(20, "a", 0),
-            stopped(22, "a", 0),
-            started(30, "a", 0),
-            stopped(40, "a", 0, 1),
-        ]
-    )
-    assert rows(ownership) == [(0, "a", 10, 20), (0, "a", 30, 40), (1, "a", 15, 40)]
-
-
-def test_work_of_no_time_is_no_work() -> None:
-    ownership = read_ownership([started(10, "a", 0), stopped(10, "a", 0), wrote(20, "a", STATE)])
-    assert rows(ownership) == []
-    assert list(ownership.resources) == [("t", 0)]
-
-
-def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
-    ownership = read_ownership(
-        [
-            wrote(0, "a", ProcessStarted()),
-            started(10, "a", 0, 1),
-            wrote(20, "a", CRASHED),
-            wrote(50, "a", ProcessStarted()),
-            started(60, "a", 0),
-            wrote(70, "a", ProcessStarted()),
-            started(80, "a", 0),
-            wrote(90, "a", STATE),
-        ]
-    )
-    assert rows(ownership) == [
-        (0, "a", 10, 20),
-        (0, "a", 60, 70),
-        (0, "a", 80, 90),
-        (1, "a", 10, 20),
-    ]
-
-
-def test_a_process_that_stands_still_works_on_nothing() -> None:
-    ownership = read_ownership(
-        [
-            started(0, "a", 0, 1),
-            started(0, "b", 2),
-            wrote(10, "a", ProcessPaused()),
-            wrote(15, "a", ProcessPaused()),
-            wrote(30, "a", ProcessResumed()),
-            stopped(30, "a", 1),
-            wrote(50, "a", ProcessPaused()),
-            wrote(60, "a", CRASHED),
-            wrote(70, "b", ProcessPaused()),
-            wrote(90, "a", STATE),
-        ]
-    )
-    assert rows(ownership) == [
-        (0, "a", 0, 10),
-        (0, "a", 30, 50),
-        (1, "a", 0, 10),
-        (2, "b", 0, 70),
-    ]
 
 
 def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> None:

@@ -135,14 +135,6 @@ def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
     assert error.__notes__ == ["INFO a\njava.lang.Exception: first\nERROR the reason\n at b"]
 
 
-def test_start_error_says_so_when_there_is_no_log(tmp_path: Path) -> None:
-    started = started_cluster(tmp_path, os.getpid())
-    error = start_error(started.brokers[2], "was not ready")
-    started.remove()
-
-    assert str(error) == "broker 2 was not ready: it logged nothing"
-
-
 def test_launch_is_refused_when_a_port_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,11 +22,6 @@ def test_heap_that_java_would_not_read_is_refused(heap: str) -> None:
         KafkaCluster(heap=heap)
 
 
-def test_start_timeout_of_nothing_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="start_timeout_ms: got 0"):
-        KafkaCluster(start_timeout_ms=0)
-
-
 def test_bad_settings_are_refused_before_anything_starts() -> None:
     with pytest.raises(ConfigurationError, match="security: got 'TLS'"):
         KafkaCluster(security=cast("Any", "TLS"))

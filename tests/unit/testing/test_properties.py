@@ -11,7 +11,6 @@ from coopgroup.testing.properties import (
     broker_properties,
     check_security,
     check_user_properties,
-    render_properties,
     voters,
 )
 
@@ -52,16 +51,6 @@ def test_single_broker_is_broker_and_controller() -> None:
     assert settings["advertised.listeners"] == "INTERNAL://127.0.0.1:101"
     assert settings["offsets.topic.replication.factor"] == "1"
     assert settings["log.dirs"] == "/d/data"
-
-
-def test_second_of_two_brokers_is_no_controller() -> None:
-    """A quorum of two would stop if either broker died."""
-    settings = settings_of(2, 2)
-
-    assert settings["process.roles"] == "broker"
-    assert settings["controller.quorum.voters"] == "1@127.0.0.1:301"
-    assert settings["listeners"] == "INTERNAL://127.0.0.1:102"
-    assert settings["offsets.topic.replication.factor"] == "2"
 
 
 def test_three_brokers_are_all_controllers() -> None:
@@ -135,7 +124,3 @@ def test_unknown_security_is_refused() -> None:
     assert str(caught.value) == (
         "security: got 'TLS', expected None or one of SASL_PLAINTEXT, SASL_SSL, SSL"
     )
-
-
-def test_render_sorts_keys_and_doubles_backslashes() -> None:
-    assert render_properties({"b": "x\\y", "a": "1"}) == "a=1\nb=x\\\\y\n"

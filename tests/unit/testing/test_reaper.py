@@ -8,8 +8,9 @@ from coopgroup.testing import reaper
 
 
 def sleeper() -> subprocess.Popen[bytes]:
-    """A process that would run for a minute."""
-    return subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    """A process that waits for the end of its input."""
+    program = "import sys; sys.stdin.read()"
+    return subprocess.Popen([sys.executable, "-S", "-c", program], stdin=subprocess.PIPE)
 
 
 def test_reap_kills_the_watched_and_spares_the_forgotten(tmp_path: Path) -> None:

@@ -16,10 +16,6 @@ def test_tool_is_found_by_the_name_of_its_script(name: str) -> None:
     assert tool_class(name) == "org.apache.kafka.tools.TopicCommand"
 
 
-def test_java_class_stands_for_itself() -> None:
-    assert tool_class("kafka.tools.StorageTool") == "kafka.tools.StorageTool"
-
-
 def test_unknown_tool_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"tool: got 'topics', expected one of kafka-acls"):
         tool_class("topics")

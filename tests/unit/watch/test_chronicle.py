@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from attrs import evolve
 
 from coopgroup.model import ResourceSet
@@ -107,12 +106,6 @@ def test_topic_that_was_deleted_is_forgotten_after_the_window() -> None:
     assert found.history.ownership.resources == ResourceSet({"orders": [0, 1]})
     assert found.history.lag is not None
     assert found.history.lag.lags.shape == (found.history.lag.times_ms.size, 2)
-
-
-def test_lag_of_each_partition_is_sampled() -> None:
-    lag = _told(view(), view(4.0, committed=(11, 20, 30))).history.lag
-    assert lag is not None
-    np.testing.assert_array_equal(lag.lags, [[30, 20, 10], [29, 20, 10]])
 
 
 def test_silence_of_the_brokers_is_a_fault() -> None:

@@ -10,7 +10,7 @@ from attrs import evolve
 from coopgroup.telemetry import Envelope, RoundDecided
 from coopgroup.watch.feed import Feed
 from coopgroup.watch.tracking import GroupTracker
-from tests.unit.watch.views import MEMBERS, view
+from tests.unit.watch.views import view
 
 
 def _events(written: bytes) -> list[dict[str, Any]]:
@@ -46,17 +46,6 @@ def test_browser_without_an_event_gets_everything() -> None:
     ]
 
 
-def test_browser_that_comes_back_gets_what_it_missed() -> None:
-    feed = Feed("x")
-    feed.show(view(), 1)
-    last = feed.last_id
-    for at_s in range(1, 6):
-        feed.show(view(at_s), 1)
-    events = _events(feed.after(last))
-    assert len(events) == 5
-    assert not any("whole" in one for one in events)
-
-
 def test_browser_that_missed_too_much_or_knows_another_run_gets_everything() -> None:
     feed = Feed("x")
     for at_s in range(100):
@@ -64,15 +53,6 @@ def test_browser_that_missed_too_much_or_knows_another_run_gets_everything() -> 
     for last in ("x-1", "y-99", "x-101", "x--1", "x-", "-", "x-²", "x-" + "9" * 5_000, "nonsense"):
         (event,) = _events(feed.after(last))
         assert event["whole"]
-
-
-def test_fewer_members_are_told() -> None:
-    feed = Feed("x")
-    feed.show(view(), 1)
-    last = feed.last_id
-    feed.show(view(1.0, members=MEMBERS[:1]), 1)
-    (event,) = _events(feed.after(last))
-    assert event["members"] == {"count": 1, "rows": []}
 
 
 def test_silence_is_told_once_and_ends_with_the_next_answer() -> None:
@@ -96,24 +76,6 @@ def test_trouble_with_telemetry_is_told_beside_the_tables() -> None:
     assert event["members"]["count"] == 2
     feed.show(view(1.0), 1)
     assert _events(feed.after(""))[0]["trouble"] == ""
-
-
-def test_silence_before_the_first_answer_is_told() -> None:
-    feed = Feed("x")
-    feed.show_silence(0, "no broker")
-    (event,) = _events(feed.after(""))
-    assert event["silence"]["reason"] == "no broker"
-    assert "members" not in event
-
-
-def test_changes_are_sent_once() -> None:
-    feed, tracker = Feed("x"), GroupTracker()
-    feed.show(tracker.note(view()), 1)
-    feed.show(tracker.note(view(1.0, owners=("m-b", "m-a", "m-b"))), 1)
-    last = feed.last_id
-    feed.show(tracker.note(view(2.0, owners=("m-b", "m-a", "m-b"))), 1)
-    assert _events(feed.after(last))[0]["moves"] == []
-    assert [one[1] for one in _events(feed.after(""))[0]["moves"]] == ["orders-0: a → pod-b"]
 
 
 def test_round_whose_record_comes_after_its_look_is_a_change() -> None:

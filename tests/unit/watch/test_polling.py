@@ -1,18 +1,21 @@
-"""A thread reads, and shows snapshots and errors."""
+"""The group is read again and again; snapshots and errors are shown."""
 
 from __future__ import annotations
 
+import pytest
+from attrs import define
+
 from coopgroup.watch.polling import ViewPolling
 from coopgroup.watch.values import GroupView
-from tests.support.waiting import wait_for
+from tests.support.by_hand import by_hand
 from tests.unit.watch.views import view
 
 
+@define
 class Reader:
     """Fails at the second look."""
 
-    def __init__(self) -> None:
-        self.looks = 0
+    looks: int = 0
 
     def read(self) -> GroupView:
         self.looks += 1
@@ -23,20 +26,22 @@ class Reader:
 
 def test_error_of_one_look_ends_nothing() -> None:
     shown: list[GroupView | Exception] = []
-    polling = ViewPolling(Reader(), 0.01, shown.append)
-    polling.start()
-    wait_for(lambda: len(shown) >= 3)
-    polling.stop()
+    with by_hand() as hand:
+        ViewPolling(Reader(), 1.0, shown.append).start()
+        hand.advance(2.5)
+    assert len(shown) == 3
     assert isinstance(shown[1], OSError)
     assert isinstance(shown[2], GroupView)
     assert shown[2].partitions[0].trend_per_s == 0.0
 
 
 def test_stopped_polling_shows_nothing_more() -> None:
-    shown: list[GroupView | Exception] = []
-    reader = Reader()
-    polling = ViewPolling(reader, 0.01, shown.append)
-    polling.stop()
-    polling.start()
-    wait_for(lambda: polling._thread is not None and not polling._thread.is_alive())  # noqa: SLF001
-    assert (shown, reader.looks) == ([], 0)
+    with by_hand() as hand:
+        polling = ViewPolling(Reader(), 1.0, lambda _: polling.stop())
+        polling.start()
+        hand.advance(9.0)
+        assert polling.reader.looks == 1  # type: ignore[attr-defined]
+        unread = ViewPolling(Reader(), 1.0, lambda _: pytest.fail("shown after the stop"))
+        unread.start()
+        unread.stop()
+        hand.advance(9.0)

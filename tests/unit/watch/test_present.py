@@ -56,12 +56,6 @@ def test_report_is_added_to_its_member() -> None:
     assert other == MEMBERS[1]
 
 
-def test_unknown_values_of_a_report_stay_unknown() -> None:
-    unknown = MemberReported(state="stable", interval_ms=10_000)
-    ours, _ = present(unknown).added_to(view()).members
-    assert (ours.since_poll_s, ours.lease_s, ours.rate_per_s) == (None, None, 250.0)
-
-
 def test_report_with_a_clock_ahead_is_not_in_the_future() -> None:
     ours, _ = present(REPORT).added_to(view(-5.0)).members
     assert ours.report_age_s == 0.0

@@ -141,11 +141,6 @@ def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
     ]
 
 
-def test_owners_that_the_coordinator_tells_in_a_round_are_owners(reader: GroupReader) -> None:
-    joining = Cluster({"a": [0, 1], "b": None}, count=2, state="PREPARING_REBALANCING")
-    assert owners(read(reader, joining)) == [("a", "owned")] * 2
-
-
 def test_end_that_is_unknown_hides_no_other(reader: GroupReader) -> None:
     view = read(reader, Cluster({"a": [0, 1, 2]}, count=2, committed={0: 5, 1: 20, 2: 5}))
     assert [(one.end, one.lag) for one in view.partitions] == [(20, 15), (20, 0), (None, None)]

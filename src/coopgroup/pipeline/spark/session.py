@@ -25,8 +25,8 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,7 @@ from coopgroup.extras import install_command
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.maven import build_once, cache_root, copy_jars, find_java
+from coopgroup.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -303,10 +304,7 @@ def _silenced() -> Iterator[None]:
     Java inherits the descriptor, so a thread passes its lines on as long as Java runs.
     """
     real, (source, sink) = os.dup(2), os.pipe()
-    thread = threading.Thread(
-        target=_pass_on, args=(source, real), name="spark-stderr", daemon=True
-    )
-    thread.start()
+    Worker("spark-stderr").submit(partial(_pass_on, source, real))
     os.dup2(sink, 2)
     os.close(sink)
     try:

@@ -18,9 +18,9 @@ import select
 import signal
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -30,12 +30,14 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from coopgroup.testing.trial.consumers import PollingConsumer, build_consumer, load_code
 from coopgroup.testing.trial.recording import EventLog, RowLog
 from coopgroup.testing.trial.spec import WorkerSpec, load_spec
+from coopgroup.worker import Worker as ThreadWorker
 
 __all__ = ["Worker", "main"]
 
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
 HAND_OVER_S_MAX: Final = 10.0
+STOPS_MAX: Final = 8
 _FINISH_REVOKE: Final = "finish_revoke"  # only coopgroup has this method
 PRODUCED: Final = struct.Struct("<q")
 
@@ -52,6 +54,7 @@ class Worker:
         self._first_partition = {
             topic: index * spec.partitions_per_topic for index, topic in enumerate(spec.topics)
         }
+        self._stops = ThreadWorker("trial-stop", STOPS_MAX)
         self._assign_failures = spec.assign_failures
         self._is_closing = False
         self._is_retiring = False
@@ -213,7 +216,7 @@ class Worker:
         }
         self._events.write("stopping", partitions=numbers)
         stop_s = self._spec.heavy_stop_ms / 1000
-        threading.Timer(stop_s, self._finish, (consumer, heavy, positions)).start()
+        self._stops.submit(partial(self._finish, consumer, heavy, positions), after_s=stop_s)
         return numbers
 
     def _finish(

@@ -106,13 +106,6 @@ def test_free_partitions_when_a_member_left_go_to_those_that_would_be_done_first
     assert target[:8].tolist() == [0] * 3 + [1] * 5
 
 
-def test_everything_when_not_sticky_is_placed_anew() -> None:
-    group = group_of_rates(9, 100.0, 200.0)
-    lags = np.arange(9) * 10_000
-    backwards = owned(group, *(1 - assigned(group, lags)).tolist())
-    assert assigned(backwards, lags, sticky=False).tolist() == assigned(group, lags).tolist()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from coopgroup.assignors import Assignor, LagAwareAssignor, create_assignor
+from coopgroup.assignors import LagAwareAssignor, create_assignor
 from coopgroup.errors import ConfigurationError
 from tests.support.groups import by_member, claim, group_of, lags_of, no_lags
 
@@ -22,19 +22,6 @@ def test_proposal_example_when_assigned_gives_the_documented_result() -> None:
     """
     group = group_of({"t0": range(3)}, claim("C0", topics=["t0"]), claim("C1", topics=["t0"]))
     lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
-    target = LagAwareAssignor().assign(group, lags)
-    assert by_member(group, target) == {"C0": {"t0": [0]}, "C1": {"t0": [1, 2]}}
-    assert [int(lags[target == member].sum()) for member in (0, 1)] == [100_000, 110_000]
-
-
-def test_prototype_example_when_assigned_gives_the_documented_result() -> None:
-    """kafka-lag-based-assignor, "Example: LagBasedPartitionAssignor".
-
-    "t0p0: 100,000, t0p1: 50,000, t0p2: 60,000. The assignment will be: C0: [t0p0], C1: [t0p1,
-    t0p2]. The total lag or partitions assigned to each consumer will be: C0: 100,000, C1: 110,000"
-    """
-    group = group_of({"t0": range(3)}, claim("C0", topics=["t0"]), claim("C1", topics=["t0"]))
-    lags = lags_of(group, {"t0": [100_000, 50_000, 60_000]})
     target = LagAwareAssignor().assign(group, lags)
     assert by_member(group, target) == {"C0": {"t0": [0]}, "C1": {"t0": [1, 2]}}
     assert [int(lags[target == member].sum()) for member in (0, 1)] == [100_000, 110_000]
@@ -124,14 +111,6 @@ def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
     assert (alone.tolist(), together.tolist()) == ([0] * 5, [4, 3, 2, 1, 0])
 
 
-def test_one_topic_when_scope_is_group_is_placed_as_the_proposal_says() -> None:
-    members = [claim(f"m{number}", topics=["t"]) for number in range(7)]
-    group = group_of({"t": range(40)}, *members)
-    lags = np.random.default_rng(8).integers(0, 1_000, 40)
-    alone = LagAwareAssignor().assign(group, lags)
-    assert LagAwareAssignor(scope="group").assign(group, lags).tolist() == alone.tolist()
-
-
 def test_mixed_subscriptions_when_scope_is_group_carry_counts_and_lags_over() -> None:
     """B has all of `b`, so A gets more of the common topic, and its heavier part.
 
@@ -156,14 +135,6 @@ def test_hot_partition_when_counts_may_differ_leaves_its_holder_few_others() -> 
     skewed = by_member(group, LagAwareAssignor(max_skew=4).assign(group, lags))
     assert {member: len(held["t"]) for member, held in even.items()} == {"A": 3, "B": 3, "C": 3}
     assert skewed == {"A": {"t": [0]}, "B": {"t": [1, 3, 5, 7]}, "C": {"t": [2, 4, 6, 8]}}
-
-
-def test_partitions_without_lag_when_counts_may_differ_even_the_counts_out() -> None:
-    members = [claim(member, topics=["t"]) for member in "ABC"]
-    group = group_of({"t": range(9)}, *members)
-    lags = lags_of(group, {"t": [7]})
-    held = by_member(group, LagAwareAssignor(max_skew=9).assign(group, lags))
-    assert [len(some["t"]) for some in held.values()] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("lag", [2**63 - 1, 2**61, -(2**62)])
@@ -206,12 +177,6 @@ def test_group_when_empty_gets_an_empty_target() -> None:
     nobody, nothing = group_of({"t": [0, 1]}), group_of({}, claim("A"))
     assert assignor.assign(nobody, no_lags(nobody)).tolist() == [-1, -1]
     assert assignor.assign(nothing, no_lags(nothing)).tolist() == []
-
-
-def test_assignor_when_asked_says_what_it_is() -> None:
-    assignor = LagAwareAssignor(scope="topic")
-    assert isinstance(assignor, Assignor)
-    assert (assignor.name, assignor.needs_lags) == ("lag-aware", True)
 
 
 @pytest.mark.parametrize(

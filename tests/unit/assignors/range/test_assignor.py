@@ -3,7 +3,6 @@
 import pytest
 
 from coopgroup import RangeAssignor
-from coopgroup.assignors import Assignor
 from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from tests.support.groups import by_member, claim, group_of, no_lags
 
@@ -149,12 +148,3 @@ def test_large_group_when_cut_has_even_ranges() -> None:
     group = group_of({name: range(1_000) for name in names}, *members)
     held = by_member(group, RangeAssignor().assign(group, no_lags(group)))
     assert held["m042"] == {name: list(range(420, 430)) for name in names}
-
-
-def test_assignor_when_asked_says_what_it_is() -> None:
-    assignor = RangeAssignor()
-    assert isinstance(assignor, Assignor)
-    assert (assignor.name, assignor.needs_lags) == ("range", False)
-    nobody, nothing = group_of({"t": [0, 1]}), group_of({}, claim("A"))
-    assert assignor.assign(nobody, no_lags(nobody)).tolist() == [-1, -1]
-    assert assignor.assign(nothing, no_lags(nothing)).tolist() == []

@@ -60,15 +60,6 @@ def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
     assert _target(group) == half
 
 
-def test_member_when_leaving_leaves_its_share_to_all() -> None:
-    group = group_of(
-        {"t": range(9)},
-        claim("A", {"t": [0, 3, 6]}, topics=["t"]),
-        claim("B", {"t": [1, 4, 7]}, topics=["t"]),
-    )
-    assert _target(group) == {"A": {"t": [0, 2, 3, 6, 8]}, "B": {"t": [1, 4, 5, 7]}}
-
-
 def test_larger_share_when_counts_are_uneven_stays_where_it_is() -> None:
     group = group_of(
         {"t": range(7)},
@@ -156,19 +147,6 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
     assert unfair_holders(group, early) != {}
     monkeypatch.undo()
     check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
-
-
-def test_load_when_only_a_chain_can_level_it_is_passed_on() -> None:
-    """Three, two and one. A and C share no topic, so A gives to B, and B to C."""
-    group = group_of(
-        {"ab": range(4), "bc": range(2)},
-        claim("A", {"ab": [0, 1, 2]}, topics=["ab"]),
-        claim("B", {"ab": [3], "bc": [0]}, topics=["ab", "bc"]),
-        claim("C", {"bc": [1]}, topics=["bc"]),
-    )
-    target = StickyAssignor().assign(group, no_lags(group))
-    assert load_of(group, target) == {"A": 2, "B": 2, "C": 2}
-    assert kept_count(group, target) == 4
 
 
 def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:

@@ -237,13 +237,6 @@ def test_read_line_when_a_name_is_not_there_lists_what_is(field: str, name: str)
     assert [known for known in there if known not in message] == []
 
 
-@pytest.mark.parametrize("field", ["assignor", "policy"])
-def test_read_line_when_an_option_is_unknown_names_it(field: str) -> None:
-    name = {"assignor": "sticky", "policy": "simple"}[field]
-    option = "speed_limit_of_moves_per_round"
-    assert f"got {option!r}, expected" in refusal(changed(**{field: {"name": name, option: 1}}))
-
-
 def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
     assert len(refusal(member(owned={"t": ["x" * 1000] * 100_000}))) < 400
 

@@ -75,21 +75,6 @@ def test_warmups_are_shown_and_taken_only_where_they_are_set() -> None:
         encoded_item('{"assigned":{},"warmups":{}}', Kind.ASSIGNMENT, Dialect.KAFKA)
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> None:
-    content = "000000000001000161ffffffff"
-    row: dict[str, Any] = {
-        "generation": None,
-        "owned": {},
-        "rack": None,
-        "topics": ["a"],
-        "user_data_hex": None,
-        "version": 0,
-    }
-    assert json.loads(decoded_item(content, Kind.SUBSCRIPTION, dialect)) == row
-    assert encoded_item(json.dumps(row), Kind.SUBSCRIPTION, dialect) == content
-
-
 ABSENT = """\
 subscription {"topics":["b","a","b"]}
     000300000002000161000162ffffffff00000000ffffffffffff

@@ -42,11 +42,6 @@ def test_page_when_it_cannot_be_written_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_cost_when_negative_is_refused() -> None:
-    result = CliRunner().invoke(command, [*NEEDED, "--move-cost-ms", "-1"])
-    assert result.exit_code == 2
-
-
 def test_page_of_several_groups_is_refused(tmp_path: Path) -> None:
     given = [*NEEDED, "--group", "h", "--html", str(tmp_path / "page")]
     result = CliRunner().invoke(command, given)

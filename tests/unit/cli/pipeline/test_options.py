@@ -14,10 +14,6 @@ from coopgroup.pipeline.spark.session import LIGHT
 OF_JAVA = "spark.driver.extraJavaOptions"
 
 
-def test_an_address_is_told() -> None:
-    assert kafka_options({"bootstrap.servers": "a:1"}, {}) == {"kafka.bootstrap.servers": "a:1"}
-
-
 def test_a_user_becomes_a_login_module() -> None:
     given = {
         "bootstrap.servers": "a:1",
@@ -45,15 +41,6 @@ def test_a_user_becomes_a_login_module() -> None:
 def test_another_mechanism_gets_no_login_module_that_would_hide_its_own() -> None:
     given = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
     assert kafka_options(given, {}) == {"kafka.sasl.mechanism": "OAUTHBEARER"}
-
-
-def test_what_the_java_client_is_told_wins() -> None:
-    given = {"bootstrap.servers": "a:1"}
-    further = {"bootstrap.servers": "b:2", "ssl.keystore.type": "PEM"}
-    assert kafka_options(given, further) == {
-        "kafka.bootstrap.servers": "b:2",
-        "kafka.ssl.keystore.type": "PEM",
-    }
 
 
 def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from coopgroup.pipeline.advice.cost import (
-    LADDER_MS,
     MoveCost,
     break_even_ms,
     deferred,
@@ -12,7 +11,6 @@ from coopgroup.pipeline.advice.cost import (
     warmup_in,
     with_rations,
     with_warmups,
-    worth_trying,
 )
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.policies import Warmup
@@ -21,7 +19,6 @@ from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 
 SESSION_MS = 10_000
-GRID_S = np.geomspace(1, 1_200, 60)
 STATEFUL = MoveCost(move_ms=30_000)
 SIMPLE = Choice(name="simple")
 
@@ -64,19 +61,6 @@ def test_estimate_follows_the_formula(
     """The cases are those of the table in the docstring of the module."""
     cost = MoveCost(move_ms=7_000, return_ms=2_000)
     assert cost_s(absent_ms, timeout_ms, cost, how, is_static=is_static) == expected_s
-
-
-def test_stateless_group_does_not_wait() -> None:
-    for draw in FAMILIES.values():
-        away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
-        costs = estimated_s(
-            history(away).episodes,
-            LADDER_MS,
-            MoveCost(),
-            session_timeout_ms=SESSION_MS,
-            is_static=False,
-        )
-        assert costs[0] == costs.min()
 
 
 def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
@@ -122,11 +106,6 @@ def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
             played_s = cells.figures(episode, deferred(timeout_ms))[0] / partitions
             estimate_s = cost_s(absent_ms, timeout_ms, MoveCost(move_ms=move_ms, return_ms=0), how)
             assert abs(played_s - estimate_s) < 1, (absent_ms, timeout_ms, played_s, estimate_s)
-
-
-def test_worth_trying_are_the_cheapest_and_none() -> None:
-    estimates = np.array([9.0, 3, 5, 1, 4])
-    assert worth_trying(estimates, [0, 10, 20, 30, 40], 2) == (0, 10, 30)
 
 
 def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> None:

@@ -87,12 +87,6 @@ def test_durations_that_are_nearly_the_same_are_played_once() -> None:
         assert episode.absences[0].absent_ms == rounded_ms
 
 
-def test_shape_has_no_date() -> None:
-    first, second = made(SEEN, evolve(SEEN, gone_ms=2_000_000))
-    assert first != second
-    assert first.shape == second.shape
-
-
 def test_joins_are_episodes_in_order_of_time() -> None:
     episodes = made(SEEN, joins={500: 2, 2_000_000: 1})
     assert [(one.begin_ms, one.joined) for one in episodes] == [

@@ -1,6 +1,5 @@
 """Content of an advice page."""
 
-import pytest
 from attrs import evolve
 
 from coopgroup.pipeline.advice.choose import Estimate
@@ -55,16 +54,6 @@ def test_price_of_a_move_has_a_chart_where_the_choice_tips() -> None:
     assert [curve.y[0] for curve in chart.curves] == [30, 20]
 
 
-def test_price_that_changes_nothing_has_no_chart() -> None:
-    view = view_of(
-        made_advice(
-            options=(option(deferred(0), 9.0), option(deferred(5_000), 99.0)), best=0, today=1
-        )
-    )
-    assert view.price == ""
-    assert view.charts[0].name == "unavailable_over_timeout"
-
-
 def test_too_little_history_shows_figures_of_an_episode_without_intervals() -> None:
     few = made_advice(history=history([12_000] * 3))
     view = view_of(few)
@@ -76,19 +65,6 @@ def test_too_little_history_shows_figures_of_an_episode_without_intervals() -> N
     assert charts["unavailable_over_timeout"].curves[0].low == ()
     assert [mark.label for mark in charts["moves_over_timeout"].marks] == ["today"]
     assert view.snippet == ""
-
-
-def test_charts_mark_what_is_advised_and_what_is_today() -> None:
-    chart = view_of(made_advice()).charts[1]
-    assert chart.ticks == ("0 s", "5 s", "30 s", "300 s")
-    assert list(chart.curves[0].y) == [90, 80, 40, 200]
-    assert [(mark.x, mark.label) for mark in chart.marks] == [(2, "advised"), (0, "today")]
-
-
-def test_chart_of_returns_rises_to_the_part_that_came_back() -> None:
-    (curve,) = view_of(made_advice()).charts[3].curves
-    assert curve.x[-1] == 12
-    assert curve.y[-1] == pytest.approx(100 * 29 / 30)
 
 
 def test_group_to_which_nobody_came_back_has_no_such_chart() -> None:

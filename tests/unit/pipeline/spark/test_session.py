@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from coopgroup.pipeline.spark.session import (
 )
 from coopgroup.testing import maven as maven_module
 from coopgroup.testing.errors import KafkaFetchError
+from tests.support.by_hand import by_hand
 
 
 def _java(folder: Path, version: str) -> None:
@@ -73,15 +73,6 @@ def test_java_when_old_is_refused(
         require_spark()
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21"])
-def test_java_when_new_enough_is_taken(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _java(tmp_path, version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    require_spark()
-
-
 def test_java_when_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -114,19 +105,17 @@ def test_lines_of_every_start_are_silenced_and_errors_stay(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Also lines that the started process writes later, when this process has its own again."""
-    script = "import sys, time; write = lambda text: (sys.stderr.write(text), sys.stderr.flush());"
+    script = "import sys; write = lambda text: (sys.stderr.write(text), sys.stderr.flush());"
     script += f"write({NOISE!r}); write({TOLD!r}); sys.stdin.read(); write('at the end\\n')"
-    with session._silenced():  # noqa: SLF001 - a start of Spark takes seconds
-        process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    with by_hand() as hand:
+        with session._silenced():  # noqa: SLF001 - a start of Spark takes seconds
+            process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+            sys.stderr.flush()
+        sys.stderr.write("ours\n")
         sys.stderr.flush()
-    sys.stderr.write("ours\n")
-    sys.stderr.flush()
-    process.communicate()
-    said = ""
-    deadline = time.monotonic() + 10
-    while "at the end" not in said and time.monotonic() < deadline:
-        time.sleep(0.01)
-        said += capfd.readouterr().err
+        process.communicate()
+        hand.run("spark-stderr")
+    said = capfd.readouterr().err
     assert sorted(said.splitlines()) == sorted([*TOLD.splitlines(), "at the end", "ours"])
 
 

@@ -17,7 +17,6 @@ from coopgroup.pipeline.sweep.grid import (
     parse_sweep,
     read_sweep,
     resized,
-    scenario_of,
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
 from coopgroup.simulator.scenario.file import parse_scenario
@@ -126,14 +125,6 @@ def test_cells_of_a_policy_without_the_option_are_made_once() -> None:
     ]
 
 
-def test_policy_by_name_has_the_options_of_the_scenario() -> None:
-    (row,) = rows(sweep(policies=(Choice(name="deferred"),), seeds=(1,)))
-    assert row["policy"] == {
-        "name": "deferred",
-        "options": {"scheduled_rebalance_timeout_ms": 7_000},
-    }
-
-
 def test_keys_when_anything_changes_differ() -> None:
     sweeps = [
         sweep(),
@@ -145,24 +136,6 @@ def test_keys_when_anything_changes_differ() -> None:
     keys = [cell.key for made in sweeps for cell in cells_of(made)]
     assert len(set(keys)) == len(keys)
     assert cells_of(sweep()) == cells_of(sweep())
-
-
-def test_scenario_of_cell_has_its_parameters() -> None:
-    (row,) = rows(
-        sweep(
-            policies=(Choice(name="deferred"),),
-            scheduled_rebalance_timeout_ms=(9,),
-            assignors=(Choice(name="range"),),
-            commit_interval_ms=(1_234,),
-            sizes=(2,),
-            seeds=(1,),
-        )
-    )
-    made = scenario_of(row, base())
-    assert str(made.group.policy) == "deferred:scheduled_rebalance_timeout_ms=9"
-    assert made.group.assignor == Choice(name="range")
-    assert made.group.commit_interval_ms == 1_234
-    assert made.topics[0].partitions == 4
 
 
 def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
@@ -196,12 +169,6 @@ def test_file_is_read_whole(folder: Path) -> None:
     assert made.grid.session_timeout_ms == (20_000,)
     assert made.grid.sizes == (1, 4)
     assert len(made.grid.varied) == 5
-
-
-def test_file_without_grid_is_the_scenario_itself(folder: Path) -> None:
-    made = parse_sweep('scenarios = "small.toml"\nseeds = 2', file=str(folder / "s.toml"))
-    assert made.seeds == (1, 2)
-    assert len(cells_of(made)) == 2
 
 
 @pytest.mark.parametrize(
@@ -278,11 +245,6 @@ def test_scenario_when_wrong_is_refused_by_its_own_file(folder: Path) -> None:
     (folder / "small.toml").write_text("duration_ms = 0")
     with pytest.raises(ConfigurationError, match=r"small\.toml: "):
         parse_sweep('scenarios = "small.toml"', file=str(folder / "s.toml"))
-
-
-def test_file_when_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"sweep file: .*a file to read"):
-        read_sweep(tmp_path / "gone.toml")
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)

@@ -6,7 +6,6 @@ import pytest
 
 from coopgroup.pipeline.sweep.grid import Cell, Grid, Sweep, SweptScenario, cells_of
 from coopgroup.pipeline.sweep.run import (
-    SCHEMA,
     first_of_each_kind,
     kind_of,
     play_cell,
@@ -59,11 +58,6 @@ def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None
     assert not set(row) & set(MEASURES)
 
 
-def test_row_has_the_columns_of_the_table(cells: tuple[Cell, ...]) -> None:
-    assert {"sweep", "error", *play_cell(cells[0], SCENARIOS)} == set(SCHEMA.names)
-    assert kind_of(cells[0]) == ("small", 1, "deferred", "sticky")
-
-
 def test_one_cell_of_each_new_kind_is_played_first_the_largest_before() -> None:
     """A kind that the table knows needs none."""
     policies = (Choice(name="simple"), Choice(name="deferred"))
@@ -99,8 +93,3 @@ def test_longest_cells_are_played_first_and_every_cell_once(
     played = [seconds[cell] for task in tasks for cell in task]
     assert played == sorted(seconds.values(), reverse=True)
     assert {cell for task in tasks for cell in task} == set(cells)
-
-
-def test_cells_of_no_time_are_one_task(cells: tuple[Cell, ...]) -> None:
-    assert tasks_of([(0.0, cell) for cell in cells], 2) == [cells]
-    assert tasks_of([], 2) == []

@@ -156,23 +156,6 @@ def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
     assert encode_group_value(expected) == one.content
 
 
-def test_vectors_are_of_every_version() -> None:
-    found = {
-        kind: {one.version for one in vectors(kind)} for kind in ("offset_value", "group_value")
-    }
-    assert found == {"offset_value": set(range(5)), "group_value": set(range(5))}
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_commits_of_all_versions_come_back(version: int) -> None:
-    assert decode_offset_value(encode_offset_value(COMMITS[version])) == COMMITS[version]
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_groups_of_all_versions_come_back(version: int) -> None:
-    assert decode_group_value(encode_group_value(GROUPS[version])) == GROUPS[version]
-
-
 def test_lengths_beyond_a_byte_come_back() -> None:
     """Compact lengths take two bytes from 127 on."""
     long = evolve(COMMIT, metadata="x" * 5_000)

@@ -132,11 +132,6 @@ def test_bad_records_come_out_with_a_reason_and_their_bytes() -> None:
     assert "value version: 9 is not known" in str(rows[1]["reason"])
 
 
-def test_an_empty_batch_gives_an_empty_batch() -> None:
-    assert commits() == []
-    assert groups() == []
-
-
 values = st.builds(
     OffsetValue,
     committed=st.integers(0, 2**63 - 1),
@@ -239,9 +234,3 @@ def test_what_is_no_group_is_rejected(key: bytes | None, value: bytes, part: str
     assert row["group"] is None
     assert [one["part"] for one in row["rejections"]] == [part]
     assert (row["key"], row["value"]) == (key, value)
-
-
-def test_a_removed_group_becomes_a_tombstone() -> None:
-    (row,) = groups((encode_key(GroupKey(group="g")), None))
-    assert (row["group"], row["is_tombstone"], row["generation"]) == ("g", True, None)
-    assert row["at_ms"] == WRITTEN_MS

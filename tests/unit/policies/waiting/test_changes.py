@@ -118,21 +118,6 @@ def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, c
     assert plan.assigned.tolist() == plan.target.tolist()
 
 
-@both
-def test_static_member_when_another_claims_its_share_gets_one_again(policy: Policy) -> None:
-    drill = Drill(policy=policy, existing={"T": range(4)})
-    for member, indices in {"A": [0, 1], "B": [2, 3]}.items():
-        drill.join(member, _t(*indices), instance_id=f"static-{member}")
-    drill.round(0)
-    drill.leave("B")
-    drill.join("C", instance_id="static-B")
-    drill.actors["A"].owned = ResourceSet(_t(0, 1, 2, 3))
-    now = 10
-    while not steady(drill.round(now)):
-        now += 1
-    assert sorted(map(len, drill.owned().values())) == [2, 2]
-
-
 def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
     """Partitions were added in the window. The return of the member starts the postponed moves."""
     drill = _six(DeferredPolicy())
@@ -192,17 +177,6 @@ def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
     for now in (20, 30):
         assert _revoked(drill.round(now)) == []
     assert sorted(map(len, drill.owned().values())) == [2, 2, 2]
-
-
-def test_members_when_several_join_for_one_loss_share_it_at_once() -> None:
-    """A share that only one of them received would be revoked in the next round."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(4)})
-    drill.settle(A=[0, 1], D=[2, 3])
-    drill.leave("D")
-    drill.join("E")
-    told = drill.join("F").round(10)
-    assert told == {"A": (_t(0, 1), None), "E": (_t(2), None), "F": (_t(3), None)}
-    assert steady(drill.round(20))
 
 
 def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_knows() -> None:

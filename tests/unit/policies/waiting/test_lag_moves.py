@@ -111,12 +111,6 @@ def test_exchange_that_gains_too_little_is_left_alone(lags: list[int]) -> None:
     assert chosen(group(A01), EXCHANGED, {"T": lags}) == {}
 
 
-def test_member_that_does_not_carry_too_much_begins_nothing() -> None:
-    target = {"A": {"T": [0, 1]}, "B": {"T": [2, 5]}, "C": {"T": [3, 4]}}
-    lags = {"T": [500, 500, 10, 200, 20, 20]}
-    assert chosen(group(A01), target, lags) == {}
-
-
 def test_speed_of_members_counts() -> None:
     some = group(A01)
     slow = attrs.evolve(some.members[2], consumption_rate_per_s=10.0)

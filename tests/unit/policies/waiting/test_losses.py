@@ -73,17 +73,6 @@ def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits()
     assert drill.owned("U") == {"B": [0, 1]}
 
 
-def test_deadline_is_over_when_another_member_got_the_resource_and_left() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.leave("C").round(0)
-    drill.round(T1)
-    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
-    drill.leave("B").round(T1 + 10)
-    assert (drill.owned(), drill.listed("lost")) == ({"A": [1, 3, 4]}, _t(2))
-    assert drill.timeout_ms == T1
-
-
 def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
     for place, member in enumerate("ABCD"):
@@ -98,26 +87,6 @@ def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
     assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
     told = drill.join("D2", instance_id="pod-D").round(30_000)
     assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
-
-
-def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> None:
-    drill = four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D").round(0)
-    drill.join("E").round(10)
-    assert (drill.listed("lost"), drill.owned()["E"]) == (_t(4), [])
-    drill.round(T1)
-    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "E": [4]}
-
-
-def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place() -> None:
-    drill = four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D")
-    drill.join("0", instance_id="pod-D")
-    assert drill.round(5)["0"] == (_t(4), None)
 
 
 def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
@@ -146,34 +115,6 @@ def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a
     for now_ms in (T1 + 10, T1 + 20, T1 + 30):
         drill.round(now_ms)
     assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
-    drill = four()
-    drill.leave("D").round(0)
-    drill.join("E", instance_id="pod-E").round(10)
-    assert (drill.owned()["E"], drill.listed("lost")) == ([], _t(4))
-
-
-def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> None:
-    drill = four()
-    gone = drill.actors["D"]
-    drill.leave("D").round(0)
-    drill.actors["D"] = gone
-    assert (drill.round(5_000), drill.timeout_ms) == (
-        {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)} | {"D": (_t(4), None)},
-        0,
-    )
-    assert drill.state is not None
-    assert drill.state.losses == ()
-
-
-def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
-    drill = four()
-    drill.leave("D").round(0)
-    drill.join("C2", instance_id="pod-C2")
-    drill.join("D")
-    assert drill.round(5_000)["D"] == (_t(4), None)
 
 
 def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
@@ -225,17 +166,6 @@ def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own(
     told = drill.join("A2", instance_id="i-A").round(6)
     assert told["A2"] == (_t(0, 1), None)
     assert [told[member][1] for member in "BCD"] == [None] * 3
-
-
-def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> None:
-    """The owners are unknown, so the returning members get equal parts. No other member moves."""
-    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(8)})
-    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
-    drill.leave("A", "D")
-    drill.join("Y")
-    told = drill.join("Z").round(5, leader="B")
-    assert (told["B"], told["C"]) == ((_t(2, 3), None), (_t(4, 5), None))
-    assert [len(drill.owned()[member]) for member in "YZ"] == [2, 2]
 
 
 def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
@@ -311,16 +241,6 @@ def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: 
     first, second = sorted(["1", gone]), sorted(["00", back])
     had = {"1": [2], gone: [3]}
     assert [drill.owned()[member] for member in second] == [had[member] for member in first]
-
-
-def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for_it() -> None:
-    drill = four()
-    drill.join(f"web-{_uuid(1)}", _t(5))
-    drill.existing = {"T": range(1, 6)}
-    drill.round(0)
-    drill.leave(f"web-{_uuid(1)}")
-    drill.join(f"web-{_uuid(2)}", topics=["U"]).round(10)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(5), T1)
 
 
 def test_additional_member_when_it_leaves_before_its_claim_leaves_its_whole_share() -> None:

@@ -141,17 +141,6 @@ def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() 
     assert drill.timeout_ms == 0
 
 
-def test_case_10_delay_when_somebody_revokes_is_sent_in_the_next_round() -> None:
-    """A scheduled timeout is sent only in a round without revocations."""
-    drill = four()
-    drill.existing = {"T": range(1, 9)}
-    drill.round(0)
-    drill.leave("D")
-    told = drill.join("E", instance_id="pod-E").round(100)
-    assert (any(revoked for _, revoked in told.values()), drill.timeout_ms) == (True, 0)
-    assert (steady(drill.round(150)), drill.timeout_ms) == (True, T1 - 50)
-
-
 def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
     """Every member receives the delay, so any next leader knows of it."""
     drill = four()
@@ -176,17 +165,6 @@ def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
     assert set(map(len, drill.owned().values())) <= {2, 3}
 
 
-def test_case_13_candidate_when_it_left_again_leaves_the_loss_as_it_was() -> None:
-    """The deadline stays. The next newcomer is taken for the owner."""
-    drill = four()
-    drill.leave("D").round(0)
-    drill.join("E").round(10_000)
-    drill.leave("E").round(20_000)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
-    drill.join("F")
-    assert drill.round(30_000)["F"] == (_t(4), None)
-
-
 def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
     """It is told to rejoin by itself, because no other member triggers a round."""
     drill = Drill(policy=DeferredPolicy())
@@ -195,18 +173,6 @@ def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
     assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2]}, T1)
     drill.round(T1)
     assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2, 3, 4]}, 0)
-
-
-def test_case_15_coordinator_when_lost_costs_no_delay() -> None:
-    """KAFKA-15676: members come back one by one with their claims, which end the wait."""
-    drill = four()
-    others = {member: drill.actors[member] for member in "BCD"}
-    drill.leave("B", "C", "D").round(0)
-    assert drill.timeout_ms == T1
-    for now, member in enumerate("BCD", start=1):
-        drill.actors[member] = others[member]
-        drill.round(now)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "B": [2], "C": [3], "D": [4]}, 0)
 
 
 def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
@@ -249,12 +215,6 @@ def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> N
     drill.leave("A").round(10, leader="C")
     assert drill.timeout_ms == 0
     assert sorted(map(len, drill.owned().values())) == [1, 1]
-
-
-def test_case_18_group_when_there_is_nothing_to_share_waits_for_nothing() -> None:
-    drill = Drill(policy=DeferredPolicy(initial_delay_ms=5), existing={})
-    drill.join("A")
-    assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 0)
 
 
 # --- the bugs of Connect ------------------------------------------------------------------------

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coopgroup.assignors import LagAwareAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from coopgroup.assignors.base import Assignor
-from coopgroup.model import NOBODY, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model import MemberClaim, ResourceSet, resolve_claims
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from coopgroup.policies.base import Policy
 from coopgroup.policies.warming.bundles import Bundles, bundles_of
@@ -62,14 +61,6 @@ def test_partition_i_of_each_topic_is_one_bundle() -> None:
     assert not found.are_split
 
 
-def test_bundle_has_the_parts_that_exist() -> None:
-    found = bundles(topics(1, 3), {"a": ResourceSet({"payments": [2]})})
-    assert found is not None
-    assert found.group.resources == ResourceSet({"orders": [0], "payments": [1, 2]})
-    assert found.bundle_of.tolist() == [0, 0, 1, 2]
-    assert found.group.owner.tolist() == [NOBODY, NOBODY, 0]
-
-
 @pytest.mark.parametrize("existing", [topics(3, 0), ResourceSet({"x": [0]}), ResourceSet()])
 def test_topics_that_do_not_exist_make_no_bundles(existing: ResourceSet) -> None:
     assert bundles(existing, {"a": ResourceSet()}) is None
@@ -115,12 +106,6 @@ def test_member_is_warm_for_a_bundle_if_no_part_is_cold() -> None:
     assert not cold.group.warm_members.size
 
 
-def test_lags_of_the_parts_add_up() -> None:
-    found = bundles(topics(2, 1), {"a": ResourceSet()})
-    assert found is not None
-    assert found.sum_of(np.array([1, 10, 100])).tolist() == [101.0, 10.0]
-
-
 # --- rounds ---------------------------------------------------------------------------------------
 
 
@@ -156,16 +141,6 @@ def test_bundle_warms_up_and_moves_as_a_whole(policy: Policy) -> None:
     group.members["b"].warm = told
     group.settle()
     assert group.members["b"].owned == both(1, 3)
-
-
-def test_bundles_go_together_where_members_take_no_part_in_warm_ups() -> None:
-    group = WarmGroup(existing=topics(4, 4), policy=simple())
-    group.add("a", topics=BOTH, warm=None).owned = both(0, 1, 2, 3)
-    group.round()
-    group.add("b", topics=BOTH, warm=None)
-    group.settle()
-    assert group.members["a"].owned | group.members["b"].owned == topics(4, 4)
-    assert group.members["b"].owned in (both(1, 3), both(2, 3))
 
 
 def test_part_that_stops_late_holds_back_its_bundle() -> None:
@@ -249,16 +224,6 @@ def test_lost_bundle_waits_as_a_whole() -> None:
     assert len(decision.state.losses) == 1
     group.round(after_ms=1_000)
     assert group.members["a"].owned == both(0, 1)
-
-
-def test_option_without_bundles_changes_no_byte() -> None:
-    answers = []
-    for option in (Warmup(), Warmup(co_partition=[("orders", "unknown")])):
-        group = WarmGroup(existing=topics(3, 2), policy=SimplePolicy(warmup=option))
-        group.add("a", topics=BOTH).owned = both(0)
-        group.add("b", topics=BOTH)
-        answers.append([group.round().assignments for _ in range(3)])
-    assert answers[0] == answers[1]
 
 
 def test_bundle_has_the_racks_of_its_first_part() -> None:

@@ -87,14 +87,6 @@ def test_members_without_warm_ups_get_the_resources_at_once() -> None:
     assert group.owned()["c"] == []
 
 
-@pytest.mark.parametrize("policy", [SimplePolicy(), DeferredPolicy()])
-def test_without_the_option_the_resources_go_at_once(policy: Policy) -> None:
-    group = settled(policy)
-    group.hands_over("c")
-    group.settle()
-    assert group.owned()["c"] == []
-
-
 def test_leaving_member_gets_nothing() -> None:
     group = settled(SimplePolicy(warmup=Warmup(standbys=1, per_member=9)))
     group.hands_over("c")
@@ -124,11 +116,3 @@ def test_bundles_of_a_leaving_member_move_as_a_whole() -> None:
     group.members["a"].warm = both_of(1)
     group.settle()
     assert group.members["a"].owned == existing
-
-
-def test_last_member_gives_up_everything_at_once() -> None:
-    group = settled(SimplePolicy(warmup=Warmup()))
-    for member in "abc":
-        group.hands_over(member)
-    group.settle()
-    assert group.owned() == {"a": [], "b": [], "c": []}

@@ -95,16 +95,6 @@ def test_another_rack_counts_more_than_another_host() -> None:
     assert group.warmups() == {"c": [0]}
 
 
-def test_warm_standby_on_another_host_is_kept_before_one_on_the_same() -> None:
-    group = WarmGroup(existing=partitions(0), policy=SimplePolicy(warmup=Warmup(standbys=1)))
-    for member, host in (("a", "h1"), ("b", "h1"), ("c", "h2")):
-        warm = () if member == "a" else (0,)
-        group.add(member, *([0] if member == "a" else []), warm=warm).host = host
-    group.round()
-    group.round()
-    assert group.warmups() == {"c": [0]}
-
-
 def test_declined_standby_is_given_to_another_member_at_once() -> None:
     group = WarmGroup(existing=partitions(0), policy=SimplePolicy(warmup=Warmup(standbys=1)))
     group.add("a", 0)

@@ -57,10 +57,3 @@ def test_member_that_became_warm_for_what_it_declined_gets_it() -> None:
     group.members["b"].declined = partitions(1, 3)
     group.settle()
     assert group.owned() == {"a": [0, 2], "b": [1, 3]}
-
-
-def test_what_a_stranger_declines_does_not_count() -> None:
-    group = moving()
-    group.members["b"].declined = partitions(17)
-    group.round()
-    assert group.warmups() == {"b": [1, 3]}

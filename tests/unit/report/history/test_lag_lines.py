@@ -22,15 +22,6 @@ def test_lag_belongs_to_who_works_on_the_partition_at_that_time() -> None:
     assert lines.others == 0
 
 
-def test_partitions_that_nobody_measured_count_nothing() -> None:
-    samples = Samples(
-        times_ms=np.array([5]), lags=np.array([[7, 9]]), resources=ResourceSet({"t": [1], "u": [0]})
-    )
-    lines = lag_lines(ownership_of([(0, 0, 0, 9), (1, 0, 0, 9)], owners=1, until_ms=9), samples)
-    assert lines.lags.tolist() == [[7]]
-    assert lines.nobody.tolist() == [9]
-
-
 def test_members_with_the_highest_peaks_have_lines_and_others_are_a_band() -> None:
     ownership = ownership_of(
         [(number, number, 0, 100) for number in range(3)], owners=3, until_ms=100

@@ -10,8 +10,6 @@ from coopgroup.report.history.timeline import (
     Bars,
     doubles_of,
     gaps_of,
-    name_order,
-    owner_order,
     timeline_of,
     unowned_counts,
 )
@@ -165,19 +163,6 @@ def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
     assert snapped.gaps.start_ms[late] <= 500_000
     assert snapped.gaps.end_ms[late] >= 500_001
     assert snapped.gaps.end_ms.max() <= until_ms
-
-
-def test_timeline_when_snapping_gains_nothing_stays_exact() -> None:
-    held = [(number, number % 3, 0, 100_000 * (number + 1)) for number in range(100)]
-    who = ownership_of(held, resources=100, until_ms=10_000_000)
-    drawn = timeline_of(who, np.zeros(100, dtype=np.int64), by_owner=False, bars_max=10)
-    assert drawn.step_ms == 1
-
-
-def test_owner_order_of_few_rows_is_by_name_within_an_owner() -> None:
-    held = [(0, 1, 0, 30), (1, 0, 3, 30), (2, 0, 1, 30), (3, 0, 0, 9), (3, 1, 9, 30)]
-    assert owner_order(ownership_of(held, resources=5, until_ms=END_MS)).tolist() == [1, 2, 3, 0, 4]
-    assert name_order(ownership_of(held, resources=5, until_ms=END_MS)).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:

@@ -69,7 +69,3 @@ def test_times_are_rounded_if_there_are_too_many_bars_and_no_bar_vanishes() -> N
     bars = warm_bars(spans, long, BY_NAME, bars_max=1)
     assert rows(bars) == [(0, 3, 0, 1)]
     assert all(one.end_ms > one.begin_ms for one in bars)
-
-
-def test_resources_and_clients_without_a_place_are_left_out() -> None:
-    assert warm_bars([span(9, "c-1", 1, 2), span(0, "x", 1, 2)], OWNERSHIP, BY_NAME) == ()

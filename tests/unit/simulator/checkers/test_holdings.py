@@ -133,10 +133,3 @@ def test_pairs_when_something_is_out_of_turn_are_broken(
 ) -> None:
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
-
-
-def test_pairs_begin_anew_with_each_life() -> None:
-    rows = telemetry(
-        (1, "a", START), (2, "a", GAIN), (3, "a", DEAD), (4, "a", START), (5, "a", GAIN)
-    )
-    assert list(check_pairs(rows, stop_max_ms=10)) == []

@@ -1,13 +1,11 @@
 """The checker of the end of a run."""
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers import check_rest
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
-    EndCause,
     Envelope,
-    ProcessEnded,
     ProcessStarted,
     Record,
     ResourcesStarted,
@@ -40,10 +38,6 @@ def messages(
 
 def test_rest_when_all_have_their_owner_is_kept() -> None:
     assert messages(life(*LIFE), T01) == []
-
-
-def test_rest_when_nobody_lives_needs_no_owners() -> None:
-    assert messages(life(*LIFE, ProcessEnded(cause=EndCause.CLOSED)), EMPTY) == []
 
 
 def test_rest_names_what_nobody_works_on_and_what_nobody_wants() -> None:

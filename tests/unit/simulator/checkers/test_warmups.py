@@ -66,11 +66,6 @@ def test_member_that_runs_too_many_is_broken() -> None:
     assert messages([*settled("a"), warm, envelope(1, 2, WarmupsChanged(begun=T1))]) == []
 
 
-def test_returned_process_whose_leader_does_not_know_it_yet_is_left_out() -> None:
-    rows = [envelope(0, 2, received()), envelope(1, 2, WarmupsChanged(begun=T01))]
-    assert messages(rows) == []
-
-
 @pytest.mark.parametrize("end", ["warm", "moved", "cancelled", "failed"])
 def test_warm_up_that_ended_does_not_count(end: str) -> None:
     ends = {end: T0}

@@ -57,13 +57,3 @@ def test_newcomer_when_all_have_left_in_a_round_is_taken() -> None:
     assert group.coordinator.group.state is GroupState.PREPARING
     answer = group.ask(join(), JoinGroupAnswer)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-
-
-def test_deadline_is_that_of_the_next_session_to_end() -> None:
-    group = DrivenCoordinator()
-    group.stable_group(None)
-    assert group.coordinator.deadline_ms() is not None
-    group.wait(SESSION_MS - 1)
-    before = group.coordinator.group.state
-    group.wait(1)
-    assert (before, group.coordinator.group.state) == (GroupState.STABLE, GroupState.EMPTY)

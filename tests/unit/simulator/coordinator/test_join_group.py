@@ -37,22 +37,10 @@ def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
     assert group.ask(join(member_id), JoinGroupAnswer).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_join_when_nobody_ever_joined_with_an_id_is_unknown() -> None:
-    answer = DrivenCoordinator().ask(join("member-001"), JoinGroupAnswer)
-    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "member-001")
-
-
 def test_join_when_session_time_out_is_out_of_bounds_is_refused() -> None:
     group = DrivenCoordinator(CoordinatorSettings(session_timeout_min_ms=6_000))
     answer = group.ask(join(), JoinGroupAnswer)
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-
-
-def test_join_when_no_protocol_is_common_is_refused() -> None:
-    group = DrivenCoordinator()
-    group.stable_group(None)
-    answer = group.ask(join(protocols=(("range", b""),)), JoinGroupAnswer)
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_join_of_newcomer_waits_for_the_others() -> None:

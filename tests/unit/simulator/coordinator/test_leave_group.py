@@ -14,14 +14,6 @@ def test_leave_begins_a_round() -> None:
     assert group.ask(join(other), JoinGroupAnswer).leader_id == other
 
 
-def test_leave_of_the_last_member_empties_the_group() -> None:
-    group = DrivenCoordinator()
-    (leader,) = group.stable_group(None)
-    group.send(leave(leader))
-    assert group.coordinator.group.state is GroupState.EMPTY
-    assert group.coordinator.group.generation == 2
-
-
 def test_leave_with_an_unused_id_gives_it_back() -> None:
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
@@ -39,11 +31,3 @@ def test_leave_by_instance_id_alone_removes_a_static_member() -> None:
     assert group.ask(leave("", instance_id="a"), LeaveGroupAnswer).error_code == 0
     answer = group.ask(leave("", instance_id="a"), LeaveGroupAnswer)
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_leave_of_a_stranger_is_refused() -> None:
-    group = DrivenCoordinator()
-    group.stable_group(None)
-    answer = group.ask(leave("member-999"), LeaveGroupAnswer)
-    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.coordinator.group.state is GroupState.STABLE

@@ -1,8 +1,8 @@
 """OffsetCommit: the generation fences, and offsets are stored."""
 
 from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatAnswer, OffsetCommitAnswer
-from tests.support.simulated import SESSION_MS, DrivenCoordinator, commit, heartbeat, join
+from coopgroup.model.group_api import OffsetCommitAnswer
+from tests.support.simulated import DrivenCoordinator, commit, join
 
 
 def code_of(answer: OffsetCommitAnswer) -> int:
@@ -31,16 +31,6 @@ def test_commit_between_join_and_sync_must_wait() -> None:
     stale = group.ask(commit(leader, generation - 1), OffsetCommitAnswer)
     assert code_of(stale) == ErrorCode.ILLEGAL_GENERATION
     assert group.coordinator.committed == {}
-
-
-def test_commit_keeps_the_session_alive() -> None:
-    group = DrivenCoordinator()
-    (leader,) = group.stable_group(None)
-    generation = group.coordinator.group.generation
-    for _ in range(3):
-        group.wait(SESSION_MS // 2)
-        group.send(commit(leader, generation))
-    assert group.ask(heartbeat(leader, generation), HeartbeatAnswer).error_code == 0
 
 
 def test_commit_without_a_member_is_taken_while_the_group_is_empty() -> None:

@@ -27,14 +27,6 @@ def test_sync_of_follower_waits_for_the_leader() -> None:
     assert group.coordinator.group.state is GroupState.STABLE
 
 
-def test_sync_when_stable_gives_the_stored_assignment() -> None:
-    group = DrivenCoordinator()
-    _, follower = group.stable_group(None, None)
-    generation = group.coordinator.group.generation
-    answer = group.ask(sync(follower, generation), SyncGroupAnswer)
-    assert answer.assignment == follower.encode()
-
-
 def test_sync_when_a_round_begins_is_refused() -> None:
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation

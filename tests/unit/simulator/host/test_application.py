@@ -37,21 +37,6 @@ def stops(group: Simulation) -> list[tuple[int, ResourcesStopped]]:
     ]
 
 
-def test_light_resources_do_not_wait_for_heavy_ones_to_stop() -> None:
-    group = with_heavy_resources(stop_ms=400)
-    group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    group.start("b", ("T",))
-    group.start("c", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    durations = {
-        resource: record.duration_ms for _, record in stops(group) for resource in record.resources
-    }
-    assert {resource.index: took >= 400 for resource, took in durations.items()} == {
-        resource.index: resource in HEAVY for resource in durations
-    }
-
-
 def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
     group = with_heavy_resources(restore_ms=300)
     group.start("a", ("T",))
@@ -64,19 +49,6 @@ def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
     (light_ms, light), (heavy_ms, heavy) = begins
     assert (light & HEAVY, heavy) == (ResourceSet(), HEAVY)
     assert heavy_ms - light_ms == 300
-
-
-def test_what_is_lost_while_it_is_restored_is_never_begun() -> None:
-    group = with_heavy_resources(restore_ms=300)
-    process = group.start("a", ("T",))
-    group.run(150)
-    process.stall()
-    assert not process.application.owned
-    group.run(200)
-    begun = [
-        one.record for one in group.world.telemetry if isinstance(one.record, ResourcesStarted)
-    ]
-    assert all(not record.resources & HEAVY for record in begun)
 
 
 def test_what_is_lost_while_it_stops_is_lost_once() -> None:
@@ -156,18 +128,6 @@ def test_late_commit_of_a_resource_that_another_member_owns_is_refused() -> None
         (stop.resources, "ILLEGAL_GENERATION")
     ]
     assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
-
-
-def test_close_gives_up_what_was_granted_meanwhile() -> None:
-    group = with_heavy_resources(stop_ms=300)
-    process = group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    process.close()
-    group.set_topic("T", 6)
-    group.run(1_000)
-    assert not process.alive
-    assert not process.application.owned
-    assert group.world.violations == []
 
 
 def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:

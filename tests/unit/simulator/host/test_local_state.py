@@ -8,21 +8,6 @@ def some(*indices: int) -> ResourceSet:
     return ResourceSet({"T": indices})
 
 
-def test_application_without_local_state_forgets_it() -> None:
-    state = LocalState()
-    state.complete(some(0))
-    assert state.ready == EMPTY
-
-
-def test_warm_up_is_ready_at_its_end() -> None:
-    state = LocalState(is_kept=True)
-    state.begin(some(0, 1), 30)
-    assert state.is_restoring
-    assert state.ready == EMPTY
-    assert state.finish(some(0, 1), 30) == some(0, 1)
-    assert (state.ready, state.is_restoring) == (some(0, 1), False)
-
-
 def test_end_of_a_cancelled_warm_up_finishes_no_later_one() -> None:
     state = LocalState(is_kept=True)
     state.begin(some(0, 1), 30)
@@ -39,9 +24,3 @@ def test_assigned_resource_ends_its_warm_up_and_says_when_it_would_have_ended() 
     assert state.take_restoring(some(0, 2)) == {30: some(0)}
     assert state.finish(some(0), 30) == EMPTY
     assert state.is_restoring
-
-
-def test_deleted_state_is_not_ready() -> None:
-    state = LocalState(is_kept=True, ready=some(0, 1))
-    state.drop(some(0))
-    assert state.ready == some(1)

@@ -11,7 +11,6 @@ from coopgroup.model import NOBODY, GroupSnapshot, ResourceSet
 from coopgroup.model.resource_set import Int32Array
 from coopgroup.policies import DeferredPolicy, SimplePolicy
 from coopgroup.policies.base import Offer, RoundContext, StagedRound
-from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import (
@@ -19,24 +18,11 @@ from coopgroup.telemetry import (
     ProcessEnded,
     ProcessPaused,
     ProcessResumed,
-    ProcessStarted,
     ResourcesStopped,
     RoundDecided,
     RoundRefused,
 )
 from tests.support.simulated import SESSION_MS, quiet_group
-
-
-def test_process_joins_and_works() -> None:
-    group = quiet_group(partitions=3)
-    process = group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    assert process.application.working.to_dict() == {"T": [0, 1, 2]}
-    assert process.leads
-    assert group.leader is process
-    first = group.world.telemetry[0]
-    assert first.record == ProcessStarted(topics=("T",))
-    assert (first.client, first.member, first.generation) == ("a", "", -1)
 
 
 def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:
@@ -57,19 +43,6 @@ def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:
     assert len(process.application.working) == 4
 
 
-def test_process_when_paused_briefly_goes_on() -> None:
-    group = quiet_group()
-    process = group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    process.pause()
-    group.start("b", ("T",))
-    group.run(SESSION_MS // 2)
-    process.resume()
-    assert len(process.application.working) == 4
-    assert group.run_until_rest(5_000, 200)
-    assert len(process.application.working) == 2
-
-
 def test_process_when_closed_commits_leaves_and_ends() -> None:
     group = quiet_group()
     process, other = group.start("a", ("T",)), group.start("b", ("T",))
@@ -85,20 +58,6 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
     assert ends == ["closed"]
     group.run(SESSION_MS // 2)
     assert len(other.application.working) == 4
-
-
-def test_process_when_closed_while_paused_closes_when_it_goes_on() -> None:
-    """A frozen application cannot close."""
-    group = quiet_group()
-    process = group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    process.pause()
-    process.close()
-    group.run(SESSION_MS // 4)
-    assert process.alive
-    process.resume()
-    group.run(100)
-    assert not process.alive
 
 
 def test_process_when_killed_says_nothing_to_anybody() -> None:
@@ -120,23 +79,6 @@ def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
         assert len(process.application.working) == 4
         assert process.session.member.generation == 1
         assert group.world.violations == []
-
-
-def test_process_with_a_state_directory_comes_back_as_the_same_member() -> None:
-    group = quiet_group()
-    before = group.start("a", ("T",), identity=Identity.STATE_DIR)
-    other = group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    member_id = before.session.member.member_id
-    generation = group.brokers.coordinator.group.generation
-    group.bounce(before, SESSION_MS // 4)
-    assert group.run_until_rest(5_000, 200)
-    after = group.process("a")
-    assert after is not None
-    assert after is not before
-    assert after.session.member.member_id == member_id
-    assert group.brokers.coordinator.group.generation == generation
-    assert len(after.application.working) == len(other.application.working) == 2
 
 
 def test_leader_when_metadata_is_missing_moves_nothing_and_asks_again() -> None:
@@ -192,16 +134,6 @@ def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
 
 def rounds_of(group: Simulation) -> int:
     return sum(isinstance(one.record, RoundDecided) for one in group.world.telemetry)
-
-
-def test_leader_notices_partitions_that_appear() -> None:
-    group = quiet_group()
-    group.start("a", ("T",))
-    group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    group.set_topic("T", 6)
-    assert group.run_until_rest(5_000, 200)
-    assert sorted(len(one.application.working) for one in group.alive) == [3, 3]
 
 
 @attrs.frozen

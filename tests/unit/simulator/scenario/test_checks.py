@@ -6,7 +6,6 @@ import pytest
 from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.reading import joined
 from coopgroup.simulator.scenario import (
     Choice,
     Cost,
@@ -23,10 +22,6 @@ TOPIC = Topic(name="t", partitions=1, rate_per_s=(0.0,))
 SCENARIO = Scenario(
     duration_ms=1000, topics=(TOPIC,), members=(MemberSet(name="m", topics=("t",)),)
 )
-
-
-def test_a_scenario_that_can_be_played_is_taken() -> None:
-    check_scenario(SCENARIO)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +84,3 @@ def test_a_value_out_of_its_bounds_is_refused_when_it_is_made(
     with pytest.raises(ConfigurationError) as caught:
         kind(**fields)
     assert str(caught.value).startswith(message)
-
-
-def test_paths_are_written_as_in_programs() -> None:
-    assert joined(*("events", 2, "at_ms")) == "events[2].at_ms"
-    assert joined(*()) == ""

@@ -1,6 +1,5 @@
 """The bell between simulated processes: delays, losses, false rings, and its worth."""
 
-import attrs
 import pytest
 
 from coopgroup.simulator.scenario import Bell as BellTimes
@@ -49,16 +48,6 @@ def test_false_rings_have_their_mean_distance() -> None:
     bell, (ear,) = hung(BellTimes(false_every_ms=100))
     bell.world.run(100_000)
     assert len(ear.heard_at_ms) == pytest.approx(1_000, rel=0.1)
-
-
-def test_false_rings_end_when_the_bell_says_so() -> None:
-    bell, (ear,) = hung(BellTimes(false_every_ms=100))
-    bell.world.run(1_000)
-    bell.times = attrs.evolve(bell.times, false_every_ms=0)
-    bell.world.run(2_000)
-    heard = len(ear.heard_at_ms)
-    bell.world.run(10_000)
-    assert len(ear.heard_at_ms) == heard
 
 
 def settling_ms(group: Simulation) -> int:

@@ -1,6 +1,6 @@
 """Brokers: availability, and moves of the group coordinator."""
 
-from coopgroup.telemetry import FaultInjected, RequestRefused
+from coopgroup.telemetry import RequestRefused
 from tests.support.simulated import quiet_group
 
 
@@ -34,18 +34,3 @@ def test_broker_that_dies_answers_nothing_until_another_has_the_group() -> None:
     assert group.run_until_rest(5_000, 200)
     assert process.session.member.generation == 1
     assert len(process.application.working) == 4
-
-
-def test_moves_are_written_down() -> None:
-    group = quiet_group()
-    group.move_coordinator(2)
-    group.move_coordinator(3, 50)
-    words = [
-        one.record.description
-        for one in group.world.telemetry
-        if isinstance(one.record, FaultInjected)
-    ]
-    assert words == [
-        "group coordinator moves from broker 1 to broker 2",
-        "broker 2 dies, broker 3 has the group in 50 ms",
-    ]

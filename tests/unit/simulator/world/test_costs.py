@@ -39,11 +39,6 @@ def test_costs_when_some_are_slow_take_long_for_those_only() -> None:
     assert costs.to_restore(ALL) == [(0, ALL)]
 
 
-def test_costs_without_rules_take_no_time() -> None:
-    assert Costs(random.Random(1)).to_stop(ALL) == [(0, ALL)]
-    assert Costs(random.Random(1)).to_restore(ResourceSet()) == []
-
-
 def test_process_that_returns_pays_less_until_another_has_worked() -> None:
     costs = Costs(random.Random(1), (Cost(restore_ms=Span(90, 90), return_ms=Span(5, 5)),))
     assert costs.to_restore(ALL, "a") == [(90, ALL)]  # nobody has worked on it
@@ -53,9 +48,3 @@ def test_process_that_returns_pays_less_until_another_has_worked() -> None:
     costs.note_work(HEAVY, "b")
     assert costs.to_restore(ALL, "a") == [(5, ALL - HEAVY), (90, HEAVY)]
     assert costs.to_restore(ALL, "a", is_warm=True) == [(0, ALL)]
-
-
-def test_cost_without_returns_is_the_same_for_every_process() -> None:
-    costs = Costs(random.Random(1), (Cost(restore_ms=Span(90, 90)),))
-    costs.note_work(ALL, "a")
-    assert costs.to_restore(ALL, "a") == [(90, ALL)]

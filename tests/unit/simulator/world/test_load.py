@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from coopgroup.model import ResourceSet
@@ -16,12 +15,6 @@ def load_of(*rates_per_s: float) -> Load:
     load = Load()
     load.produce("T", 0, rates_per_s, 0)
     return load
-
-
-def test_work_when_capacity_is_endless_keeps_up() -> None:
-    load = load_of(10, 20, 30)
-    assert not load.work(load.numbers(T), math.inf, 0, 2_000)
-    assert load.positions.tolist() == [20, 40, 60]
 
 
 @pytest.mark.parametrize(
@@ -91,23 +84,6 @@ def test_lags_count_what_is_not_committed() -> None:
     assert lags.values.tolist() == [10, 5]
     assert lags.arrivals_per_s is not None
     assert lags.arrivals_per_s.tolist() == [10, 20]
-
-
-def test_history_of_partitions_that_came_later_begins_with_zeros() -> None:
-    load = load_of(10)
-    load.sample(1_000)
-    load.produce("S", 0, [5], 1_000)
-    load.sample(2_000)
-    history = load.history()
-    assert history.resources == ResourceSet({"S": [0], "T": [0]})
-    assert history.times_ms.tolist() == [1_000, 2_000]
-    assert np.array_equal(history.lags, [[0, 10], [5, 20]])
-
-
-def test_rates_when_changed_count_from_then_on() -> None:
-    load = load_of(10, 10)
-    load.set_rate(ResourceSet({"T": [1]}), 100, 1_000)
-    assert load.end_offsets(2_000).tolist() == pytest.approx([20, 110])
 
 
 def test_delete_leaves_no_lag_behind() -> None:

@@ -14,7 +14,6 @@ from coopgroup.model.group_api import (
 )
 from coopgroup.simulator.checkers import check_commits, check_instants, check_single_owner
 from coopgroup.simulator.scenario import Identity
-from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.simulator.world.network import Mishap, Upset
 from coopgroup.telemetry import FaultInjected, MembershipLost, OffsetsCommitted, RequestRefused
@@ -49,19 +48,6 @@ def test_upset_refuses_with_a_code() -> None:
     records = [one.record for one in group.world.telemetry]
     assert refusals(records) == [("Heartbeat", "UNKNOWN_MEMBER_ID")]
     assert sum(isinstance(one, MembershipLost) for one in records) == 1
-
-
-def test_request_whose_answer_is_lost_is_served() -> None:
-    group = quiet_group()
-    process = group.start("a", ("T",))
-    group.network.upset(Upset(request=OffsetCommitRequest, mishap=Mishap.ANSWER_LOST))
-    group.world.transcript = Transcript()
-    while group.network.upsets:
-        group.run(50)
-    group.run(20)
-    assert group.brokers.coordinator.committed
-    assert any("OffsetCommit: no answer" in line for line in group.world.transcript.lines)
-    assert process.alive
 
 
 @pytest.mark.parametrize("identity", list(Identity))
@@ -149,20 +135,6 @@ def test_held_up_connection_holds_up_no_other() -> None:
     assert not a.session.member.lease.until_ms > since_ms + SESSION_MS
     assert group.run_until_rest(5_000, 200)
     assert len(a.application.working) == 4
-
-
-def test_cut_process_loses_what_it_holds_in_time() -> None:
-    """Its lease ends before the group coordinator gives its partitions away."""
-    group = quiet_group()
-    group.start("a", ("T",))
-    other = group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    group.cut(other, 3 * SESSION_MS)
-    group.run(2 * SESSION_MS)
-    assert len(group.processes[0].application.working) == 4
-    assert not other.application.working
-    assert group.run_until_rest(10_000, 200)
-    assert len(other.application.working) == 2
 
 
 LAST_COMMIT = "a commit is failed with its connection and arrives last"

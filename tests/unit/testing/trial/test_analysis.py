@@ -6,11 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from attrs import evolve
 
 from coopgroup.testing.trial.analysis import (
     IncarnationLog,
-    Spell,
     TrialLog,
     Window,
     measure,
@@ -71,19 +69,6 @@ def test_merge_when_records_wait_counts_from_production_or_the_record_before() -
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
 
 
-def test_merge_when_the_first_moment_of_production_is_unknown_starts_with_the_record() -> None:
-    log = log_of(("m1", handed((10, 0, 0, 0))))
-    assert (log.rows["waiting_since_ns"] // MS).tolist() == [10]
-
-
-def test_measure_when_all_is_quiet_finds_every_partition_retained() -> None:
-    log = log_of(("m1", paced(0, range(10, 100, 10))), ("m2", paced(1, range(10, 100, 10))))
-    window = Window(begin_ns=50 * MS, end_ns=100 * MS)
-    assert measure(log, window) == evolve(
-        NOTHING, consumed=10, retained=2, retained_pause_ms_max=1.0, pause_ms_max=1.0
-    )
-
-
 def test_measure_when_a_partition_stands_still_counts_pause_and_unavailability() -> None:
     """A stall of 300 ms is a pause of a retained partition, and 0.3 partition-seconds."""
     stalled = handed((10, 9, 0, 0), (320, 20, 1, 0), (321, 30, 2, 0))
@@ -112,12 +97,6 @@ def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
     assert (facts.moved, facts.moved_twice, facts.double_owner_transitions) == (2, 1, 0)
 
 
-def test_measure_when_a_process_is_replaced_neither_moves_nor_retains() -> None:
-    log = log_of(("m1", paced(0, [10])), ("m1", paced(0, [90], first_offset=1)))
-    facts = measure(log, Window(begin_ns=20 * MS, end_ns=100 * MS))
-    assert (facts.moved, facts.retained) == (0, 0)
-
-
 def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
     log = log_of(
         ("m1", handed((10, 9, 0, 0), (122, 30, 1, 0))),
@@ -138,12 +117,6 @@ def test_measure_when_records_come_again_counts_each_repetition() -> None:
     log = log_of(("m1", handed((10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0))))
     facts = measure(log, ALWAYS)
     assert (facts.consumed, facts.duplicated) == (1, 2)
-
-
-def test_measure_when_a_record_came_before_the_window_repeats_within() -> None:
-    log = log_of(("m1", handed((10, 9, 0, 0))), ("m2", handed((50, 9, 0, 0))))
-    facts = measure(log, Window(begin_ns=20 * MS, end_ns=60 * MS))
-    assert (facts.consumed, facts.duplicated) == (0, 1)
 
 
 def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
@@ -183,11 +156,3 @@ def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
     log = merge([IncarnationLog(member="m1", rows=handed(), events=events)], acknowledged())
     facts = measure(log, Window(begin_ns=10 * MS, end_ns=40 * MS))
     assert (facts.commits, facts.failed_commits, facts.commit_ms_max) == (1, 1, 70.0)
-
-
-def test_spells_when_a_partition_is_assigned_again_are_two() -> None:
-    log = log_of(("m1", handed((10, 9, 0, 3, 1), (20, 19, 1, 3, 1), (90, 89, 2, 3, 2))))
-    assert log.spells == (
-        Spell(partition=3, member=0, incarnation=0, first_ns=10 * MS, last_ns=20 * MS, records=2),
-        Spell(partition=3, member=0, incarnation=0, first_ns=90 * MS, last_ns=90 * MS, records=1),
-    )

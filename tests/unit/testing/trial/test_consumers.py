@@ -69,12 +69,6 @@ def test_consumer_config_when_of_a_kind_differs_only_there(
     assert consumer_config(evolve(SPEC, kind=kind)) == {**COMMON, **expected}
 
 
-def test_consumer_config_when_extra_is_given_wins() -> None:
-    spec = evolve(SPEC, extra_config={"session.timeout.ms": 9000, "client.rack": "r1"})
-    config = consumer_config(spec)
-    assert (config["session.timeout.ms"], config["client.rack"]) == (9000, "r1")
-
-
 def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
     with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
         build_consumer(evolve(SPEC, kind="lazy"))

@@ -7,7 +7,6 @@ import signal
 import pytest
 from attrs import evolve
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial import Trial, TrialError, measure
 from coopgroup.testing.trial.brokers import Stage
 from tests.support.facts import NOTHING
@@ -46,21 +45,7 @@ def test_trial_when_closed_leaves_neither_process_nor_folder(stage: Stage) -> No
     assert not trial.folder.exists()
 
 
-def test_trial_when_the_kind_is_unknown_refuses_it(trial: Trial) -> None:
-    with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
-        trial.group("lazy")
-
-
 def test_window_when_still_open_has_no_end(trial: Trial) -> None:
     with trial.window() as opened, pytest.raises(TrialError, match="still open"):
         _ = opened.window
     assert opened.window.length_s >= 0
-
-
-def test_worker_when_its_controller_dies_ends_by_itself(trial: Trial) -> None:
-    group = trial.group("eager")
-    group.start("m1")
-    process = group.member("m1").process
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(20) == 0

@@ -6,28 +6,9 @@ import numpy as np
 
 from coopgroup.testing.trial.analysis import IncarnationLog, Window, merge
 from coopgroup.testing.trial.recording import ACKNOWLEDGED, HANDED_OUT
-from coopgroup.testing.trial.scenarios import JOINERS, MEMBERS, SCENARIOS, measure_steps
+from coopgroup.testing.trial.scenarios import measure_steps
 
 MS = 1_000_000
-
-
-def test_scenarios_when_listed_come_in_their_order() -> None:
-    assert list(SCENARIOS) == [
-        "quiet",
-        "join",
-        "leave",
-        "close",
-        "bounce",
-        "kill",
-        "return",
-        "rolling",
-        "scale",
-    ]
-
-
-def test_scenarios_when_prepared_name_only_known_members() -> None:
-    names = {name for scenario in SCENARIOS.values() for name in scenario.prepared}
-    assert names <= {*MEMBERS, *JOINERS}
 
 
 def test_measure_steps_when_each_moves_another_partition_retains_by_step() -> None:

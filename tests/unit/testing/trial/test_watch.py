@@ -40,12 +40,6 @@ def test_is_settled_when_every_partition_flows_is_true(tmp_path: Path) -> None:
     assert watch.is_settled(living(tmp_path, "m1", "m2"), quiet_s=0.0, fair=True)
 
 
-def test_is_settled_when_a_partition_is_silent_is_false(tmp_path: Path) -> None:
-    watch = watch_of(tmp_path, "m1")
-    hand_out(tmp_path, "m1", 0)
-    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=0.0, fair=True)
-
-
 def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0)
@@ -88,12 +82,3 @@ def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path
         ("m1", "revoked"),
         ("m1", "lost"),
     ]
-
-
-def test_refresh_when_two_processes_hand_out_keeps_the_newest(tmp_path: Path) -> None:
-    watch = watch_of(tmp_path, "m1", "m2")
-    hand_out(tmp_path, "m1", 0, offset=9)
-    hand_out(tmp_path, "m2", 0, offset=4)
-    watch.refresh()
-    assert (watch.owners.tolist(), watch.last_offsets.tolist()) == ([1, -1], [9, -1])
-    assert [log.handed_out for log in watch.logs] == [1, 1]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import define, evolve, field
@@ -15,7 +16,7 @@ from coopgroup.testing.trial import worker as worker_module
 from coopgroup.testing.trial.recording import Event, EventReader, RowReader
 from coopgroup.testing.trial.spec import WorkerSpec
 from coopgroup.testing.trial.worker import PRODUCED, Worker, has_ended
-from tests.support.waiting import wait_for
+from tests.support.by_hand import by_hand
 
 REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
@@ -197,16 +198,17 @@ def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
     def given_up() -> list[object]:
         return [one.fields["partitions"] for one in events_of(spec) if one.name == "revoked"]
 
-    consumer = play(
-        monkeypatch,
-        evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
-        lambda consumer: consumer.tell("on_assign", ("a", 0), ("a", 1)),
-        Record("a", 0, 5),
-        Record("a", 1, 8),
-        lambda consumer: consumer.tell("on_revoke", ("a", 0), ("a", 1)),
-        lambda _consumer: wait_for(lambda: len(given_up()) == 1 + can_put_off, "the slow stop"),
-        can_put_off=can_put_off,
-    )
+    with by_hand() as hand:
+        consumer = play(
+            monkeypatch,
+            evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
+            lambda consumer: consumer.tell("on_assign", ("a", 0), ("a", 1)),
+            Record("a", 0, 5),
+            Record("a", 1, 8),
+            lambda consumer: consumer.tell("on_revoke", ("a", 0), ("a", 1)),
+            lambda _consumer: hand.advance(0.02),
+            can_put_off=can_put_off,
+        )
     if can_put_off:
         assert consumer.committed == [[("a", 1, 9)], [("a", 0, 6)]]
         assert (consumer.finished, given_up()) == ([[("a", 0)]], [[1], [0]])
@@ -232,13 +234,14 @@ def test_worker_when_lost_commits_nothing(
 def test_worker_when_time_has_come_commits_every_position(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    consumer = play(
-        monkeypatch,
-        evolve(spec, commit_interval_ms=1),
-        Record("a", 0, 5),
-        Record("b", 3, 1),
-        lambda _consumer: time.sleep(0.01),
+    ticks = count(1.0)
+    monkeypatch.setattr(
+        worker_module,
+        "time",
+        SimpleNamespace(monotonic=lambda: next(ticks), monotonic_ns=lambda: 0),
     )
+    records = Record("a", 0, 5), Record("b", 3, 1)
+    consumer = play(monkeypatch, evolve(spec, commit_interval_ms=1), *records)
     assert consumer.committed[-1] == [("a", 0, 6), ("b", 3, 2)]
 
 
@@ -255,14 +258,6 @@ def test_worker_when_a_commit_fails_says_why_and_goes_on(
     (failed,) = [event for event in events_of(spec) if event.name == "commit_failed"]
     assert failed.fields["positions"] == [[0, 6]]
     assert "REBALANCE_IN_PROGRESS" in str(failed.fields["reason"])
-
-
-def test_worker_when_the_consumer_reports_an_error_writes_it_down(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
-    play(monkeypatch, spec, Record("a", 0, 0, failure=REBALANCING))
-    assert [event.name for event in events_of(spec)][2:3] == ["consumer_error"]
-    assert len(RowReader(Path(f"{spec.log_path}.records")).read_new()) == 0
 
 
 def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
