@@ -169,6 +169,7 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
     assert third[4:] == (0.0, None, 3_600.0, None)
 
 
+@pytest.mark.verify
 def test_lag_is_written_from_the_tables(
     spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
 
 
+@pytest.mark.verify
 def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -258,6 +260,7 @@ def history_of(
     return {name: make(spark, name, *some) for name, some in found.items()}
 
 
+@pytest.mark.verify
 def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark=spark, folder=str(tmp_path))
     found = benchmark.measure(tables, 12, 25, tmp_path)
@@ -268,6 +271,7 @@ def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: P
         benchmark.check(tables, 12, 25)
 
 
+@pytest.mark.verify
 def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +310,7 @@ def _killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.verify
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
