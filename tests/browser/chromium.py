@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-LOAD_S_MAX = 20  # also on a machine that is busy with other tests
+from tests.support.waiting import WAIT_S_MAX
 
+_POLL_S = 0.02
 _NEAR = 24  # of 255
 
 _VIEW = (
@@ -44,15 +45,18 @@ class Page:
         self.complaints()
         self.requests()
 
+    def wait_for(self, check: Callable[[], Any], what: str) -> Any:  # noqa: ANN401 - as `check`
+        """Wait until a check returns something true, and return that."""
+        return WebDriverWait(self.driver, WAIT_S_MAX, _POLL_S).until(lambda _: check(), what)
+
     def open(self, page: Path | str) -> float:
         """Open a file or URL, wait until all figures are drawn; return the time in seconds."""
         self.driver.get(page if isinstance(page, str) else page.as_uri())
-        WebDriverWait(self.driver, LOAD_S_MAX).until(
-            lambda driver: driver.execute_script(
-                "return window.Bokeh !== undefined && Bokeh.documents.length > 0"
-                " && Bokeh.documents.every((one) => one.is_idle)"
-            )
+        is_drawn = (
+            "return window.Bokeh !== undefined && Bokeh.documents.length > 0"
+            " && Bokeh.documents.every((one) => one.is_idle)"
         )
+        self.wait_for(lambda: self.run(is_drawn), "all figures")
         ready_ms = self.run("requestAnimationFrame(() => 0); return performance.now()")
         return float(ready_ms) / 1000
 
@@ -96,15 +100,15 @@ class Page:
 
     def wait_for_colour(self, figure: str, at_s: float, value: float, colour: str) -> None:
         """Wait until a point has the colour: Bokeh paints some time after a click."""
-        WebDriverWait(self.driver, LOAD_S_MAX).until(
-            lambda _: self.colour(figure, at_s, value) == colour,
+        self.wait_for(
+            lambda: self.colour(figure, at_s, value) == colour,
             f"{figure}: no {colour} at {at_s}, {value}",
         )
 
     def wait_for_change(self, figure: str, at_s: float, value: float, colour: str) -> str:
         """Wait until a point does not have the colour any more; return its new colour."""
-        found: str = WebDriverWait(self.driver, LOAD_S_MAX).until(
-            lambda _: (seen := self.colour(figure, at_s, value)) != colour and seen,
+        found: str = self.wait_for(
+            lambda: (seen := self.colour(figure, at_s, value)) != colour and seen,
             f"{figure}: still {colour} at {at_s}, {value}",
         )
         return found
@@ -117,13 +121,11 @@ class Page:
             "const box = view.el.getBoundingClientRect(); return [box.left, box.top]",
             figure,
         )
-        mouse = ActionBuilder(self.driver)
+        mouse = ActionBuilder(self.driver, duration=0)
         mouse.pointer_action.move_to_location(int(left + x) - 3, int(top + y))
         mouse.pointer_action.move_to_location(int(left + x), int(top + y))
         mouse.perform()
-        found: str = WebDriverWait(self.driver, LOAD_S_MAX).until(
-            lambda driver: driver.execute_script(_TIP)
-        )
+        found: str = self.wait_for(lambda: self.run(_TIP), f"{figure}: no tip at {at_s}, {value}")
         return " ".join(found.split())
 
     def is_near(self, figure: str, at_s: float, value: float, colour: str) -> bool:

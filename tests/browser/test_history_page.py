@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
 from coopgroup.model import ResourceSet
 from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope
-from tests.browser.chromium import LOAD_S_MAX, Page
+from tests.browser.chromium import Page
 from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
 
 LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other tests
@@ -38,13 +37,9 @@ def small(page: Page, tmp_path: Path) -> Page:
     return page
 
 
-def test_page_opens_without_complaint_and_without_a_network(small: Page) -> None:
-    assert small.complaints() == []
-    assert small.requests() == []
-
-
-def test_page_has_all_marks(small: Page, tmp_path: Path) -> None:
+def test_page_has_all_marks_and_needs_no_network(small: Page, tmp_path: Path) -> None:
     """Bars, gaps, rounds, faults, processes, unowned partitions and lag."""
+    assert small.requests() == []
     assert sorted(set(small.column("by_owner_owned", "who"))) == ["c-1", "c-2", "c-3", "c-4", "c-5"]
     assert len(small.column("by_owner_gaps", "who")) == 1 + 4 + 1
     assert len(small.column("by_name_gaps", "who")) == 1 + 4 * 3 + 2
@@ -60,18 +55,18 @@ def test_page_has_all_marks(small: Page, tmp_path: Path) -> None:
     assert len(rows) == 12
     small.screenshot(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 20_000
+    assert small.complaints() == []
 
 
-def test_colours_say_who_works_when(small: Page) -> None:
-    """The first row is that of the first member: unknown, work, a gap, work."""
+def test_colours_and_tooltips_say_who_works_when(small: Page) -> None:
+    """The first row is that of the first member: unknown, work, a gap, work.
+
+    Tooltips of bars name the member, the partitions and the time; marks describe their event.
+    """
     seen = [small.colour("ownership", at_s, 0) for at_s in (1, 6, 11.5, 16)]
     assert seen == [UNKNOWN, COLOURS[0], GAP, COLOURS[0]]
     assert small.colour("ownership", 46, 0) == COLOURS[0]
     assert small.colour("ownership", 46, 1) == COLOURS[4]
-
-
-def test_pointing_tells_what_a_mark_is(small: Page) -> None:
-    """Bars name the member, the partitions and the time; marks describe their event."""
     tip = small.point_at("ownership", 6, 0)
     assert tip == "c-1 orders 0, 4, 8 (3 partitions) from 3.040 s to 10.000 s 6.960 s"
     assert small.point_at("ownership", 11, 3).startswith("c-2 orders 1, 5, 9 (3 partitions)")
@@ -81,8 +76,8 @@ def test_pointing_tells_what_a_mark_is(small: Page) -> None:
     assert small.point_at("unowned", 12, 1).startswith("nobody works on 3 partitions")
 
 
-def test_rows_can_be_put_in_order_of_names(small: Page) -> None:
-    """Labels and colours change together, and back."""
+def test_rows_can_be_put_in_order_and_a_member_shown_alone(small: Page) -> None:
+    """Labels and colours change together, and back; a click fades all other members."""
     label = "return page.model('ownership').left[0].major_label_overrides.get(1)"
     assert small.run(label) == "orders 0"
     small.click("[data-order=by_name]")
@@ -92,24 +87,34 @@ def test_rows_can_be_put_in_order_of_names(small: Page) -> None:
     small.click("[data-order=by_owner]")
     assert small.run(label) == "orders 0"
     small.wait_for_colour("ownership", 6, 1, COLOURS[0])
-    assert small.complaints() == []
-
-
-def test_one_member_can_be_shown_alone(small: Page) -> None:
-    """A click fades all other members, another click restores them."""
     small.click("[data-owner='1']")
     faded = small.wait_for_change("ownership", 6, 0, COLOURS[0])
     assert small.colour("ownership", 6, 3) == COLOURS[1]
     assert faded not in COLOURS
     small.click("[data-owner='1']")
     small.wait_for_colour("ownership", 6, 0, COLOURS[0])
+    assert small.complaints() == []
 
 
-def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
-    """A button restores the full range."""
+def test_times_can_be_chosen_and_rounds_searched(small: Page) -> None:
+    """A click on a round shows its time in all figures; the wheel zooms only with shift."""
     whole = small.range()
     assert whole[0] < 0
     assert whole[1] > 47
+    turn = (
+        "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === 'ownership');"
+        "const box = view.canvas_view.events_el.getBoundingClientRect();"
+        "view.canvas_view.events_el.dispatchEvent(new WheelEvent('wheel', {deltaY: -300,"
+        " shiftKey: arguments[0] === 'shift', clientX: box.x + box.width / 2, clientY: box.y + 50,"
+        " bubbles: true, cancelable: true}))"
+    )
+    small.run(turn, "no key")
+    assert small.range() == whole
+    small.run(turn, "shift")
+    low, high = small.range()
+    assert whole[0] < low < high < whole[1]
+    small.click("[data-whole]")
+    assert small.range() == whole
     small.click("#rounds [data-at='12.0']")
     low, high = small.range()
     assert whole[0] < low < 12 < high < 20
@@ -120,9 +125,13 @@ def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
     assert small.run(ends) == [high] * 4
     small.click("[data-whole]")
     assert small.range() == whole
+    small.driver.find_element(By.ID, "search").send_keys("Gone: c-3")
+    rows = small.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")
+    assert [row.text.split(" ")[0] for row in rows if row.is_displayed()] == ["28"]
 
 
-def test_dark_mode_changes_figures_with_the_page_and_back(small: Page) -> None:
+def test_page_changes_with_dark_mode_and_with_the_width_of_the_window(small: Page) -> None:
+    """Figures and page change together, and back; a narrow page never scrolls sideways."""
     ink = "return page.model('ownership').left[0].major_label_text_color"
     paper = "return getComputedStyle(document.querySelector('section')).backgroundColor"
     light = small.run(ink), small.run(paper)
@@ -133,12 +142,19 @@ def test_dark_mode_changes_figures_with_the_page_and_back(small: Page) -> None:
         assert all(one != other for one, other in zip(light, dark, strict=True))
         small.wait_for_colour("ownership", 11.5, 0, "#000000")
         assert small.colour("ownership", 6, 0) == COLOURS[0]
-        assert small.complaints() == []
+        small.prefer("light")
+        small.wait_for_colour("ownership", 11.5, 0, GAP)
+        small.wait_for_colour("unowned", 12, 0.5, GAP)
+        assert (small.run(ink), small.run(paper)) == light
+        small.resize(380)
+        wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        small.wait_for(lambda: small.run(wide) <= 0, "no overflow")
+        width = "return document.querySelector('#ownership').getBoundingClientRect().width"
+        assert 300 < small.run(width) <= 380
     finally:
         small.prefer("light")
-    small.wait_for_colour("ownership", 11.5, 0, GAP)
-    small.wait_for_colour("unowned", 12, 0.5, GAP)
-    assert (small.run(ink), small.run(paper)) == light
+        small.resize(0)
+    assert small.complaints() == []
 
 
 def test_page_that_opens_in_the_dark_is_dark(page: Page, tmp_path: Path) -> None:
@@ -150,39 +166,7 @@ def test_page_that_opens_in_the_dark_is_dark(page: Page, tmp_path: Path) -> None
         page.prefer("light")
 
 
-def test_narrow_window_shows_everything_without_scrolling_sideways(small: Page) -> None:
-    try:
-        small.resize(380)
-        wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        WebDriverWait(small.driver, LOAD_S_MAX).until(lambda _: small.run(wide) <= 0, "too wide")
-        width = "return document.querySelector('#ownership').getBoundingClientRect().width"
-        assert 300 < small.run(width) <= 380
-    finally:
-        small.resize(0)
-
-
-def test_wheel_zooms_with_shift_only(small: Page) -> None:
-    turn = (
-        "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === 'ownership');"
-        "const box = view.canvas_view.events_el.getBoundingClientRect();"
-        "view.canvas_view.events_el.dispatchEvent(new WheelEvent('wheel', {deltaY: -300,"
-        " shiftKey: arguments[0] === 'shift', clientX: box.x + box.width / 2, clientY: box.y + 50,"
-        " bubbles: true, cancelable: true}))"
-    )
-    whole = small.range()
-    small.run(turn, "no key")
-    assert small.range() == whole
-    small.run(turn, "shift")
-    low, high = small.range()
-    assert whole[0] < low < high < whole[1]
-
-
-def test_rounds_can_be_searched(small: Page) -> None:
-    small.driver.find_element(By.ID, "search").send_keys("Gone: c-3")
-    rows = small.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")
-    assert [row.text.split(" ")[0] for row in rows if row.is_displayed()] == ["28"]
-
-
+@pytest.mark.verify
 def test_thousand_partitions_open_within_seconds_and_stay_readable(
     page: Page, tmp_path: Path
 ) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from attrs import evolve
-from selenium.webdriver.support.ui import WebDriverWait
 
 from coopgroup.model import ResourceSet
 from coopgroup.report.palette import COLOURS
 from coopgroup.telemetry import Envelope, RoundDecided
+from coopgroup.watch import picture
 from coopgroup.watch.serving import LiveServer
 from coopgroup.watch.values import GroupView, MemberView
-from tests.browser.chromium import LOAD_S_MAX, Page
+from tests.browser.chromium import Page
 from tests.unit.watch.views import MEMBERS, view
 
 HOSTILE = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -53,12 +52,10 @@ def _served(reader: Reader, port: int = 0) -> Iterator[str]:
 
 
 @pytest.fixture
-def reader() -> Reader:
+def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """Return a reader whose changes are drawn at once: the pause that spares a core is left out."""
+    monkeypatch.setattr(picture, "_CHANGED_S_MAX", 0)
     return Reader()
-
-
-def _wait(page: Page, check: Callable[[], Any], what: str) -> None:
-    WebDriverWait(page.driver, LOAD_S_MAX).until(lambda _: check(), what)
 
 
 def _cells(page: Page, table: str) -> list[list[str]]:
@@ -81,18 +78,18 @@ def _notice(page: Page) -> str:
 def test_page_shows_the_group_and_follows_it(page: Page, reader: Reader, tmp_path: Path) -> None:
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: len(_cells(page, "partitions")) == 6, "six partitions")
+        page.wait_for(lambda: len(_cells(page, "partitions")) == 6, "six partitions")
         assert [row[0] for row in _cells(page, "members")] == ["a", "pod-b (static)"]
         assert [row[2] for row in _cells(page, "partitions")] == ["a", "pod-b"] * 3
         page.wait_for_colour("ownership", 1, 0, COLOURS[0])
         page.run("window.isSamePage = true")
         reader.owners = ("m-b",) * 6
-        _wait(page, lambda: len(set(page.column("by_owner_owned", "who"))) == 2, "both")
-        _wait(page, lambda: len(page.column("by_owner_owned", "who")) >= 2 + 1, "the moves")
-        _wait(page, lambda: {row[2] for row in _cells(page, "partitions")} == {"pod-b"}, "pod-b")
+        page.wait_for(lambda: len(set(page.column("by_owner_owned", "who"))) == 2, "both")
+        page.wait_for(lambda: len(page.column("by_owner_owned", "who")) >= 2 + 1, "the moves")
+        page.wait_for(lambda: {row[2] for row in _cells(page, "partitions")} == {"pod-b"}, "pod-b")
         assert _cells(page, "moves")[0][1] == "orders-0, orders-2, orders-4: a → pod-b"
         shown_s = page.range()[1]
-        _wait(page, lambda: page.range()[1] > shown_s + 4, "time that goes on")
+        page.wait_for(lambda: page.range()[1] > shown_s + 4, "time that goes on")
         assert page.run("return window.isSamePage")
         assert page.complaints() == []
         assert {one.rpartition("/")[0] + "/" for one in page.requests()} == {url}
@@ -104,9 +101,9 @@ def test_name_of_a_member_is_never_markup(page: Page, reader: Reader) -> None:
     reader.owners = ("m-x",) * 6
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: len(_cells(page, "members")) == 3, "three members")
+        page.wait_for(lambda: len(_cells(page, "members")) == 3, "three members")
         assert _cells(page, "members")[2][0] == HOSTILE
-        _wait(page, lambda: max(page.column("by_owner_owned", "right")) > 6, "a bar")
+        page.wait_for(lambda: max(page.column("by_owner_owned", "right")) > 6, "a bar")
         assert "<script>" in page.point_at("ownership", 3, 0)
         decided = RoundDecided(policy="simple", assignor="sticky", members=("m-x",))
         reader.records = (
@@ -118,7 +115,9 @@ def test_name_of_a_member_is_never_markup(page: Page, reader: Reader) -> None:
                 record=evolve(decided, granted=ResourceSet({"orders": [0]})),
             ),
         )
-        _wait(page, lambda: page.run("return document.getElementById('rounds') !== null"), "rounds")
+        page.wait_for(
+            lambda: page.run("return document.getElementById('rounds') !== null"), "rounds"
+        )
         assert _cells(page, "rounds")[0][2] == HOSTILE
         assert page.driver.title == "billing"
         assert page.complaints() == []
@@ -127,13 +126,13 @@ def test_name_of_a_member_is_never_markup(page: Page, reader: Reader) -> None:
 def test_zoom_and_highlight_stay_while_the_page_follows(page: Page, reader: Reader) -> None:
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: page.range()[1] > 8, "eight seconds")
-        _wait(page, lambda: page.run("return live.shape"), "the whole picture")
+        page.wait_for(lambda: page.range()[1] > 8, "eight seconds")
+        page.wait_for(lambda: page.run("return live.shape"), "the whole picture")
         page.run("page.look(2, 4)")
         page.click("[data-owner='1']")
         version = page.run("return live.version")
         reader.owners = ("m-b",) * 6
-        _wait(page, lambda: page.run("return live.version") >= version + 1, "another picture")
+        page.wait_for(lambda: page.run("return live.version") >= version + 1, "another picture")
         assert page.range() == (2, 4)
         assert page.run("return live.shown") == "pod-b"
         alphas = dict(
@@ -151,39 +150,39 @@ def test_zoom_and_highlight_stay_while_the_page_follows(page: Page, reader: Read
 def test_page_says_since_when_the_brokers_are_silent(page: Page, reader: Reader) -> None:
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: _cells(page, "members"), "members")
+        page.wait_for(lambda: _cells(page, "members"), "members")
         assert _notice(page) == ""
         reader.error = OSError("no <b>broker</b>")
-        _wait(page, lambda: _notice(page), "the notice")
+        page.wait_for(lambda: _notice(page), "the notice")
         assert _notice(page).startswith("No answer about the group since ")
         assert _notice(page).endswith(": no <b>broker</b>")
         assert len(_cells(page, "partitions")) == 6
         reader.error = None
-        _wait(page, lambda: _notice(page) == "", "the end of the notice")
-        _wait(page, lambda: page.column("faults", "label"), "the fault")
+        page.wait_for(lambda: _notice(page) == "", "the end of the notice")
+        page.wait_for(lambda: page.column("faults", "label"), "the fault")
         reader.telemetry_error = "not allowed"
-        _wait(page, lambda: _notice(page) == "No telemetry: not allowed", "the error")
+        page.wait_for(lambda: _notice(page) == "No telemetry: not allowed", "the error")
 
 
 def test_page_finds_a_server_that_comes_back(page: Page, reader: Reader) -> None:
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: _cells(page, "members"), "members")
-    _wait(page, lambda: _notice(page).startswith("No connection to coopgroup watch"), "notice")
+        page.wait_for(lambda: _cells(page, "members"), "members")
+    page.wait_for(lambda: _notice(page).startswith("No connection to coopgroup watch"), "notice")
     reader.members = MEMBERS_OF_ALL
     with _served(reader, port=int(url.rpartition(":")[2].strip("/"))):
-        _wait(page, lambda: len(_cells(page, "members")) == 3, "the new group")
+        page.wait_for(lambda: len(_cells(page, "members")) == 3, "the new group")
         assert _notice(page) == ""
 
 
 def test_rows_can_be_filtered_while_they_change(page: Page, reader: Reader) -> None:
     with _served(reader) as url:
         page.open(url)
-        _wait(page, lambda: len(_cells(page, "partitions")) == 6, "six partitions")
+        page.wait_for(lambda: len(_cells(page, "partitions")) == 6, "six partitions")
         box = "[data-table=partitions]"
         page.driver.find_element("css selector", box).send_keys("orders-3")
         count = "return document.getElementById('partitions-count').textContent"
-        _wait(page, lambda: page.run(count) == "1 of 6", "the count")
+        page.wait_for(lambda: page.run(count) == "1 of 6", "the count")
         before = _cells(page, "partitions")[3]
-        _wait(page, lambda: _cells(page, "partitions")[3] != before, "another event")
+        page.wait_for(lambda: _cells(page, "partitions")[3] != before, "another event")
         assert page.run(count) == "1 of 6"

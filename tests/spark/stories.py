@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
@@ -23,6 +24,9 @@ __all__ = ["REMOVED", "State", "Story", "episodes_of", "every", "tables_of", "wa
 REMOVED: None = None
 """In place of the members of a state: the group was removed."""
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
+_LIMITS: Final[Mapping[str, int]] = MappingProxyType(
+    {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 30_000}
+)
 
 
 @frozen(kw_only=True)
@@ -32,21 +36,33 @@ class State:
     Attributes:
         at_ms: when the coordinator wrote it.
         generation: of the group.
-        held: partitions by member. A member is "ID", "ID/STATIC" or "ID@CLIENT@HOST".
+        held: partitions by member. A member is "ID", with "@CLIENT@HOST" and "/STATIC" if needed.
+        topics: to which the members subscribe.
     """
 
     at_ms: int
     generation: int = 0
     held: Mapping[str, Sequence[int]] | None = field(factory=dict)
+    topics: Sequence[str] = ("orders",)
 
 
 @frozen(kw_only=True)
 class Story:
-    """A group's past."""
+    """A group's past.
+
+    Attributes:
+        states: records of the group.
+        commits: rows of the table, of any group.
+        lag: rows of the table, of any group.
+        limits: timeouts of its members.
+        copies: of the rows of its states and members.
+    """
 
     states: Sequence[State]
     commits: Sequence[Mapping[str, Any]] = ()
     lag: Sequence[Mapping[str, Any]] = ()
+    limits: Mapping[str, int] = _LIMITS
+    copies: int = 1
 
 
 def tables_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, DataFrame]:
@@ -58,12 +74,13 @@ def tables_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, Da
         rows["lag"] += [{**one, "group": group} for one in story.lag]
         for offset, state in enumerate(story.states):
             place = {**source, "at_ms": state.at_ms, "source_offset": offset}
-            for name, some in _rows_of(state).items():
-                rows[name] += [{**place, **one} for one in some]
+            for name, some in _rows_of(state, story.limits).items():
+                copies = 1 if name == "assignments" else story.copies
+                rows[name] += [{**place, **one} for one in some] * copies
     return {name: make(spark, name, *some) for name, some in rows.items()}
 
 
-def _rows_of(state: State) -> dict[str, list[dict[str, Any]]]:
+def _rows_of(state: State, limits: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     written = {"written_ms": state.at_ms, "is_tombstone": state.held is None}
     if state.held is None:
         return {"generations": [written]}
@@ -75,8 +92,7 @@ def _rows_of(state: State) -> dict[str, list[dict[str, Any]]]:
         client_id, _, host = client.partition("@")
         who = {"member_id": member, "instance_id": static or None}
         who |= {"client_id": client_id or member, "client_host": host or "h"}
-        limits = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 30_000}
-        members.append({**place, **who, **limits, "topics": ["orders"]})
+        members.append({**place, **who, **limits, "topics": list(state.topics)})
         held = {**place, "member_id": member, "topic": "orders"}
         assignments += [{**held, "partition": one} for one in partitions]
     counted = {**place, **written, "member_count": len(state.held)}

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from tests.spark.simulated import Records
 
+pytestmark = pytest.mark.verify
+
 GRID_S = np.geomspace(4, 150, 6)
 COST = MoveCost(move_ms=20_000)
 # Between the durations, as a real timeout is: no absence is exactly as long as a timeout.

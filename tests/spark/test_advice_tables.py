@@ -288,6 +288,7 @@ def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) 
     assert found == MoveCost(move_ms=4_000, return_ms=100)
 
 
+@pytest.mark.verify
 def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkSession) -> None:
     """A deployment is one episode, and new members form an episode without an absence."""
     absences = [

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from coopgroup.testing import KafkaCluster
 
+pytestmark = pytest.mark.verify
+
 TOPIC, GROUP, PARTITIONS = "follow-orders", "follow", 2
 RECORDS: Final = 3_000  # more than are committed in the time that the test may take
 COMMITS_OF_A_LIFE: Final = 50

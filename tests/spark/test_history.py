@@ -160,6 +160,7 @@ def contents(tables: Tables) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows(read(name)) for name in TABLE_NAMES}
 
 
+@pytest.mark.verify
 def test_a_job_that_fails_between_tables_leaves_each_row_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,8 @@ from tests.spark.test_telemetry_episodes import STORIES as TOLD
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.verify
+
 HISTORY = ("commits", "generations", "members", "assignments")
 TELEMETRY = ("events", "rounds", "work")
 EPISODES = ("rebalances", "outages", "absences", "skew")

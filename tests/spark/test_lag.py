@@ -12,8 +12,10 @@ import pytest
 from attrs import evolve
 
 from coopgroup.pipeline.basis import Basis
+from coopgroup.pipeline.episodes.job import checkpointed
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.lag import (
+    RESETS,
     committed_topics,
     dead_moments,
     interests_of,
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 
-def end(at_ms: int, offset: int, partition: int = 0, begin: int = 0) -> dict[str, Any]:
-    """Return the end offset of a partition of "orders"."""
+def end(
+    at_ms: int, offset: int, partition: int = 0, begin: int = 0, topic: str = "orders"
+) -> dict[str, Any]:
+    """Return the end offset of a partition."""
     return {
-        "topic": "orders",
+        "topic": topic,
         "partition": partition,
         "at_ms": at_ms,
         "begin": begin,
@@ -54,23 +58,51 @@ def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -
     ]
 
 
-@pytest.mark.parametrize(("reset", "lag"), [("earliest", 75), ("latest", 0)])
-def test_lag_is_end_less_what_was_committed_by_then(
-    reset: str, lag: int, spark: SparkSession
-) -> None:
-    """Simultaneous commits count, later ones do not; a partition without one has its own rule."""
-    commits = make(
-        spark,
-        "commits",
+# --- groups of one topic each, which has the name of the group; computed together -----------------
+
+COMMITS: list[dict[str, Any]] = []
+ENDS: list[dict[str, Any]] = []
+GENERATIONS: list[dict[str, Any]] = []
+
+
+def tell(group: str, commits: Sequence[dict[str, Any]], ends: Sequence[dict[str, Any]]) -> None:
+    """Add a group, with its commits and the ends of its topic."""
+    COMMITS.extend({**one, "group": group, "topic": group} for one in commits)
+    ENDS.extend({**one, "topic": group} for one in ends)
+
+
+@pytest.fixture(scope="module")
+def computed(spark: SparkSession) -> dict[str, DataFrame]:
+    """Return the lags of all groups with each rule, and their loads."""
+    commits, ends = make(spark, "commits", *COMMITS), make(spark, "ends", *ENDS)
+    interests = checkpointed(interests_of(commits, make(spark, "members")))
+    dead = checkpointed(dead_moments(ends, interests, make(spark, "generations", *GENERATIONS)))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # which must not matter
+    try:
+        loads = checkpointed(loads_of(ends, commits, interests))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    lags = {reset: checkpointed(lag_of(ends, commits, interests, dead, reset)) for reset in RESETS}
+    return {**lags, "loads": loads}
+
+
+def found(
+    computed: dict[str, DataFrame], frame: str, group: str, *columns: str
+) -> list[tuple[Any, ...]]:
+    return rows(computed[frame].where(f"`group` = '{group}'"), *columns)
+
+
+tell(
+    "rules",
+    [
         commit(10, 4),
         commit(20, 7),
         commit(20, 9, source_offset=21),
         commit(30, None),
         commit(40, 60),
-    )
-    ends = make(
-        spark,
-        "ends",
+    ],
+    [
         end(5, 3),  # before the group subscribed to the topic
         end(15, 10),
         end(20, 20),
@@ -78,47 +110,60 @@ def test_lag_is_end_less_what_was_committed_by_then(
         end(41, 50),  # looked up before the commit with which it is compared
         end(41, 80, partition=1, begin=5),
         end(41, 80, partition=1, begin=5),  # a repetition
-    )
-    interests = interests_of(commits, make(spark, "members"))
-    dead = dead_moments(ends, interests, make(spark, "generations"))
-    found = lag_of(ends, commits, interests, dead, reset)
-    uncommitted = 0 if reset == "latest" else 27
-    assert rows(found) == [
-        ("g", "orders", 0, 15, 10, 4, 6, "committed"),
-        ("g", "orders", 0, 20, 20, 9, 11, "committed"),
-        ("g", "orders", 0, 35, 30, None, uncommitted, reset),
-        ("g", "orders", 0, 41, 50, 60, 0, "committed"),
-        ("g", "orders", 1, 41, 80, None, lag, reset),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("reset", "deleted", "uncommitted"), [("earliest", 27, 75), ("latest", 0, 0)]
+)
+def test_lag_is_end_less_what_was_committed_by_then(
+    reset: str, deleted: int, uncommitted: int, computed: dict[str, DataFrame]
+) -> None:
+    """Simultaneous commits count, later ones do not; a partition without one has its own rule."""
+    columns = ("partition", "at_ms", "end", "committed", "lag", "rule")
+    assert found(computed, reset, "rules", *columns) == [
+        (0, 15, 10, 4, 6, "committed"),
+        (0, 20, 20, 9, 11, "committed"),
+        (0, 35, 30, None, deleted, reset),
+        (0, 41, 50, 60, 0, "committed"),
+        (1, 41, 80, None, uncommitted, reset),
     ]
 
 
-def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkSession) -> None:
+LATE = [commit(10, 4), commit(20, 7), commit(12, 5)]
+for name, given in (("late", LATE), ("again", [*reversed(LATE), LATE[0], LATE[2]])):
+    tell(name, given, [end(15, 10), end(25, 20)])
+
+
+@pytest.mark.parametrize("group", ["late", "again"])
+def test_late_and_repeated_commits_change_only_what_they_are_about(
+    group: str, computed: dict[str, DataFrame]
+) -> None:
     """Neither the order of rows nor a repeated row matters."""
-    ends = make(spark, "ends", end(15, 10), end(25, 20))
-    given = [commit(10, 4), commit(20, 7), commit(12, 5)]
-    interests = interests_of(make(spark, "commits", *given), make(spark, "members"))
-    dead = dead_moments(ends, interests, make(spark, "generations"))
-    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, dead, "latest"))
-    again = make(spark, "commits", *reversed(given), given[0], given[2])
-    assert rows(lag_of(ends, again, interests, dead, "latest")) == expected
-    assert [row[6] for row in expected] == [5, 13]
-
-
-def test_a_dead_group_has_no_lag(spark: SparkSession) -> None:
-    """Its commits expire after its members are gone; when it starts again, it lags again."""
-    states = [
-        {"group": "g", "at_ms": at_ms, "member_count": count, "is_tombstone": count is None}
-        for at_ms, count in ((5, 1), (30, 0), (60, None), (80, 2))
+    columns = ("at_ms", "end", "committed", "lag", "rule")
+    assert found(computed, "latest", group, *columns) == [
+        (15, 10, 5, 5, "committed"),
+        (25, 20, 7, 13, "committed"),
     ]
-    generations = make(
-        spark, "generations", *({**one, "source_offset": one["at_ms"]} for one in states)
-    )
-    commits = make(spark, "commits", commit(10, 4), commit(40, None))
-    ends = make(spark, "ends", *(end(at_ms, 100) for at_ms in range(5, 100, 10)))
-    interests = interests_of(commits, make(spark, "members"))
-    dead = dead_moments(ends, interests, generations)
-    found = lag_of(ends, commits, interests, dead, "earliest")
-    assert rows(found, "at_ms", "lag", "rule") == [
+
+
+tell("dead", [commit(10, 4), commit(40, None)], [end(at_ms, 100) for at_ms in range(5, 100, 10)])
+GENERATIONS += [
+    {
+        "group": "dead",
+        "at_ms": at_ms,
+        "member_count": count,
+        "is_tombstone": count is None,
+        "source_offset": at_ms,
+    }
+    for at_ms, count in ((5, 1), (30, 0), (60, None), (80, 2))
+]
+
+
+def test_a_dead_group_has_no_lag(computed: dict[str, DataFrame]) -> None:
+    """Its commits expire after its members are gone; when it starts again, it lags again."""
+    assert found(computed, "earliest", "dead", "at_ms", "lag", "rule") == [
         (15, 96, "committed"),
         (25, 96, "committed"),
         (35, 96, "committed"),  # its members are gone, its commit is not
@@ -127,48 +172,47 @@ def test_a_dead_group_has_no_lag(spark: SparkSession) -> None:
     ]
 
 
-def test_a_long_interval_is_part_of_each_of_its_hours(spark: SparkSession) -> None:
-    """Eight records an hour, seen once in two and a half hours, across midnight."""
-    begin_ms, end_ms = 22 * HOUR_MS + HOUR_MS // 2, 25 * HOUR_MS
-    commits = make(spark, "commits", commit(0, 1))
-    ends = make(spark, "ends", end(begin_ms, 0), end(end_ms, 20))
-    interests = interests_of(commits, make(spark, "members"))
-    found = loads_of(ends, commits, interests).where("arrival_s is not null")
+# Eight records an hour, seen once in two and a half hours, across midnight.
+tell("night", [commit(0, 1)], [end(22 * HOUR_MS + HOUR_MS // 2, 0), end(25 * HOUR_MS, 20)])
+
+
+def test_a_long_interval_is_part_of_each_of_its_hours(computed: dict[str, DataFrame]) -> None:
     per_s = pytest.approx(8 / 3_600)
-    assert rows(found, "hour", "arrival_per_s", "arrival_s") == [
+    assert found(computed, "loads", "night", "hour", "arrival_per_s", "arrival_s") == [
         (0, per_s, 3_600.0),
         (22, per_s, 1_800.0),
         (23, per_s, 3_600.0),
     ]
 
 
-def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
-    """All records over all seconds of an hour (UTC); offsets that go back do not count."""
-    commits = make(
-        spark,
-        "commits",
+tell(
+    "hours",
+    [
         commit(0, 0),
         commit(10_000, 50),
         commit(20_000, 60),
         commit(25_000, 10),  # reset
         commit(HOUR_MS, 20),
-    )
-    ends = make(spark, "ends", end(0, 0), end(20_000, 400), end(24 * HOUR_MS + 20_000, 400))
-    interests = interests_of(commits, make(spark, "members"))
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
-        found = rows(loads_of(ends, commits, interests))
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    ],
+    [end(0, 0), end(20_000, 400), end(24 * HOUR_MS + 20_000, 400)],
+)
+
+
+def test_loads_are_rates_by_hour_of_the_day(computed: dict[str, DataFrame]) -> None:
+    """All records over all seconds of an hour (UTC); offsets that go back do not count."""
+    every = found(computed, "loads", "hours")
     # The interval of a day has no records, and is part of all hours of the day.
-    assert [row[:4] for row in found] == [("g", "orders", 0, hour) for hour in range(24)]
-    first, second, third = found[:3]
+    assert [row[:4] for row in every] == [("hours", "hours", 0, hour) for hour in range(24)]
+    first, second, third = every[:3]
     assert first[4:] == (pytest.approx(400 / 3_620), pytest.approx(70 / 3_595), 3_620.0, 3_595.0)
     assert second[4:] == (0.0, None, 3_600.0, None)
     assert third[4:] == (0.0, None, 3_600.0, None)
 
 
+# --- the job --------------------------------------------------------------------------------------
+
+
+@pytest.mark.verify
 def test_lag_is_written_from_the_tables(
     spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,12 +246,13 @@ def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path
     assert committed_topics(tables, Scope(groups=("g", "h"))) == (("orders",), 10)
     write_lag(tables, "latest")
     assert rows(tables.read("lag"), "group", "lag") == [("g", 6), ("h", 7)]
-    tables.append("history", 1, {"commits": make(spark, "commits", commit(12, 9))})
-    tables.append("history", 2, {"commits": make(spark, "commits", commit(12, 9, group="h"))})
-    write_lag(tables, "latest", Scope(groups=("g",)))
+    later = [commit(12, 9, group=group) for group in "gh"]
+    tables.append("history", 1, {"commits": make(spark, "commits", *later)})
+    write_lag(tables, "latest", Scope(groups=("g",)), with_loads=False)
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
 
 
+@pytest.mark.verify
 def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -258,6 +303,7 @@ def history_of(
     return {name: make(spark, name, *some) for name, some in found.items()}
 
 
+@pytest.mark.verify
 def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark=spark, folder=str(tmp_path))
     found = benchmark.measure(tables, 12, 25, tmp_path)
@@ -268,6 +314,7 @@ def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: P
         benchmark.check(tables, 12, 25)
 
 
+@pytest.mark.verify
 def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +353,7 @@ def _killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.verify
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

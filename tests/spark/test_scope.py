@@ -45,6 +45,7 @@ def test_records_of_other_groups_are_skipped_before_they_are_decoded(spark: Spar
     assert ALL.of_records(raw).count() == len(named) + 2
 
 
+@pytest.mark.verify
 def test_episodes_of_a_part_are_those_of_the_whole(
     spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from tests.spark.frames import rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.verify
+
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaCluster]:

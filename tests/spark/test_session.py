@@ -61,6 +61,7 @@ def test_session_is_found_from_another_thread(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
+@pytest.mark.verify
 def test_spark_submit_runs_a_command_on_its_own_executors(
     spark: SparkSession, tmp_path: Path
 ) -> None:

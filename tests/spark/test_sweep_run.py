@@ -91,6 +91,7 @@ def kept(spark: SparkSession, folder: str) -> dict[str, float]:
     return dict(rows)
 
 
+@pytest.mark.verify
 def test_sweep_that_is_killed_is_played_to_its_end(
     spark: SparkSession, sweep: Sweep, tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ def test_setting_that_hardly_ever_converges_has_no_time_to_converge(spark: Spark
     }
 
 
+@pytest.mark.verify
 def test_an_interrupt_between_two_jobs_ends_the_sweep(
     spark: SparkSession, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

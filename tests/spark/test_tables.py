@@ -76,6 +76,7 @@ def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path:
     ]
 
 
+@pytest.mark.verify
 def test_a_batch_that_was_killed_is_invisible_and_adds_nothing_twice(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_snapshot_of_some_groups_leaves_the_others(tables: Tables) -> None:
     assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("c", 1), ("it's", 2)]
 
 
+@pytest.mark.verify
 def test_two_that_append_at_once_both_succeed(tables: Tables) -> None:
     """Each commit is one of many, and the table is created by whoever is first."""
     with ThreadPoolExecutor(2) as pool:
@@ -156,6 +158,7 @@ def _append_some(tables: Tables, number: int) -> None:
         tables.append(f"job-{number}", batch, commits(tables, 3 * number + batch))
 
 
+@pytest.mark.verify
 def test_of_two_that_replace_at_once_one_is_told_in_a_line(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +181,7 @@ def test_of_two_that_replace_at_once_one_is_told_in_a_line(
     assert rows(tables.read("lag"), "at_ms") == [(2,)]
 
 
+@pytest.mark.verify
 def test_a_commit_has_its_own_version_while_a_stream_records_a_batch(tables: Tables) -> None:
     """`lag --follow` writes snapshots beside the stream of the history, in one session."""
     for batch in range(3):
@@ -191,6 +195,7 @@ def test_a_commit_has_its_own_version_while_a_stream_records_a_batch(tables: Tab
     assert tables._commit("lag", tables.spark, write) == 0  # noqa: SLF001 - between two steps
 
 
+@pytest.mark.verify
 def test_a_batch_that_was_overtaken_hides_no_rows(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +223,7 @@ def _after(folder: str) -> Any:  # noqa: ANN401 - a function of PySpark
     return wait
 
 
+@pytest.mark.verify
 def test_added_columns_are_null_in_old_rows(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

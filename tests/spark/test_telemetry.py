@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
 
 from coopgroup.cli.app import run
@@ -102,6 +103,7 @@ def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) 
     assert refused == sorted((bytearray(bad.encode()), why, "line") for bad, why in BAD)
 
 
+@pytest.mark.verify
 def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
     """A longer file, a copy of it and a late line add only the new lines."""
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))

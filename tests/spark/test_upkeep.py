@@ -33,6 +33,7 @@ def write_v1(folder: Path, job: str, batch: int, frames: dict[str, DataFrame]) -
         by_day.write.partitionBy(*days).parquet(f"{folder}/v1/{name}/{place}")
 
 
+@pytest.mark.verify
 def test_tables_of_version_1_are_converted_and_continued(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def _killed(*_: object) -> None:
     raise RuntimeError("killed")
 
 
+@pytest.mark.verify
 def test_small_files_are_joined_and_readers_keep_theirs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,7 @@ def test_small_files_are_joined_and_readers_keep_theirs(
     assert tables.read("commits").count() == 5
 
 
+@pytest.mark.verify
 def test_lag_that_follows_deletes_what_it_has_replaced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
