@@ -181,6 +181,7 @@ def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
     ]
 
 
+@pytest.mark.verify
 def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
     """`consume` waits for the full number, and returns fewer only at the time-out."""
     consumer = make()

@@ -45,6 +45,7 @@ def seconds(crew: Crew, action: Callable[[], object], counts: list[int]) -> floa
     return time.monotonic() - begun
 
 
+@pytest.mark.verify
 def test_joins_and_leaves_do_not_wait_for_heartbeats(
     kafka_cluster: KafkaCluster, tmp_path: Path, bell: str
 ) -> None:

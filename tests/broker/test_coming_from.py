@@ -19,6 +19,8 @@ from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
 from tests.support.page_reader import WAIT_S, Reader
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 4
 pytestmark = pytest.mark.slow
 

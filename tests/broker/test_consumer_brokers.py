@@ -12,6 +12,8 @@ from coopgroup.testing.trial.analysis import TrialLog, Window, measure
 from tests.support.coordinators import committed_offsets
 from tests.support.live_group import NOISE_MS, Player, playing
 
+pytestmark = pytest.mark.verify
+
 # Longer than a broker restart, or the election of another group coordinator.
 SESSION_MS = 12_000
 AUTO_COMMIT = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}

@@ -94,6 +94,7 @@ def slow_revoke(kafka_cluster: KafkaCluster) -> Iterator[SlowRevoke]:
         )
 
 
+@pytest.mark.verify
 def test_no_commit_fails_or_waits_when_a_round_is_held_up(slow_revoke: SlowRevoke) -> None:
     """The joins of the other members wait two seconds; their commits, every 100 ms, do not wait."""
     facts = slow_revoke.facts
@@ -102,6 +103,7 @@ def test_no_commit_fails_or_waits_when_a_round_is_held_up(slow_revoke: SlowRevok
     assert slow_revoke.slowest_commit_ms < COMMIT_MS_MAX
 
 
+@pytest.mark.verify
 def test_others_do_not_pause_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> None:
     """Only the member whose own callback is slow pauses."""
     (revoker,) = slow_revoke.revokers
@@ -110,6 +112,7 @@ def test_others_do_not_pause_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> 
     assert all(pause < NOISE_MS for pause in others.values())
 
 
+@pytest.mark.verify
 def test_nothing_is_lost_or_repeated_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> None:
     facts = slow_revoke.facts
     assert (facts.moved, facts.lost, facts.duplicated) == (1, 0, 0)

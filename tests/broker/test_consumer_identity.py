@@ -58,6 +58,7 @@ A member that was not recognised would wait for the session timeout of the test,
 """
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_nobody_rebalances_when_a_killed_process_returns(
     kafka_cluster: KafkaCluster,
@@ -99,6 +100,7 @@ def test_nobody_rebalances_when_all_processes_are_killed_and_return(
     assert (facts.lost, facts.double_owner_transitions) == (0, 0)
 
 
+@pytest.mark.verify
 def test_a_process_that_returns_too_late_joins_as_a_new_member(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def _handed_out(player: Player, name: str, begin_ns: int, end_ns: int) -> int:
     return int(np.count_nonzero((moments >= begin_ns) & (moments < end_ns)))
 
 
+@pytest.mark.verify
 def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -74,6 +75,7 @@ def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
     assert sorted(name for name, _ in losses) == list(FREEZES)
 
 
+@pytest.mark.verify
 def test_others_do_not_pause_when_a_member_is_frozen(kafka_cluster: KafkaCluster) -> None:
     """Until its session timeout, a frozen member delays only its own partitions."""
     with playing(kafka_cluster, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200) as player:
@@ -133,6 +135,7 @@ def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
         )
 
 
+@pytest.mark.verify
 def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_long(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -157,6 +160,7 @@ def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_lon
         assert crew.held("b") == [(topic, 0)]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("wait_s", [0.0, 0.05])
 def test_waiting_in_poll_is_polling_when_records_are_rare(
     kafka_cluster: KafkaCluster, tmp_path: Path, wait_s: float

@@ -123,6 +123,7 @@ def test_nothing_is_lost_or_owned_twice_when_members_come_and_go(played: Played)
     assert played.stops == {StopReason.REVOKED, StopReason.CLOSED}
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("scene", [scene for scene in STORY if scene != "rolling"])
 def test_retained_partitions_do_not_pause_when(played: Played, scene: str) -> None:
     facts = played.facts[scene]

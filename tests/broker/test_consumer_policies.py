@@ -69,6 +69,7 @@ def test_deferred_gives_a_process_that_returns_what_it_had(
         assert _no_refusals(crew)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
     kafka_cluster: KafkaCluster, role: str
@@ -116,6 +117,7 @@ def test_deferred_shares_what_was_lost_when_the_delay_is_over(
         assert _no_refusals(crew)
 
 
+@pytest.mark.verify
 def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Window, measure
 from tests.support.live_group import Player, playing
 
+pytestmark = pytest.mark.verify
+
 SESSION_MS = 1_500
 TROUBLE_S = 10.0
 NAMES = ("m1", "m2", "m3", "m4", "m5")

@@ -17,6 +17,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 pytestmark = pytest.mark.timeout(120)
 
 PARTITIONS: Final = 200
