@@ -19,10 +19,8 @@ from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
 from tests.support.page_reader import WAIT_S, Reader
 
-pytestmark = pytest.mark.verify
-
 PARTITIONS = 4
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.verify
 
 
 def test_faststream_service_shares_a_topic_between_two_processes(

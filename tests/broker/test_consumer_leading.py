@@ -109,6 +109,7 @@ def test_nothing_moves_when_an_assignor_raises(kafka_cluster: KafkaCluster, tmp_
         assert crew.committed(topic, 4) == [1] * 4
 
 
+@pytest.mark.verify
 def test_rounds_become_rare_when_an_assignor_keeps_raising(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_rounds_become_rare_when_an_assignor_keeps_raising(
         assert 2 <= assignor.asked <= 4
 
 
+@pytest.mark.verify
 def test_nothing_moves_when_an_assignor_is_slow(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -220,6 +222,7 @@ def _no_answer(_lookup: ClusterLookup, _resources: ResourceSet) -> Lags:
     raise TimeoutError("1 of 1 look-ups without an answer")
 
 
+@pytest.mark.verify
 def test_the_group_lives_when_look_ups_get_no_time_at_all(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -245,6 +248,7 @@ def _clients_of_librdkafka() -> set[str]:
     return found
 
 
+@pytest.mark.verify
 def test_stable_members_have_one_client_of_librdkafka_each(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def test_it_works_again_when_it_subscribes_after_unsubscribing(
         assert crew.telemetry("a", MembershipLost) == []
 
 
+@pytest.mark.verify
 def test_close_returns_when_a_join_waits_for_somebody_slow(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_close_returns_when_nothing_was_subscribed(
     assert coopgroup_threads() == []
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("moment", ["before joining", "while working"])
 def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -> None:
     """Commit, leave and look-ups give up within seconds."""
@@ -185,6 +187,7 @@ def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -
     assert coopgroup_threads() == []
 
 
+@pytest.mark.verify
 def test_a_synchronous_commit_is_bounded_when_no_broker_answers(tmp_path: Path) -> None:
     """It raises instead of waiting forever, even if the member owns no partition."""
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:

@@ -16,6 +16,8 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, Window, measure
 from tests.support.live_group import NOISE_MS, Player, playing
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 12
 STORY = ("join", "leave", "bounce", "leader leaves", "leader dies", "follower dies", "rolling")
 

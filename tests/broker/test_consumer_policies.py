@@ -99,6 +99,7 @@ def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
     assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
 
 
+@pytest.mark.verify
 def test_deferred_shares_what_was_lost_when_the_delay_is_over(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ with CooperativeConsumer(settings) as consumer:
 """
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("key", ["group.instance.id", "coopgroup.state.dir"])
 def test_a_member_that_returns_has_its_first_record_before_numpy(
     kafka_cluster: KafkaCluster, tmp_path: Path, key: str

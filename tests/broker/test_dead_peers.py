@@ -174,12 +174,14 @@ class Asking:
         return isinstance(outcome, TransportFailure) and outcome.kind is FailureKind.DISCONNECTED
 
 
+@pytest.mark.verify
 def test_join_that_waits_fails_soon_when_its_broker_vanishes() -> None:
     with silent_broker() as broker, transport_to(broker) as asking:
         asking.join_and_vanish()
         assert asking.fails_soon()
 
 
+@pytest.mark.verify
 def test_request_that_nobody_acknowledges_fails_soon() -> None:
     """The kernel would retransmit for 15 minutes. Without keep-alive probes, only it can notice."""
     keepalive: dict[str, Any] = {"socket.keepalive.enable": False}

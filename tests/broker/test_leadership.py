@@ -7,6 +7,8 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from coopgroup import Leadership
 from coopgroup.testing import KafkaCluster
 from tests.support.candidates import Candidate, Term, terms_of
@@ -41,6 +43,7 @@ def _next_term(candidates: list[Candidate], after: int) -> Term:
     return term
 
 
+@pytest.mark.verify
 def test_leader_that_is_killed_or_frozen_is_followed_by_one_other(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
