@@ -74,6 +74,7 @@ def single() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.mark.verify
 def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     """Even if the broker is frozen. Afterwards the cluster can start again, with empty data."""
     cluster = KafkaCluster(data_dir=tmp_path)
@@ -163,6 +164,7 @@ def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaClust
     assert single.running == (1,)
 
 
+@pytest.mark.verify
 def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
     """The same process answers afterwards."""
     pid = single.pid(1)
@@ -224,6 +226,7 @@ def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
         consumer.close()
 
 
+@pytest.mark.verify
 def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
     """The error is one line that quotes the broker's log, and no process or folder remains."""
     cluster = KafkaCluster(properties={"num.io.threads": "many"}, data_dir=tmp_path)
@@ -234,6 +237,7 @@ def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.verify
 def test_late_broker_is_reported(tmp_path: Path) -> None:
     """The time-out is respected, and no process or folder remains."""
     cluster = KafkaCluster(start_timeout_ms=200, data_dir=tmp_path)

@@ -251,6 +251,7 @@ def limit_to(secured: KafkaCluster, topic: str, right: AclOperation | None) -> N
     admin.create_acls([acl])[acl].result(20)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("right", [None, AclOperation.READ], ids=["no right", "read only"])
 def test_member_that_may_not_write_telemetry_warns_once_and_goes_on(
     secured: KafkaCluster,
@@ -315,6 +316,7 @@ def test_members_without_rights_on_the_bell_warn_once_and_go_on(
     assert errors == []
 
 
+@pytest.mark.verify
 def test_membership_survives_handshakes_that_fail_in_mid_stream(
     secured: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

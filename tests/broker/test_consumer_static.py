@@ -41,6 +41,7 @@ def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaClu
         assert facts.double_owner_transitions == 0
 
 
+@pytest.mark.verify
 def test_a_static_leader_that_returns_notices_partitions_that_appear(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

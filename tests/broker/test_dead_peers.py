@@ -193,6 +193,7 @@ def test_request_that_nobody_acknowledges_fails_soon() -> None:
         assert asking.fails_soon()
 
 
+@pytest.mark.verify
 def test_options_follow_the_session_time_out() -> None:
     """A third of the session timeout, as for heartbeats; short sessions get the minimum."""
     expected = {45_000: (5, 5, 2, 15_000), 6_000: (1, 1, 1, 2_000), 100: (1, 1, 1, 1_000)}

@@ -108,6 +108,7 @@ def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> 
     assert not second.leads
 
 
+@pytest.mark.verify
 def test_callback_that_raises_is_called_again(kafka_cluster: KafkaCluster) -> None:
     """Meanwhile the leadership is kept, and the error is reported."""
     tokens: list[int] = []

@@ -119,6 +119,7 @@ def test_groups_and_asyncio_write_there_too(
     assert writers == {"of-resources", "of-asyncio"}
 
 
+@pytest.mark.verify
 def test_missing_topic_is_one_warning_and_the_group_works(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
+from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
@@ -277,6 +278,7 @@ class DrivenGroup:
     hand: Hand
     partitions: int
     policy: Policy
+    assignor: Assignor
     settings: Mapping[str, object]
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
     members: dict[str, DrivenMember] = field(factory=dict)
@@ -299,7 +301,7 @@ class DrivenGroup:
             lookup: Any = _Lookup(self)
             driver = GroupDriver(
                 settings=read_settings({**SETTINGS, **self.settings, **given, "client.id": name}),
-                assignor=StickyAssignor(),
+                assignor=self.assignor,
                 policy=self.policy,
                 lookup=lookup,
                 sink=TelemetrySink("g", listener=listen),
@@ -428,11 +430,14 @@ def _launch(_leader: RoundLeader, thread: threading.Thread) -> None:
 def driven_group(
     partitions: int = 12,
     policy: Policy | None = None,
+    assignor: Assignor | None = None,
     settings: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[DrivenGroup]:
     """Yield a group without members; all of it ends with the test."""
     with by_hand() as hand, pytest.MonkeyPatch.context() as patch:
-        group = DrivenGroup(hand, partitions, policy or SimplePolicy(), settings)
+        group = DrivenGroup(
+            hand, partitions, policy or SimplePolicy(), assignor or StickyAssignor(), settings
+        )
         patch.setattr(driver_module, "GroupTransport", lambda *_: group._next_wire)  # noqa: SLF001
         patch.setattr(RoundLeader, "_launch", _launch)
         yield group

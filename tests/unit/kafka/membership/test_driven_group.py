@@ -11,10 +11,18 @@ from itertools import pairwise
 
 import pytest
 
-from coopgroup.model.group_api import JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest
+from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.model.group import GroupSnapshot
+from coopgroup.model.group_api import (
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies.deferred import DeferredPolicy
 from coopgroup.policies.incremental import IncrementalPolicy
-from coopgroup.telemetry import MembershipLost, RoundDecided
+from coopgroup.telemetry import MembershipLost, RoundDecided, RoundRefused
 from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, DrivenMember, driven_group
 
 SESSION_S = 6.0
@@ -202,6 +210,46 @@ def test_a_heavy_partition_holds_back_no_light_one() -> None:
         assert (len(group.members["b"].owned), _rounds(group)) == (2, rounds)
         heavy.finish(held)
         assert group.settle() < 4 * HEARTBEAT_S
+        assert group.repeated() == 0
+
+
+# --- a leader that cannot decide ----------------------------------------------------------------
+
+
+class _Moody:
+    """The sticky assignor, which can also fail."""
+
+    name = "moody"
+    needs_lags = False
+    fails = False
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        if self.fails:
+            raise ValueError("no target today")
+        return StickyAssignor().assign(group, lags)
+
+
+def test_nothing_moves_and_rounds_become_rare_while_an_assignor_raises() -> None:
+    """Each try is a rebalance, so tries come after 1, 2, 4 … seconds; work goes on meanwhile."""
+    assignor = _Moody()
+    with driven_group(4, assignor=assignor) as group:
+        _started(group, "a")
+        assignor.fails = True
+        began_s, before = group.hand.now_s, len(group.members["a"].sent(SyncGroupRequest))
+        group.add("b")
+        group.run(30.0)
+        assert group.shares() == {"a": {0, 1, 2, 3}, "b": set()}
+        tries_s = group.members["a"].sent(SyncGroupRequest)[before:]
+        pauses_s = [after - one for one, after in pairwise(tries_s)]
+        assert 4 <= len(tries_s) <= 7
+        assert all(after > 1.5 * one for one, after in pairwise(pauses_s[1:]))
+        refused = [one for one in group.members["a"].records if isinstance(one, RoundRefused)]
+        assert all("ValueError: no target today" in one.violations[0] for one in refused)
+        assert len(refused) == len(tries_s)
+        assert max(group.gaps_s(began_s).values()) < 1.5 * STEP_S
+        assert _codes(group) == {0}
+        assignor.fails = False
+        group.settle()
         assert group.repeated() == 0
 
 
