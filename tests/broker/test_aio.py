@@ -118,6 +118,7 @@ def test_slow_revocation_moves_partitions_without_loss_or_repeat(
     assert values == Counter(str(number).encode() for number in range(60))
 
 
+@pytest.mark.verify
 @pytest.mark.slow
 def test_stalled_loop_keeps_partitions_until_max_poll_interval(
     kafka_cluster: KafkaCluster,

@@ -14,6 +14,8 @@ from coopgroup import CooperativeConsumer
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 3
 RECORDS = 60
 WAIT_S = 30.0

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -25,16 +26,15 @@ def topic(kafka_cluster: KafkaCluster) -> str:
     return name
 
 
-@pytest.fixture
-def both(kafka_cluster: KafkaCluster) -> Iterator[tuple[Any, Any]]:
-    """Return one consumer of each kind, each in its own group, without a subscription."""
-    made: list[Any] = []
-    for kind in (Consumer, CooperativeConsumer):
-        configuration = kafka_cluster.client_config() | {"group.id": unique("api")}
-        made.append(kind(configuration))
-    yield made[0], made[1]
-    for consumer in made:
-        consumer.close()
+@contextmanager
+def both(cluster: KafkaCluster) -> Iterator[tuple[Any, Any]]:
+    """Yield one consumer of each kind, each in its own group, without a subscription."""
+    with ExitStack() as ended:
+        made: list[Any] = []
+        for kind in (Consumer, CooperativeConsumer):
+            made.append(kind(cluster.client_config() | {"group.id": unique("api")}))
+            ended.callback(made[-1].close)
+        yield made[0], made[1]
 
 
 def outcome(call: Callable[[], object]) -> object:
@@ -122,20 +122,25 @@ CLOSED_ONLY: dict[str, Callable[[Any, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_call_when_open_answers_as_confluent_kafka(
-    both: tuple[Any, Any], topic: str, name: str
+def test_every_call_when_open_answers_as_confluent_kafka(
+    kafka_cluster: KafkaCluster, topic: str
 ) -> None:
-    theirs, ours = (outcome(partial(CALLS[name], consumer, topic)) for consumer in both)
+    theirs: dict[str, object] = {}
+    ours: dict[str, object] = {}
+    for name, call in CALLS.items():
+        with both(kafka_cluster) as (first, second):
+            theirs[name] = outcome(partial(call, first, topic))
+            ours[name] = outcome(partial(call, second, topic))
     assert ours == theirs
 
 
 def test_every_call_when_closed_answers_as_confluent_kafka(
-    both: tuple[Any, Any], topic: str
+    kafka_cluster: KafkaCluster, topic: str
 ) -> None:
     """A closed consumer raises `RuntimeError`, except in `close`."""
-    for consumer in both:
-        consumer.close()
+    with both(kafka_cluster) as pair:
+        for consumer in pair:
+            consumer.close()
     # confluent_kafka checks these arguments before it checks whether it is closed; coopgroup checks
     # that first.
     unlike = {"poll a word", "consume a fraction", "subscribe with an unknown argument"}
@@ -144,7 +149,7 @@ def test_every_call_when_closed_answers_as_confluent_kafka(
     calls = {name: call for name, call in (CALLS | CLOSED_ONLY).items() if name not in unlike}
     theirs, ours = (
         {name: outcome(partial(call, consumer, topic)) for name, call in calls.items()}
-        for consumer in both
+        for consumer in pair
     )
     assert ours == theirs
     assert set(ours.values()) == {RuntimeError, None}

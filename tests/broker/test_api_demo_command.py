@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.verify
+
 TIMEOUT_S = 150
 STOP_TIMEOUT_S = 15
 POLICIES = ("simple", "deferred", "incremental", "eager")

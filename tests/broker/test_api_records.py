@@ -82,6 +82,7 @@ def committed(consumer: CooperativeConsumer, topic: str) -> list[int]:
     return [one.offset for one in consumer.committed(asked, 10)]
 
 
+@pytest.mark.verify
 def test_position_when_polling_is_that_after_the_last_record(make: Make, topic: str) -> None:
     """Prefetched records do not count."""
     consumer = make()
@@ -130,6 +131,7 @@ def test_seek_when_paused_goes_on_there_once_resumed(make: Make, topic: str) -> 
     assert offsets(take(consumer, 10), first) == list(range(30, RECORDS))
 
 
+@pytest.mark.verify
 def test_pause_when_asked_in_on_assign_holds_from_the_first_record(make: Make, topic: str) -> None:
     consumer = make()
     consumer.subscribe([topic], on_assign=lambda one, partitions: one.pause(partitions))
@@ -156,6 +158,7 @@ def test_offsets_given_in_on_assign_are_where_partitions_begin(
     assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(35, RECORDS)), list(range(RECORDS)))
 
 
+@pytest.mark.verify
 def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: str) -> None:
     consumer = make()
     partitions = [TopicPartition(topic, 0, OFFSET_BEGINNING)]
@@ -181,6 +184,7 @@ def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
     ]
 
 
+@pytest.mark.verify
 def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
     """`consume` waits for the full number, and returns fewer only at the time-out."""
     consumer = make()
@@ -227,6 +231,7 @@ def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: 
     assert committed(make(**{"group.id": group_id}), topic) == expected
 
 
+@pytest.mark.verify
 def test_commit_when_nothing_is_new_says_so(make: Make, topic: str) -> None:
     """The first commit returns its offsets; the second has nothing to commit."""
     consumer = make(**{"enable.auto.commit": False})
@@ -286,6 +291,7 @@ def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
     assert too_high == []
 
 
+@pytest.mark.verify
 def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topic: str) -> None:
     """The current poll raises, as any call to a closed consumer does."""
     revoked: list[int] = []
@@ -301,6 +307,7 @@ def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topi
     consumer.close()
 
 
+@pytest.mark.verify
 def test_poll_inside_a_callback_is_refused(make: Make, topic: str) -> None:
     consumer = make()
     consumer.subscribe([topic], on_assign=lambda one, _: one.poll(0))
@@ -321,6 +328,7 @@ def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
     assert len(seen) == 2 * RECORDS
 
 
+@pytest.mark.verify
 def test_iteration_ends_when_a_callback_closes_the_consumer(make: Make, topic: str) -> None:
     """The same happens if a signal handler closes it. Exceptions of a callback still propagate."""
     consumer = make()
@@ -351,6 +359,7 @@ def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -
     assert offsets(before + after, 1) == list(range(RECORDS))
 
 
+@pytest.mark.verify
 def test_keyword_configuration_and_logger_are_taken_as_confluent_kafka_takes_them(
     make: Make, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -45,6 +45,7 @@ def seconds(crew: Crew, action: Callable[[], object], counts: list[int]) -> floa
     return time.monotonic() - begun
 
 
+@pytest.mark.verify
 def test_joins_and_leaves_do_not_wait_for_heartbeats(
     kafka_cluster: KafkaCluster, tmp_path: Path, bell: str
 ) -> None:
@@ -67,6 +68,7 @@ def test_joins_and_leaves_do_not_wait_for_heartbeats(
     assert statistics.median(took) < MEDIAN_S_MAX, took
 
 
+@pytest.mark.verify
 def test_missing_topic_is_one_warning_and_the_group_works(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 WAIT_S: Final = 60.0
 SESSION_MS: Final = 6_000
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition)

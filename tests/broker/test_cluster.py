@@ -74,6 +74,7 @@ def single() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.mark.verify
 def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     """Even if the broker is frozen. Afterwards the cluster can start again, with empty data."""
     cluster = KafkaCluster(data_dir=tmp_path)
@@ -92,6 +93,7 @@ def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.verify
 def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
     """The error propagates, and no process or folder remains."""
     pids: list[int] = []
@@ -107,6 +109,7 @@ def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Signals) -> None:
     """The owner cannot clean up after SIGKILL; no process or folder may remain."""
@@ -124,6 +127,7 @@ def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Sign
     wait_for(lambda: list(tmp_path.iterdir()) == [])
 
 
+@pytest.mark.verify
 def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
     """All acknowledged records are there after SIGKILL and a restart."""
     config = single.client_config()
@@ -143,6 +147,7 @@ def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
     assert consume(config, "orders", 100) == [str(number).encode() for number in range(100)]
 
 
+@pytest.mark.verify
 def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaCluster) -> None:
     """If the port is taken, the error is one line that names the port."""
     host, _, port = single.bootstrap_servers.partition(":")
@@ -159,6 +164,7 @@ def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaClust
     assert single.running == (1,)
 
 
+@pytest.mark.verify
 def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
     """The same process answers afterwards."""
     pid = single.pid(1)
@@ -220,6 +226,7 @@ def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
         consumer.close()
 
 
+@pytest.mark.verify
 def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
     """The error is one line that quotes the broker's log, and no process or folder remains."""
     cluster = KafkaCluster(properties={"num.io.threads": "many"}, data_dir=tmp_path)
@@ -230,6 +237,7 @@ def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.verify
 def test_late_broker_is_reported(tmp_path: Path) -> None:
     """The time-out is respected, and no process or folder remains."""
     cluster = KafkaCluster(start_timeout_ms=200, data_dir=tmp_path)
@@ -239,6 +247,7 @@ def test_late_broker_is_reported(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("security", ["SASL_SSL", "SASL_PLAINTEXT", "SSL"])
 def test_secured_cluster_takes_clients_with_its_configuration(security: Security) -> None:
     """Without the secrets, no record goes through."""
@@ -259,6 +268,7 @@ def test_secured_cluster_takes_clients_with_its_configuration(security: Security
             AdminClient(stranger | {"log_level": 0}).list_topics(timeout=2)
 
 
+@pytest.mark.verify
 @pytest.mark.slow
 def test_coordinator_moves_when_its_broker_dies() -> None:
     """Three brokers: another broker becomes group coordinator and leader of the partition."""
@@ -278,6 +288,7 @@ def test_coordinator_moves_when_its_broker_dies() -> None:
         assert len(AdminClient(dict(config)).list_topics(timeout=5).brokers) == 3
 
 
+@pytest.mark.verify
 @pytest.mark.slow
 def test_second_of_two_brokers_may_die() -> None:
     """The first broker is the only controller and continues."""

@@ -20,7 +20,7 @@ from tests.architecture.tree import ROOT
 from tests.support.page_reader import WAIT_S, Reader
 
 PARTITIONS = 4
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.verify
 
 
 def test_faststream_service_shares_a_topic_between_two_processes(

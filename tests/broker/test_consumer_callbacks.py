@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.telemetry import ResourcesStopped, StopReason
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.waiting import wait_for
@@ -48,32 +47,7 @@ class _Failing:
             return None
 
 
-def test_partitions_are_worked_on_when_on_assign_raises(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """`poll` raises the exception once; the partitions are still owned and fetched."""
-    topic = unique("assign")
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [3, 3])
-    callbacks = _Failing()
-    callbacks.failing.add("assign")
-    got: list[Message] = []
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a")
-        callbacks.subscribe(consumer, topic)
-
-        def has_all() -> bool:
-            message = callbacks.poll(consumer)
-            if message is not None:
-                got.append(message)
-            return len(got) == 6
-
-        wait_for(has_all, "all records")
-        assert callbacks.raised == ["on_assign fails"]
-        assert callbacks.heard == [("assign", [0, 1])]
-        assert crew.held("a") == [(topic, 0), (topic, 1)]
-
-
+@pytest.mark.verify
 def test_the_revocation_completes_when_on_revoke_raises(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -115,47 +89,6 @@ def test_the_revocation_completes_when_on_revoke_raises(
         wait_for(has_the_rest, "the new records, and only those")
         assert sorted(one.offset() or 0 for one in late) == [3, 3]
         assert crew.held("b") == [(topic, one) for one in given_up]
-
-
-def test_the_member_rejoins_when_on_lost_raises(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """The lost partitions are dropped, and the member joins again."""
-    topic = unique("lost")
-    kafka_cluster.create_topic(topic, 2)
-    callbacks = _Failing()
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add(
-            "a",
-            configuration={
-                "session.timeout.ms": 1_000,
-                "heartbeat.interval.ms": 200,
-                "max.poll.interval.ms": 1_000,
-            },
-        )
-        callbacks.subscribe(consumer, topic)
-        wait_for(lambda: callbacks.poll(consumer) is None and crew.counts() == [2], "assigned")
-        callbacks.failing.add("lost")
-        wait_for(lambda: consumer.memberid() is None, "the membership ends")
-
-        events: list[Message] = []
-
-        def has_event() -> bool:  # the member id goes a moment before the event comes
-            events.extend(one for one in [callbacks.poll(consumer)] if one is not None)
-            return bool(events)
-
-        wait_for(has_event, "the event")
-        assert str(events[0].error()).startswith("KafkaError{code=_MAX_POLL_EXCEEDED")
-
-        def is_back() -> bool:
-            assert callbacks.poll(consumer) is None
-            return callbacks.heard[-1][0] == "assign" and len(callbacks.heard) == 3
-
-        wait_for(is_back, "a new membership")
-        assert callbacks.raised == ["on_lost fails"]
-        assert [name for name, _ in callbacks.heard] == ["assign", "lost", "assign"]
-        reasons = [one.reason for one in crew.telemetry("a", ResourcesStopped)]
-        assert reasons == [StopReason.LOST]
 
 
 def test_the_consumer_is_closed_when_on_revoke_raises_in_close(

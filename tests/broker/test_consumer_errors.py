@@ -10,6 +10,8 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 
+pytestmark = pytest.mark.verify
+
 
 def test_internal_error_is_raised_by_poll_until_the_application_subscribes_anew(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

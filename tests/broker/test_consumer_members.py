@@ -16,6 +16,8 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, Window, measure
 from tests.support.live_group import NOISE_MS, Player, playing
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 12
 STORY = ("join", "leave", "bounce", "leader leaves", "leader dies", "follower dies", "rolling")
 
@@ -123,6 +125,7 @@ def test_nothing_is_lost_or_owned_twice_when_members_come_and_go(played: Played)
     assert played.stops == {StopReason.REVOKED, StopReason.CLOSED}
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("scene", [scene for scene in STORY if scene != "rolling"])
 def test_retained_partitions_do_not_pause_when(played: Played, scene: str) -> None:
     facts = played.facts[scene]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
@@ -10,6 +11,8 @@ from coopgroup.telemetry import AssignmentReceived, MembershipLost, RoundRefused
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import measure
 from tests.support.live_group import Crew, playing, unique
+
+pytestmark = pytest.mark.verify
 
 MEMBERS = tuple(f"m{number}" for number in range(1, 9))
 PARTITIONS = 200

@@ -89,6 +89,7 @@ def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
         assert sum(map(len, crew.messages.values())) == 8
 
 
+@pytest.mark.verify
 def test_tokens_by_oidc_are_renewed_before_they_end(
     secured: KafkaCluster, provider: OidcProvider, tmp_path: Path
 ) -> None:
@@ -250,6 +251,7 @@ def limit_to(secured: KafkaCluster, topic: str, right: AclOperation | None) -> N
     admin.create_acls([acl])[acl].result(20)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("right", [None, AclOperation.READ], ids=["no right", "read only"])
 def test_member_that_may_not_write_telemetry_warns_once_and_goes_on(
     secured: KafkaCluster,
@@ -314,6 +316,7 @@ def test_members_without_rights_on_the_bell_warn_once_and_go_on(
     assert errors == []
 
 
+@pytest.mark.verify
 def test_membership_survives_handshakes_that_fail_in_mid_stream(
     secured: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +351,7 @@ def test_membership_survives_handshakes_that_fail_in_mid_stream(
         assert driver.member.generation == generation
 
 
+@pytest.mark.verify
 def test_it_recovers_when_the_broker_was_not_there_yet(tmp_path: Path) -> None:
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
         cluster.create_topic("early", 2)

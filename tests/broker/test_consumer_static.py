@@ -41,6 +41,7 @@ def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaClu
         assert facts.double_owner_transitions == 0
 
 
+@pytest.mark.verify
 def test_a_static_leader_that_returns_notices_partitions_that_appear(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ with CooperativeConsumer(settings) as consumer:
 """
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("key", ["group.instance.id", "coopgroup.state.dir"])
 def test_a_member_that_returns_has_its_first_record_before_numpy(
     kafka_cluster: KafkaCluster, tmp_path: Path, key: str

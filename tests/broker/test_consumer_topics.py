@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
@@ -97,6 +99,7 @@ def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
         crew.until(lambda: sum(map(len, crew.messages.values())) == 2, "its records")
 
 
+@pytest.mark.verify
 def test_close_is_quick_when_a_pattern_matches_nothing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_close_is_quick_when_a_pattern_matches_nothing(
     assert coopgroup_threads() == []
 
 
+@pytest.mark.verify
 def test_a_pattern_is_evaluated_once_when_refresh_is_off(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

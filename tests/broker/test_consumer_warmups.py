@@ -116,6 +116,7 @@ def test_state_that_is_found_is_used_instead_of_a_restore(
         assert second.calls("cancelled") == []
 
 
+@pytest.mark.verify
 def test_on_warmup_when_it_raises_leaves_the_member_in_the_group(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

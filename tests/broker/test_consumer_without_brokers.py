@@ -9,6 +9,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 from tests.support.metadata_proxy import metadata_proxy
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 2
 OUTAGE_S = 3.0
 OUTAGES = 3

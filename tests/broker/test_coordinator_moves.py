@@ -18,6 +18,8 @@ from tests.support.coordinators import move_coordinator
 from tests.support.live_group import Crew, playing, produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 6
 
 

@@ -174,12 +174,14 @@ class Asking:
         return isinstance(outcome, TransportFailure) and outcome.kind is FailureKind.DISCONNECTED
 
 
+@pytest.mark.verify
 def test_join_that_waits_fails_soon_when_its_broker_vanishes() -> None:
     with silent_broker() as broker, transport_to(broker) as asking:
         asking.join_and_vanish()
         assert asking.fails_soon()
 
 
+@pytest.mark.verify
 def test_request_that_nobody_acknowledges_fails_soon() -> None:
     """The kernel would retransmit for 15 minutes. Without keep-alive probes, only it can notice."""
     keepalive: dict[str, Any] = {"socket.keepalive.enable": False}
@@ -191,6 +193,7 @@ def test_request_that_nobody_acknowledges_fails_soon() -> None:
         assert asking.fails_soon()
 
 
+@pytest.mark.verify
 def test_options_follow_the_session_time_out() -> None:
     """A third of the session timeout, as for heartbeats; short sessions get the minimum."""
     expected = {45_000: (5, 5, 2, 15_000), 6_000: (1, 1, 1, 2_000), 100: (1, 1, 1, 1_000)}

@@ -24,6 +24,8 @@ from coopgroup.processing import DeadLetter, process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
 
+pytestmark = pytest.mark.verify
+
 AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 JSON = '{"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}'
 BAD = 3

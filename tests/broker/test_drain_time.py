@@ -17,7 +17,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(120)]
 
 PARTITIONS: Final = 200
 BACKLOG: Final = 22

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
 from confluent_kafka import Message
 
 from coopgroup import CooperativeConsumer, DrainTimeAssignor
@@ -17,6 +18,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.inner import inner
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.verify
 
 PARTITIONS: Final = 24
 BACKLOG: Final = 400

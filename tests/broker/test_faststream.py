@@ -28,7 +28,6 @@ SESSION_MS = 6_000
 # the callbacks get is exact.
 PAUSE_MS_MAX = 2_000
 SERVICE = Path(__file__).parents[1] / "support" / "faststream_service.py"
-pytestmark = pytest.mark.slow
 
 
 @frozen
@@ -135,6 +134,7 @@ def stage(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Stage]:
         yield stage
 
 
+@pytest.mark.verify
 def test_services_lose_nothing_and_what_stays_never_pauses(stage: Stage) -> None:
     stage.start("s1")
     stage.wait_owners(("s1", 4))

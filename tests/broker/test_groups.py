@@ -174,6 +174,7 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     assert all(token is not None and token > 1 for token in tokens)
 
 
+@pytest.mark.verify
 def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> None:
     """The eager baseline, with the same code, for comparison with the other policies."""
     crew.policy = EagerPolicy()
@@ -214,6 +215,7 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     crew.catalogue = changed
 
 
+@pytest.mark.verify
 def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) -> None:
     """A member with a newer catalogue joins: the leader decides nothing until it has read it."""
     first = crew.add("a", coopgroup_lookup_timeout_ms=300)
@@ -228,6 +230,7 @@ def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) 
     wait_for(lambda: crew.shared(wanted), "the new list is shared", WAIT_S)
 
 
+@pytest.mark.verify
 def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
     """They are reported and called again; all else continues, in the same generation."""
     first = crew.add("a")
@@ -250,6 +253,7 @@ def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
     assert {one.reason for one in crew.records("a", ResourcesStopped)} == {"revoked"}
 
 
+@pytest.mark.verify
 def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
     """`hand_over` returns when the heavy resource has stopped too; no resource is lost."""
     ends, stays = pair(crew)
@@ -265,6 +269,7 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
     assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
 
 
+@pytest.mark.verify
 def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
     """The others do not wait until its heavy resource has stopped; it starts no resource."""
     ends, stays = pair(crew)
@@ -300,6 +305,7 @@ def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path:
     wait_for(lambda: crew.shared([*ALL, ("new", -1), ("new", 0)]), "the new list", WAIT_S)
 
 
+@pytest.mark.verify
 def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
     """It has its own protocol type, so tools for consumer groups skip it."""
     crew.add("a")
@@ -309,6 +315,7 @@ def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
     assert crew.group_id not in {one.group_id for one in listed}
 
 
+@pytest.mark.verify
 def test_group_that_cannot_be_made_leaves_nothing_behind(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

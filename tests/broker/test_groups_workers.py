@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from coopgroup.report import read_files, write_history_page
 from coopgroup.testing import KafkaCluster
 from tests.support.worker_cluster import (
@@ -14,6 +16,8 @@ from tests.support.worker_cluster import (
     longest_gap_s,
     two_at_once,
 )
+
+pytestmark = pytest.mark.verify
 
 FLUSH_S = 2.5
 PLAN = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer, SimplePolicy
@@ -62,6 +63,7 @@ def test_leaver_keeps_each_partition_until_its_next_owner_is_warm(
         crew.until(lambda: crew.counts() == [0, PARTITIONS], "the other one follows")
 
 
+@pytest.mark.verify
 def test_leaver_is_free_after_the_time_out_of_a_restore_that_does_not_end(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -24,6 +24,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 WAIT_S = 30.0
 LIMIT_S = 1.5
 

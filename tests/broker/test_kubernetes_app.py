@@ -17,6 +17,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 APP = Path(__file__).parents[2] / "deploy" / "kubernetes" / "app.py"
 WAIT_S = 40.0
 

@@ -29,6 +29,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 MEMBERS = ("a", "b", "c", "d")
 PARTITIONS = 8
 RECORD_S = 0.02

@@ -7,6 +7,8 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from coopgroup import Leadership
 from coopgroup.testing import KafkaCluster
 from tests.support.candidates import Candidate, Term, terms_of
@@ -41,6 +43,7 @@ def _next_term(candidates: list[Candidate], after: int) -> Term:
     return term
 
 
+@pytest.mark.verify
 def test_leader_that_is_killed_or_frozen_is_followed_by_one_other(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -105,6 +108,7 @@ def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> 
     assert not second.leads
 
 
+@pytest.mark.verify
 def test_callback_that_raises_is_called_again(kafka_cluster: KafkaCluster) -> None:
     """Meanwhile the leadership is kept, and the error is reported."""
     tokens: list[int] = []

@@ -119,6 +119,7 @@ def test_consumer_of_an_event_loop_has_the_same_metrics(kafka_cluster: KafkaClus
     asyncio.run(live())
 
 
+@pytest.mark.verify
 def test_group_of_resources_and_leadership_share_a_registry(kafka_cluster: KafkaCluster) -> None:
     metrics = _new()
     resources = [("jobs", index) for index in range(3)]

@@ -37,6 +37,7 @@ def shown(message: Message) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.verify
 def test_each_member_gets_the_event_of_confluent_kafka_once(kafka_cluster: KafkaCluster) -> None:
     topics = [unique("misspelt"), unique("misspelt")]
     found: dict[type, list[list[tuple[object, ...]]]] = {}
@@ -97,6 +98,7 @@ def test_loop_only_logs_it_and_gets_the_records_when_the_topic_exists(
     assert asyncio.run(main()) == topic
 
 
+@pytest.mark.verify
 def test_processing_goes_on(kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     topic = unique("misspelt")
     stop = threading.Event()

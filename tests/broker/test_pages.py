@@ -19,7 +19,7 @@ from tests.support.live_group import unique
 from tests.support.page_reader import WAIT_S, Reader
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.verify
 
 
 @pytest.fixture

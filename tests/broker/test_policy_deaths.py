@@ -16,7 +16,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import DEATHS, DELAY_MS, LONG_MS
 from tests.support.policy_stories import PARTITIONS, Played, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(300)]  # the first test waits for all stories
 
 BOUND_MS = 10_000
 """Beyond a delay: heartbeats, a round, and a machine that does other things."""

@@ -20,7 +20,7 @@ from tests.support.policy_chapters import (
 )
 from tests.support.policy_stories import PARTITIONS, Played, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(300)]  # the first test waits for all stories
 
 SHARE = PARTITIONS // len(FOUR)
 

@@ -15,7 +15,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import DEATHS, DEPLOYMENTS
 from tests.support.policy_stories import Played, Prediction, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(300)]  # the first test waits for all stories
 
 DEATH_NAMES = tuple(story.name for story in DEATHS.stories)
 DEPLOYMENT_NAMES = tuple(story.name for story in DEPLOYMENTS.stories)

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from coopgroup import CooperativeConsumer
@@ -16,6 +17,8 @@ from deploy.monitoring import make
 from tests.support.live_group import unique
 from tests.support.prometheus import needs_prometheus, running
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.verify
 
 PARTITIONS = 4
 WAIT_S = 60.0

@@ -8,11 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
+
+pytestmark = pytest.mark.verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "side_by_side.py"
 PARTITIONS = 2

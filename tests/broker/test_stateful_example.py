@@ -18,6 +18,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 EXAMPLE = "examples.stateful_counts.counts"
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 6

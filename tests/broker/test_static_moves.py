@@ -14,6 +14,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.coordinators import move_coordinator
 from tests.support.live_group import Crew, read_telemetry, unique
 
+pytestmark = pytest.mark.verify
+
 PARTITIONS = 4
 
 

@@ -45,6 +45,7 @@ def in_files(crew: Crew, *names: str) -> list[list[bytes]]:
     return [(crew.folder / f"{name}.jsonl").read_bytes().splitlines() for name in names]
 
 
+@pytest.mark.verify
 def test_topic_has_the_lines_of_the_files(
     kafka_cluster: KafkaCluster, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +119,7 @@ def test_groups_and_asyncio_write_there_too(
     assert writers == {"of-resources", "of-asyncio"}
 
 
+@pytest.mark.verify
 def test_missing_topic_is_one_warning_and_the_group_works(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,6 +143,7 @@ def test_missing_topic_is_one_warning_and_the_group_works(
     assert missing not in admin.list_topics(timeout=10).topics
 
 
+@pytest.mark.verify
 def test_records_wait_for_a_broker_that_is_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,8 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.releases import KAFKA_VERSION, read_release
 from tests.support.live_group import Crew, produce, unique
 
+pytestmark = pytest.mark.verify
+
 VERSIONS: Final = os.environ.get("COOPGROUP_KAFKA_VERSIONS", KAFKA_VERSION).split()
 RESULTS: Final = Path(__file__).parents[2] / "build" / "brokers"
 PARTITIONS: Final = 4

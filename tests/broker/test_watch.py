@@ -96,6 +96,7 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     assert "pod-a (static)" in text
 
 
+@pytest.mark.verify
 def test_page_shows_a_group_on_a_real_broker(kafka_cluster: KafkaCluster) -> None:
     """From the command to the events and the drawing; names are told as they are."""
     topic, group = unique("served"), unique("group")
@@ -201,6 +202,7 @@ def test_group_of_named_resources_is_refused_in_one_line(
     assert f"GROUP: got '{group}', expected a group of consumers" in capsys.readouterr().err
 
 
+@pytest.mark.verify
 def test_broker_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     began_s = time.monotonic()
     arguments = ["watch", "g", "--json", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "500"]

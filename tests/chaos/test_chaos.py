@@ -14,6 +14,8 @@ from tests.chaos.run import control, play
 from tests.chaos.stage import can_disturb_network
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.verify
+
 BUILD = ROOT / "build" / "chaos"
 SEED = 20_261_122
 

@@ -173,6 +173,7 @@ def test_refused_connections_are_reset(wire: Wire) -> None:
         assert answers(third, 5) == b"z"
 
 
+@pytest.mark.verify
 def test_delay_and_loss_take_time(wire: Wire) -> None:
     """Each direction takes at least half of the delay; a lost chunk is retransmitted later."""
     with wire.connect() as connection:

@@ -5,7 +5,6 @@ import struct
 from importlib import import_module
 from typing import Any
 
-import pytest
 from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -80,36 +79,38 @@ def kio_message(vector: Vector) -> Any:  # noqa: ANN401 - a class per kind and v
     return module.ConsumerProtocolSubscription(**fields)
 
 
-@pytest.mark.parametrize("vector", SHARED, ids=str)
-def test_kafka_python_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
-    assert kafka_python_bytes(vector).hex() == vector.content.hex()
+def test_kafka_python_when_given_the_value_writes_our_bytes() -> None:
+    for vector in SHARED:
+        assert kafka_python_bytes(vector).hex() == vector.content.hex(), vector
 
 
-@pytest.mark.parametrize("vector", SHARED, ids=str)
-def test_kio_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
+def test_kio_when_given_the_value_writes_our_bytes() -> None:
     """The encoder of kio agrees with the vector except for the version, which it omits."""
-    message = kio_message(vector)
-    written = io.BytesIO()
-    entity_writer(type(message))(written, message)
-    assert (struct.pack(">h", vector.version) + written.getvalue()).hex() == vector.content.hex()
+    for vector in SHARED:
+        message = kio_message(vector)
+        written = io.BytesIO()
+        entity_writer(type(message))(written, message)
+        content = struct.pack(">h", vector.version) + written.getvalue()
+        assert content.hex() == vector.content.hex(), vector
 
 
-@pytest.mark.parametrize("vector", SHARED, ids=str)
-def test_kio_when_given_our_bytes_reads_the_value(vector: Vector) -> None:
-    message = kio_message(vector)
-    read, used = entity_reader(type(message))(vector.content, 2)
-    assert (read, used) == (message, len(vector.content) - 2)
+def test_kio_when_given_our_bytes_reads_the_value() -> None:
+    for vector in SHARED:
+        message = kio_message(vector)
+        read, used = entity_reader(type(message))(vector.content, 2)
+        assert (read, used) == (message, len(vector.content) - 2), vector
 
 
-@pytest.mark.parametrize("vector", OURS, ids=str)
-def test_kafkas_readers_when_given_our_assignment_find_what_is_assigned(vector: Vector) -> None:
+def test_kafkas_readers_when_given_our_assignment_find_what_is_assigned() -> None:
     """They must skip the rest: kafka-python and kio take our `revoked` for the user data."""
-    row = vector.value or {}
     module = import_module("kio.schema.consumer_protocol_assignment.v2.data")
-    seen, _ = entity_reader(module.ConsumerProtocolAssignment)(vector.content, 2)
-    assert seen.assigned_partitions == _kio_partitions(module, row["assigned"])
-    theirs = ConsumerProtocolAssignment.decode(vector.content)
-    assert {part.topic: part.partitions for part in theirs.assigned_partitions} == row["assigned"]
+    for vector in OURS:
+        row = vector.value or {}
+        seen, _ = entity_reader(module.ConsumerProtocolAssignment)(vector.content, 2)
+        assert seen.assigned_partitions == _kio_partitions(module, row["assigned"]), vector
+        theirs = ConsumerProtocolAssignment.decode(vector.content)
+        found = {part.topic: part.partitions for part in theirs.assigned_partitions}
+        assert found == row["assigned"], vector
 
 
 def _kio_partitions(module: Any, resources: dict[str, list[int]]) -> tuple[Any, ...]:  # noqa: ANN401 - any version's module

@@ -5,6 +5,8 @@ import pytest
 from coopgroup.cli import app
 from tests.support.mixed_group import MixedGroup
 
+pytestmark = pytest.mark.verify
+
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 def test_each_step_of_a_bounce_is_told(

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.mixed_group import PARTITIONS, MixedGroup
 
+pytestmark = pytest.mark.verify
+
 
 def test_subscription_that_changes_reads_nothing_twice(mixed: MixedGroup) -> None:
     """Issues 4637 and 4686 of librdkafka: retained partitions restarted at committed offsets."""

@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.mixed_group import MixedGroup
 
+pytestmark = pytest.mark.verify
+
 StartOne: TypeAlias = Callable[[MixedGroup, str], object]
 # A stop-the-world rebalance lasts longer, also on a machine that is four times slower.
 PAUSE_MS_MAX: Final = 2_000.0

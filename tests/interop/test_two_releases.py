@@ -29,6 +29,8 @@ from coopgroup.testing import KafkaCluster
 from tests.support.java_members import write_down
 from tests.support.mixed_group import MixedGroup
 
+pytestmark = pytest.mark.verify
+
 HERE: Final = Path(__file__).parent
 PROGRAM: Final = HERE / "older_member.py"
 STATES: Final = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("releases/*.tar.xz"))
