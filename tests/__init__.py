@@ -1,1 +1,1 @@
-"""Tests of coopgroup; tests/README.md is the map."""
+"""Tests of coopgroup; docs/development/tests.md is the map."""
