@@ -9,7 +9,6 @@ as long as its lease allows, and commits four times a second.
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.leader import TopicMetadata
@@ -53,7 +51,6 @@ from coopgroup.policies.base import Policy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import Envelope, Record
-from coopgroup.worker import Worker
 from tests.support.by_hand import Hand, by_hand
 
 __all__ = ["STEP_S", "TOPIC", "DrivenGroup", "DrivenMember", "Fetch", "driven_group"]
@@ -245,9 +242,10 @@ class DrivenMember:
         """Let the driver handle all events, and what is due."""
         driver = self.driver
         for _ in range(_TURNS_MAX):
-            event = driver._events.take(0.0)  # noqa: SLF001 -- a turn without the thread
-            driver._handle(event)  # type: ignore[arg-type]  # noqa: SLF001
-            if not driver._events._queue.qsize() and driver._pause_s() > 0:  # noqa: SLF001
+            event = driver.take(0.0)
+            assert event is not None
+            driver.turn(event)
+            if driver.pause_s() > 0 and not driver.has_events:
                 return
         pytest.fail(f"{self.name} never rests: {driver.member}")
 
@@ -316,7 +314,7 @@ class DrivenGroup:
             member.commit(member.owned)
         member.owned.clear()
         member.driver.leave("closed", for_good=False)
-        self.until(lambda: member.driver.member.state is MemberState.UNSUBSCRIBED, work=False)
+        self.play_to(lambda: member.driver.member.state is MemberState.UNSUBSCRIBED, work=False)
         del self.members[name]
         member.driver.stop()
 
@@ -344,7 +342,7 @@ class DrivenGroup:
         for _ in range(round(seconds / STEP_S)):
             self._step(work=work)
 
-    def until(
+    def play_to(
         self, condition: Callable[[], object], limit_s: float = 60.0, *, work: bool = True
     ) -> float:
         """Let the group live until a condition holds; return the seconds that this took."""
@@ -356,7 +354,7 @@ class DrivenGroup:
 
     def settle(self, limit_s: float = 60.0) -> float:
         """Live until every member is at rest with a fair share; return the seconds until then."""
-        return self.until(self.is_fair, limit_s)
+        return self.play_to(self.is_fair, limit_s)
 
     def _step(self, *, work: bool) -> None:
         if self.leader_rests:
@@ -412,20 +410,6 @@ class DrivenGroup:
             assert owners.setdefault((one.at_s, one.partition), one.who) == one.who, one
 
 
-def _launch(_leader: RoundLeader, thread: threading.Thread) -> None:
-    """Let the hand run what the leader starts."""
-    if isinstance(thread, threading.Timer):
-        timer = thread
-
-        def call() -> None:
-            if not timer.finished.is_set():
-                timer.function(*timer.args)
-
-        Worker("leader").submit(call, after_s=timer.interval)
-    else:
-        Worker("leader").submit(thread.run)
-
-
 @contextmanager
 def driven_group(
     partitions: int = 12,
@@ -439,7 +423,6 @@ def driven_group(
             hand, partitions, policy or SimplePolicy(), assignor or StickyAssignor(), settings
         )
         patch.setattr(driver_module, "GroupTransport", lambda *_: group._next_wire)  # noqa: SLF001
-        patch.setattr(RoundLeader, "_launch", _launch)
         yield group
         group.check_single_owner()
         for member in group.members.values():

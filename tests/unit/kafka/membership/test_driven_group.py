@@ -78,7 +78,7 @@ def test_partitions_that_stay_never_stop(name: str) -> None:
         before, began_s = dict(group.members.items()), group.hand.now_s
         shares = group.shares()
         change(group)
-        group.until(lambda: len(group.members) >= 2 and group.is_fair())
+        group.play_to(lambda: len(group.members) >= 2 and group.is_fair())
         group.run(1.0)
         gaps = group.gaps_s(began_s)
         stayed = [who for who in group.members if group.members[who] is before.get(who)]
@@ -150,7 +150,7 @@ def test_commits_between_join_and_sync_wait_and_are_accepted() -> None:
         _started(group, "abc")
         group.add("d")
         group.leader_rests = True
-        group.until(lambda: all(not one.is_stable for one in group.members.values()))
+        group.play_to(lambda: all(not one.is_stable for one in group.members.values()))
         began_s = group.hand.now_s
         group.run(3.0)
         assert not any(one.is_stable for one in group.members.values())
@@ -172,7 +172,7 @@ def test_members_that_wait_for_a_slow_revocation_work_and_commit_on() -> None:
             one.revoke = lambda _: set()  # nothing stops yet
         began_s = group.hand.now_s
         group.add("d")
-        slow = group.until(lambda: any(one.told("revoke") for one in group.members.values()))
+        slow = group.play_to(lambda: any(one.told("revoke") for one in group.members.values()))
         (stopping,) = (one for one in group.members.values() if one.told("revoke"))
         others = [one for one in group.members.values() if one is not stopping]
         joins = sum(len(one.sent(JoinGroupRequest)) for one in group.members.values())
@@ -204,7 +204,7 @@ def test_a_heavy_partition_holds_back_no_light_one() -> None:
 
         heavy.revoke = all_but_one
         group.add("b")
-        assert group.until(lambda: len(group.members["b"].owned) == 2) < 4 * HEARTBEAT_S
+        assert group.play_to(lambda: len(group.members["b"].owned) == 2) < 4 * HEARTBEAT_S
         rounds = _rounds(group)
         group.run(5.0)
         assert (len(group.members["b"].owned), _rounds(group)) == (2, rounds)
@@ -272,7 +272,7 @@ def test_the_lease_of_a_member_that_is_cut_off_ends_before_its_successors_begin(
         member.wire.is_cut = True
         cut_s = group.hand.now_s
         others = [one for one in group.members.values() if one is not member]
-        group.until(lambda: all(len(one.owned) == 6 for one in others))
+        group.play_to(lambda: all(len(one.owned) == 6 for one in others))
         group.run(STEP_S)
         assert SESSION_S - 2 * HEARTBEAT_S < _last_s(group, member.name) - cut_s < SESSION_S
         assert _last_s(group, member.name) < _taken_over_s(group, lost, member.name)
@@ -290,7 +290,7 @@ def test_a_frozen_member_hands_out_no_record_when_it_wakes() -> None:
         group.settle()
         group.members[name] = frozen
         woken_s = group.hand.now_s
-        group.until(lambda: frozen.told("lose"))
+        group.play_to(lambda: frozen.told("lose"))
         group.settle()
         granted_s = frozen.heard[-1][0]
         between = [one for one in group.fetched if one.who == name and one.at_s > frozen_s]
@@ -302,7 +302,7 @@ def test_a_member_that_does_not_poll_gives_way_and_comes_back() -> None:
         _started(group, "ab")
         stalled = group.members["b"]
         stalled.is_polling = False
-        assert 9.5 < group.until(lambda: len(group.members["a"].owned) == 4) < 11.0
+        assert 9.5 < group.play_to(lambda: len(group.members["a"].owned) == 4) < 11.0
         assert [type(one) for one in stalled.records].count(MembershipLost) == 1
         group.run(5.0)
         assert stalled.told("lose") == []  # the application hears it in its next poll
