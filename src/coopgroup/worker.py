@@ -15,13 +15,15 @@ import heapq
 import math
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
-from attrs import Factory, define, field
+from attrs import Factory
+
+from coopgroup.late_methods import define, field
 
 __all__ = ["NORMAL", "URGENT", "Job", "Worker"]
 
@@ -63,6 +65,8 @@ class Worker:
     _number: int = field(default=0, init=False)
     _threads: set[threading.Thread] = field(factory=set, init=False)
     _idle: int = field(default=0, init=False)
+    # Jobs under way, without urgent ones.
+    _normal: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
     # Entered instead of the condition, whose `__enter__` is Python code: a signal's exception could
     # end it with the lock held.
@@ -102,7 +106,7 @@ class Worker:
                 return job
             self._number += 1
             if after_s > 0:
-                due_s = time.monotonic() + after_s
+                due_s = monotonic() + after_s
                 heapq.heappush(self._later, (due_s, self._number, urgency, job))
             else:
                 heapq.heappush(self._ready, (urgency, self._number, job))
@@ -120,29 +124,27 @@ class Worker:
         Returns:
             Whether all threads ended in time. From a job of this worker, it does not wait.
         """
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = monotonic() + timeout_s
         with self._lock:
             self._closed = True
             self._later.clear()
             self._changed.notify_all()
             threads = () if self.is_own_thread else tuple(self._threads)
         for thread in threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            thread.join(max(0.0, deadline_s - monotonic()))
         return not any(one.is_alive() for one in threads)
 
     def _provide_thread(self) -> None:
-        """Wake or start a thread for the waiting jobs; one thread waits for the pausing ones.
+        """Wake or start a thread for the next job; one thread waits for the pausing jobs.
 
         Raises:
             RuntimeError: the system has no thread left.
         """
-        if self._idle >= len(self._ready) + bool(self._later):
-            self._changed.notify()
-            return
-        is_urgent = any(one[0] == URGENT for one in self._ready[:1]) or any(
-            urgency == URGENT for _, _, urgency, _ in self._later
-        )
-        if len(self._threads) >= self.threads_max and not is_urgent:
+        room = self.threads_max - self._normal
+        urgent = sum(one[0] == URGENT for one in self._ready)
+        has_later = room > 0 or any(one[2] == URGENT for one in self._later)
+        wanted = urgent + min(len(self._ready) - urgent, room) + (bool(self._later) and has_later)
+        if self._idle >= wanted:
             self._changed.notify()
             return
         thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -155,51 +157,60 @@ class Worker:
             raise
 
     def _run(self) -> None:
+        is_normal = False
         try:
-            while (job := self._next()) is not None:
+            while (taken := self._next()) is not None:
+                urgency, job = taken
+                is_normal = urgency > URGENT
                 job.call()
-                del job  # an idle thread must not keep the objects of its last call
+                with self._lock:
+                    self._normal -= is_normal
+                    is_normal = False
+                del job, taken  # an idle thread must not keep the objects of its last call
         finally:
             with self._lock:
+                self._normal -= is_normal
                 self._threads.discard(threading.current_thread())
 
-    def _next(self) -> Job | None:
+    def _next(self) -> tuple[int, Job] | None:
         """Wait for the next job; None ends the thread."""
         with self._lock:
             while True:
                 pause_s = self._move_due()
-                is_surplus = len(self._threads) > self.threads_max
-                if self._ready and not (is_surplus and self._ready[0][0] > URGENT):
-                    _, _, job = heapq.heappop(self._ready)
+                if self._ready and (self._ready[0][0] == URGENT or self._normal < self.threads_max):
+                    urgency, _, job = heapq.heappop(self._ready)
                     if job.is_cancelled:
                         continue
+                    self._normal += urgency > URGENT
                     with suppress(RuntimeError):  # this thread looks again after its job
                         self._provide_thread()
-                    return job
-                if self._closed or (is_surplus and not self._later):
+                    return urgency, job
+                if self._closed:
                     return None
                 self._idle += 1
                 try:
                     was_told = self._changed.wait(min(pause_s, _IDLE_S))
                 finally:
                     self._idle -= 1
-                if not was_told and not self._ready and not self._later:
+                if not was_told and not self._ready and (self._idle or not self._later):
                     return None
 
     def _move_due(self) -> float:
         """Make due jobs ready; return the pause until the next one, in seconds."""
-        now_s = time.monotonic()
+        now_s = monotonic()
         while self._later:
-            due_s, number, urgency, job = self._later[0]
+            due_s, _, urgency, job = self._later[0]
             if due_s > now_s and not job.is_cancelled:
                 return due_s - now_s
             heapq.heappop(self._later)
-            heapq.heappush(self._ready, (urgency, number, job))
+            self._number += 1
+            heapq.heappush(self._ready, (urgency, self._number, job))
         return math.inf
 
     def forget_parent(self) -> None:
         """Begin anew in a forked child."""
-        self._ready, self._later, self._threads, self._idle = [], [], set(), 0
+        self._ready, self._later, self._threads = [], [], set()
+        self._idle = self._normal = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
 

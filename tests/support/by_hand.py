@@ -10,12 +10,15 @@ well: the wait runs jobs, and moves the clock to its own end if it is not notifi
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
-import sys
+import pkgutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -184,12 +187,28 @@ def by_hand(*, waits: bool = False) -> Iterator[Hand]:
         patch.setattr(Worker, "is_own_thread", own)
         if waits:
             _turn_waits(hand, patch)
-        for module in [one for name, one in sys.modules.items() if name.startswith("coopgroup")]:
+        for module in _import_hosts():
             if getattr(module, "now_s", None) is true_s:
                 patch.setattr(module, "now_s", now_s)
             if getattr(module, "now_ms", None) is true_ms:
                 patch.setattr(module, "now_ms", now_ms)
         yield hand
+
+
+@functools.cache
+def _import_hosts() -> tuple[ModuleType, ...]:
+    """Import all modules that read the clock, and return them.
+
+    A module that a test imports later would keep the hand's clock after the test.
+    """
+    names = [
+        one.name
+        for host in ("kafka", "aio", "groups", "processing", "metrics", "health", "watch")
+        for one in pkgutil.walk_packages(
+            importlib.import_module(f"coopgroup.{host}").__path__, f"coopgroup.{host}."
+        )
+    ]
+    return tuple(importlib.import_module(name) for name in names if name != clock.__name__)
 
 
 def _turn_waits(hand: Hand, patch: pytest.MonkeyPatch) -> None:

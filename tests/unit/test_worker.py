@@ -81,14 +81,33 @@ def test_urgent_job_after_a_pause_when_all_threads_are_busy_gets_its_own() -> No
     assert worker.close(LIMIT_S)
 
 
-def test_jobs_after_pauses_run_in_the_order_of_their_times() -> None:
-    worker = Worker("worker-order")
-    order, done = list[int](), threading.Event()
+def test_job_beside_an_urgent_one_that_pauses_runs_at_once() -> None:
+    """Otherwise a leader would decide no round before its time limit."""
+    worker = Worker("worker-beside")
+    gate = threading.Event()
+    for _ in range(20):
+        limit = worker.submit(gate.set, after_s=3_600, urgency=URGENT)
+        done = threading.Event()
+        worker.submit(done.set)
+        _wait(done)
+        limit.cancel()
+    assert len(_threads("worker-beside")) <= 3
+    assert worker.close(LIMIT_S)
+
+
+def test_jobs_after_pauses_run_in_the_order_of_their_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, now_s, order = Worker("worker-order"), [0.0], list[int]()
+    monkeypatch.setattr(worker_module, "monotonic", lambda: now_s[0])
     for number in (3, 1, 2):
-        worker.submit(partial(order.append, number), after_s=number / 100)
-    worker.submit(done.set, after_s=0.04)
+        worker.submit(partial(order.append, number), after_s=number * 3_600)
+    now_s[0] = 4 * 3_600
+    done = threading.Event()
+    worker.submit(done.set, urgency=9)
     _wait(done)
     assert order == [1, 2, 3]
+    monkeypatch.undo()
     assert worker.close(LIMIT_S)
 
 
