@@ -56,10 +56,12 @@ class Worker:
     Attributes:
         name: name of the threads.
         threads_max: maximum number of concurrent jobs, without urgent ones.
+        idle_s: an idle thread ends after this pause, in seconds.
     """
 
     name: str
     threads_max: int = 1
+    idle_s: float = _IDLE_S
     _ready: list[tuple[int, int, Job]] = field(factory=list, init=False)
     _later: list[tuple[float, int, int, Job]] = field(factory=list, init=False)
     _number: int = field(default=0, init=False)
@@ -189,7 +191,7 @@ class Worker:
                     return None
                 self._idle += 1
                 try:
-                    was_told = self._changed.wait(min(pause_s, _IDLE_S))
+                    was_told = self._changed.wait(min(pause_s, self.idle_s))
                 finally:
                     self._idle -= 1
                 if not was_told and not self._ready and (self._idle or not self._later):

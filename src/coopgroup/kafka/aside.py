@@ -8,13 +8,15 @@ its thread. This file limits the number of such threads, even if a connection is
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field
+from attrs import Factory, define, field
 from kafka.future import Future
 from kafka.net.selector import NetworkSelector
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.worker import Worker
 
 __all__ = ["Aside", "OnDone", "StillBusyError", "outcome_of"]
 
@@ -37,6 +39,10 @@ class Aside:
     name: str
     threads_max: int = 1
     patience_s: float = _FOREVER_S
+    _worker: Worker = field(
+        default=Factory(lambda self: Worker(self.name, self.threads_max, 0.0), takes_self=True),
+        init=False,
+    )
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     # Start times of the calls under way.
     _began: list[float] = field(factory=list, init=False)
@@ -87,17 +93,17 @@ class Aside:
     def _is_full(self) -> bool:
         if not self._began:
             return False
-        is_recent = time.monotonic() - self._began[-1] < self.patience_s
+        is_recent = now_s() - self._began[-1] < self.patience_s
         return is_recent or len(self._began) >= self.threads_max
 
     def _begin(self) -> float:
-        began = time.monotonic()
+        began = now_s()
         self._began.append(began)
         return began
 
     def _start(self, run: Callable[[], None], began: float) -> None:
         try:
-            threading.Thread(target=run, name=self.name, daemon=True).start()
+            self._worker.submit(run)
         except RuntimeError:  # the system has no thread left; the next try may get a thread
             with self._lock:
                 self._began.remove(began)

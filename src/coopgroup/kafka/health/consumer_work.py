@@ -2,12 +2,11 @@
 
 Samples are taken on the application's thread (`probe` says why). A consumer whose librdkafka client
 hears nothing learns of no new record. So the log ends of quiet partitions also come from another
-client, on a thread of its own.
+client, in a job of a worker.
 """
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -25,6 +24,7 @@ from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.model import ResourceSet
+from coopgroup.worker import Worker
 
 __all__ = ["ConsumerWork"]
 
@@ -53,6 +53,7 @@ class ConsumerWork:
     _is_requested: bool = field(default=False, init=False)
     _ends: Mapping[tuple[str, int], int] = field(factory=dict, init=False)
     _ends_from_s: float = field(default=0.0, init=False)
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-log-ends", idle_s=0.0), init=False)
 
     def read(self) -> WorkSample:
         """Return the last sample, and request the next one."""
@@ -120,7 +121,7 @@ class ConsumerWork:
             return
         self._ends_from_s = now + _ENDS_S
         resources = ResourceSet.from_pairs(quiet)
-        # The thread must not keep this object alive: a look-up may wait for seconds.
+        # The job must not keep this object alive: a look-up may wait for seconds.
         own, end_offsets = weakref.ref(self), self.end_offsets
 
         def look_up() -> None:
@@ -131,7 +132,7 @@ class ConsumerWork:
                     work._ends = found  # noqa: SLF001  (of this class)
 
         with suppress(RuntimeError):  # no thread is available
-            threading.Thread(target=look_up, name="coopgroup-log-ends", daemon=True).start()
+            self._worker.submit(look_up)
 
     def commit_meter(self) -> CommitMeter:
         """Return what counts the commits."""

@@ -50,6 +50,7 @@ from coopgroup.model.group_api import (
     GroupRequest,
     OffsetCommitRequest,
 )
+from coopgroup.worker import Worker
 
 if TYPE_CHECKING:
     from coopgroup.kafka.rpc.channel import Channel
@@ -116,7 +117,7 @@ class GroupTransport:
     settings: ConnectionSettings
     report: Callable[[BaseException], None]
     _net: NetworkSelector = field(init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
+    _worker: Worker = field(init=False)
     _phase: _Phase = field(default=_Phase.NEW, init=False)
     # Reentrant: a signal handler may close the consumer while its thread is in `send`.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
@@ -133,6 +134,9 @@ class GroupTransport:
     # Actions of `later` with their times: a new loop must run them, too.
     _due: set[_Due] = field(factory=set, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._worker = Worker(f"{THREAD_PREFIX}{self.settings.client_id}", idle_s=0.0)
+
     # --- the caller's side -----------------------------------------------------------------------
 
     def start(self) -> None:
@@ -146,16 +150,12 @@ class GroupTransport:
                 raise RuntimeError("the transport can be started once only")
             keep_quiet_about_connections()
             self._net = self._new_loop()
-            self._thread = threading.Thread(
-                target=self._run, name=f"{THREAD_PREFIX}{self.settings.client_id}", daemon=True
-            )
             self._phase = _Phase.OPEN
             try:
-                self._thread.start()
+                self._worker.submit(self._run)
             except BaseException:
                 self._phase = _Phase.CLOSED
                 if self._begun.acquire(blocking=False):
-                    self._thread = None
                     self._net.close()
                 else:  # a signal's exception came after the thread had begun, which now ends
                     self._net.wakeup()
@@ -226,7 +226,7 @@ class GroupTransport:
         Raises:
             RuntimeError: called on the transport's thread, which cannot wait for itself.
         """
-        if threading.current_thread() is self._thread:
+        if self._worker.is_own_thread:
             raise RuntimeError("the transport cannot be closed from its own thread")
         with self._lock:
             was_open = self._phase is _Phase.OPEN
@@ -234,10 +234,7 @@ class GroupTransport:
             if was_open:
                 # Wake it only now, or the thread could check the phase too early and sleep again.
                 self._net.wakeup()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_ms / 1000)
-        return not self._thread.is_alive()
+        return self._worker.close(timeout_ms / 1000)
 
     def _enqueue(self, action: Callable[[], None]) -> None:
         with self._lock:

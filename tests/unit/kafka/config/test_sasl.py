@@ -1,8 +1,5 @@
 """Authentication of the group's connections."""
 
-import queue
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -10,12 +7,15 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 import coopgroup.kafka.rpc.broker_connection  # noqa: F401 -- registers TokenOnce
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config import sasl
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, TokenOnce
-from tests.support.waiting import wait_for
+from coopgroup.kafka.config.sasl import (
+    TOKEN_PATIENCE_S,
+    OAuthTokenSource,
+    SaslCredentials,
+    TokenOnce,
+)
+from tests.support.by_hand import Hand
 
-WAIT_S = 10.0
 SCRAM = {
     "bootstrap.servers": "localhost:9092",
     "security.protocol": "SASL_PLAINTEXT",
@@ -121,33 +121,30 @@ def test_token_is_used_again_when_it_is_still_good() -> None:
     assert (tokens, asked) == (["token-1", "token-1", "token-2"], ["text", "text"])
 
 
-def test_loop_does_not_wait_for_the_callback_while_a_token_is_good() -> None:
+def test_loop_does_not_wait_for_the_callback_while_a_token_is_good(hand: Hand) -> None:
     """Heartbeats must continue during a slow call of the token service. Calls never overlap."""
     now = 1_000.0
-    asked: list[threading.Event] = []
+    asked: list[str] = []
 
-    def callback(_: str) -> tuple[str, float]:
-        answered = threading.Event()
-        asked.append(answered)
-        assert len(asked) == 1 or answered.wait(WAIT_S)
+    def callback(argument: str) -> tuple[str, float]:
+        asked.append(argument)
         return f"token-{len(asked)}", now + 100
 
     source = OAuthTokenSource(callback=callback, argument="", clock=lambda: now)
     source.renew()
     now += 90
     assert [source.take().text, source.take().text] == ["token-1", "token-1"]
-    wait_for(lambda: len(asked) == 2)
     now += 20
     with pytest.raises(TimeoutError, match="has expired"):
         source.take()
-    outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    source.prepare("a connection", lambda _, error: outcomes.put(error))
-    asked[1].set()
-    assert outcomes.get(timeout=WAIT_S) is None
-    assert (source.take().text, len(asked)) == ("token-2", 2)
+    outcomes: list[BaseException | None] = []
+    source.prepare("a connection", lambda _, error: outcomes.append(error))
+    assert (len(hand.jobs("coopgroup-token")), outcomes) == (1, [])
+    hand.run()
+    assert (outcomes, source.take().text, len(asked)) == ([None], "token-2", 2)
 
 
-def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
+def test_loop_goes_on_with_a_token_while_the_callback_fails(hand: Hand) -> None:
     now = 1_000.0
     asked: list[int] = []
 
@@ -162,45 +159,38 @@ def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
     now += 90
     for count in (2, 3):
         assert source.take().text == "token"
-        wait_for(lambda: threads() == [])
+        hand.run()
         assert len(asked) == count
     with pytest.raises(OSError, match="is down"):
         source.renew()
 
 
-def test_callback_that_hangs_keeps_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sasl, "TOKEN_PATIENCE_S", 0.1)
-    asked: list[threading.Event] = []
-
-    def callback(_: str) -> tuple[str, float]:
-        hung = threading.Event()
-        asked.append(hung)
-        assert hung.wait(WAIT_S)
-        return f"token-{len(asked)}", 2e9
-
-    source = OAuthTokenSource(callback=callback, argument="")
-    outcomes: queue.SimpleQueue[str] = queue.SimpleQueue()
+def test_callback_that_hangs_keeps_few_threads(hand: Hand) -> None:
+    """A job that does not run is a callback that hangs."""
+    source = OAuthTokenSource(callback=lambda _: ("token", 2e9), argument="")
+    outcomes: list[int] = []
+    asked = 0
 
     def ask(times: int) -> None:
+        nonlocal asked
         for _ in range(times):
-            source.prepare("a connection", lambda _, __: outcomes.put("the last question"))
+            asked += 1
+            source.prepare("a connection", lambda _, __, number=asked: outcomes.append(number))
 
-    try:
-        ask(50)
-        wait_for(lambda: len(asked) == 1)
-        for _ in range(4):
-            time.sleep(0.11)
-            ask(10)
-        wait_for(lambda: len(asked) == 3)
-        assert len(threads()) == 3
-        asked[2].set()
-        assert outcomes.get(timeout=WAIT_S) == "the last question"
-        assert source.is_fresh
-    finally:
-        for hung in asked:
-            hung.set()
-    wait_for(lambda: threads() == [])
-    assert outcomes.empty()
+    hand.is_held = lambda _: True
+    counts = []
+    for _ in range(5):
+        ask(10)
+        counts.append(len(hand.jobs("coopgroup-token")))
+        hand.advance(TOKEN_PATIENCE_S)
+    assert counts == [1, 2, 3, 3, 3]
+    hung = hand.jobs()
+    hand.is_held = lambda job: job is not hung[2]
+    hand.run()
+    assert (outcomes, source.is_fresh) == ([50], True)
+    hand.is_held = lambda _: False
+    hand.run()
+    assert (outcomes, hand.jobs()) == ([50], [])
 
 
 def test_refused_token_is_dropped_and_the_second_in_a_row_is_definite() -> None:
@@ -226,10 +216,6 @@ def test_refused_token_is_dropped_and_the_second_in_a_row_is_definite() -> None:
     source.renew()
     assert source.refuse(source.take())
     assert len(fetched) == 3
-
-
-def threads() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name == "coopgroup-token"]
 
 
 def test_extensions_come_along_when_the_callback_gives_them() -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.health import consumer_work as consumer_work_module
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.model import EMPTY, ResourceSet
-from tests.support.waiting import wait_for
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 OWNED = ResourceSet({"t": [0, 1]})
@@ -41,12 +37,12 @@ class Stage:
             stopping_since_s=None,
         )
         committing: Any = SimpleNamespace(store=self.store, meter=CommitMeter())
-        self.looked_up = threading.Event()
+        self.look_ups = 0
         self.work = ConsumerWork(self.listener, self.fetching, committing, self._end_offsets)
         self.fetching.begin([TopicPartition("t", 0, 3), TopicPartition("t", 1, 4)])
 
     def _end_offsets(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
-        self.looked_up.set()
+        self.look_ups += 1
         return dict.fromkeys(resources, 50)
 
     def poll(self, *, handed: int = 0) -> None:
@@ -82,29 +78,24 @@ def test_partition_that_is_no_longer_owned_is_left_out() -> None:
     assert set(stage.work.read().partitions) == {("t", 1)}
 
 
-def test_log_end_of_another_client_counts_if_it_is_higher() -> None:
+def test_log_end_of_another_client_counts_if_it_is_higher(hand: Hand) -> None:
     """The consumer of librdkafka may hear nothing any longer."""
     stage = Stage()
     stage.work.look_up_ends([("t", 0)])
-    assert stage.looked_up.wait(5)
-    wait_for(lambda: stage.work._ends != {})  # noqa: SLF001  (what the thread has written)
+    hand.run()
     stage.work.read()
     stage.poll(handed=1)
     ends = {key: one.end for key, one in stage.work.read().partitions.items()}
     assert ends == {("t", 0): 50, ("t", 1): 4}
 
 
-def test_log_ends_are_looked_up_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_ends_are_looked_up_again_only_after_a_while(hand: Hand) -> None:
     stage = Stage()
-    stage.work.look_up_ends([("t", 0)])
-    assert stage.looked_up.wait(5)
-    stage.looked_up.clear()
-    stage.work.look_up_ends([("t", 0)])
-    assert not stage.looked_up.wait(0.05)
-    later = now_s() + 16
-    monkeypatch.setattr(consumer_work_module, "now_s", lambda: later)
-    stage.work.look_up_ends([("t", 0)])
-    assert stage.looked_up.wait(5)
+    for passed_s, look_ups in ((0.0, 1), (14.9, 1), (0.1, 2)):
+        hand.advance(passed_s)
+        stage.work.look_up_ends([("t", 0)])
+        hand.run()
+        assert stage.look_ups == look_ups
 
 
 def test_oldest_unhandled_record_is_that_of_processing() -> None:
