@@ -23,7 +23,6 @@ BENCHMARKS: Final = (
     "idle",
     "memory",
     "codec",
-    "commits",
     "simulator",
     "bell",
     "leader",
