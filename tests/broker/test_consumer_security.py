@@ -85,6 +85,7 @@ def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
         crew.remove("b")
         crew.until(lambda: crew.counts() == [4], "the other one goes")
         crew.remove("a")  # commits; auto-commit may have done so before
+        crew.add("c")
         assert crew.committed(topic, 4) == [2] * 4
         assert sum(map(len, crew.messages.values())) == 8
 
