@@ -36,6 +36,7 @@ def start(reaper: Reaper, folder: Path, script: str = "exec sleep 60") -> Broker
 
 def await_end(process: BrokerProcess) -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.is_running
 
 
 @pytest.fixture

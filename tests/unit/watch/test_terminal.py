@@ -7,9 +7,8 @@ import html
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -17,6 +16,7 @@ from textual.widgets import Label, RichLog
 
 from coopgroup.watch.terminal import Rows, WatchApp
 from coopgroup.watch.values import GroupView
+from tests.support.by_hand import Hand, by_hand
 from tests.unit.watch.views import MEMBERS, view
 
 SNAPSHOT = Path(__file__).parent / "screen.txt"
@@ -35,17 +35,21 @@ class Reader:
         return found
 
 
-def _run(reader: Reader, check: Any, size: tuple[int, int] = (120, 40)) -> None:  # noqa: ANN401
-    async def live() -> None:
-        app = WatchApp(reader, 0.02)
-        async with app.run_test(size=size) as pilot:
-            for _ in range(200):
-                await pilot.pause(0.02)
-                if check(app):
-                    return
-            raise AssertionError("the screen did not get there")
+def _run(
+    reader: Reader, check: Callable[[WatchApp], bool], size: tuple[int, int] = (120, 40)
+) -> None:
+    """Look twice, on a thread that this awaits, and check the screen."""
 
-    asyncio.run(live())
+    async def live(hand: Hand) -> bool:
+        app = WatchApp(reader, 1.0)
+        async with app.run_test(size=size) as pilot:
+            for _ in range(2):
+                await asyncio.to_thread(hand.advance, 1.0)
+                await pilot.pause()
+            return check(app)
+
+    with by_hand() as hand:
+        assert asyncio.run(live(hand))
 
 
 def _cells(app: WatchApp, name: str) -> list[tuple[str, ...]]:
@@ -156,21 +160,17 @@ def test_name_of_a_member_is_neither_markup_nor_a_command_of_the_terminal() -> N
 def test_table_scrolls_below_the_names_of_its_columns() -> None:
     group = view(owners=("m-a",) * 100, committed=(0,) * 100)
 
-    async def live() -> list[str]:
-        lines: list[str] = []
-        app = WatchApp(Reader(group), 0.02)
+    async def live(hand: Hand) -> list[str]:
+        app = WatchApp(Reader(group), 1.0)
         async with app.run_test(size=(100, 32)) as pilot:
-            table = app.query_one("#partitions", Rows)
-            while not table.rows:
-                await pilot.pause(0.02)
-            table.scroll_end(animate=False)
-            for _ in range(200):
-                await pilot.pause(0.02)
-                lines = _screen(app).splitlines()
-                if any(line.startswith("orders-99") for line in lines):
-                    break
-            return lines
+            await asyncio.to_thread(hand.run)
+            await pilot.pause()
+            app.query_one("#partitions", Rows).scroll_end(animate=False)
+            await pilot.pause()
+            return _screen(app).splitlines()
 
-    lines = [line for line in asyncio.run(live()) if "orders-" in line or "partition " in line]
+    with by_hand() as hand:
+        shown = asyncio.run(live(hand))
+    lines = [line for line in shown if "orders-" in line or "partition " in line]
     assert lines[0].startswith("partition")
     assert lines[-1].startswith("orders-99")
