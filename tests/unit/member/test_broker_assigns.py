@@ -221,6 +221,13 @@ def test_conversion_up_within_a_round_loses_nothing(request_kind: RequestKind) -
     assert driven.found(LoseResources) == []
 
 
+def test_conversion_between_join_and_sync_may_change_the_protocol() -> None:
+    """Regression: the member failed. The group's protocol is no longer that of the join."""
+    driven = joined(rejoining(), 1).refuse(Kind.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    driven.wait(driven.member.back_off.until_ms - driven.now_ms)
+    assert driven.claims().owned == HELD
+
+
 def test_conversion_down_when_the_epoch_is_behind_loses_nothing() -> None:
     """The epoch of the group becomes the generation, which the member has not reached."""
     driven = taken_over().heartbeat(ErrorCode.ILLEGAL_GENERATION)
