@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
 from coopgroup.telemetry import AssigningMoved, MembershipLost, ResourcesStopped
 from coopgroup.testing import KafkaCluster
@@ -15,6 +16,7 @@ from tests.support.kip848 import FAST_BROKER, MixedCrew
 from tests.support.live_group import produce, unique
 
 PARTITIONS = 6
+FATAL = KafkaError._FATAL  # noqa: SLF001 - confluent_kafka documents its codes by these names
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +176,67 @@ def test_commits_are_accepted_throughout(crew: MixedCrew) -> None:
         commits(20)
     commits(PARTITIONS * 10)
     assert max(crew.ours.committed(crew.topic, PARTITIONS)) == 10
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+@pytest.mark.verify
+def test_broker_that_forbids_the_upgrade_ends_the_member_of_kip_848(
+    policy: str, tmp_path: Path
+) -> None:
+    """Its client fails for good. Ours keep everything, and are told nothing."""
+    properties = {**FAST_BROKER, "group.consumer.migration.policy": policy}
+    with (
+        KafkaCluster(properties=properties) as cluster,
+        MixedCrew(cluster, tmp_path, unique("orders"), PARTITIONS) as crew,
+    ):
+        crew.join("a")
+        crew.until_even("one of ours")
+        guest = crew.visit("k")
+        crew.until(lambda: guest.errors == [FATAL], "a fatal error")
+        assert crew.shares() == {"a": list(range(PARTITIONS)), "k": []}
+        assert (moved(crew, "a"), lost(crew, "a")) == ([], [])
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade"])
+@pytest.mark.verify
+def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_path: Path) -> None:
+    """Ours keep what they have. Who gets the rest, and when, is the broker's to decide."""
+    properties = {**FAST_BROKER, "group.consumer.migration.policy": policy}
+    with (
+        KafkaCluster(properties=properties) as cluster,
+        MixedCrew(cluster, tmp_path, unique("orders"), PARTITIONS) as crew,
+    ):
+        crew.visit("k")
+        crew.until_even("one of KIP-848")
+        crew.join("a")
+        crew.until_even("and one of ours")
+        kept = crew.shares()["a"]
+        crew.leave("k")
+        crew.join("b")
+        crew.until(lambda: moved(crew, "b") == [True], "the broker assigns")
+        assert (moved(crew, "a"), lost(crew, "a")) == ([True], [])
+        assert set(crew.shares()["a"]) >= set(kept)
+
+
+@pytest.mark.verify
+def test_share_consumer_under_the_same_id_is_refused(crew: MixedCrew) -> None:
+    """A share group is another kind of group: the broker knows no such group under this id."""
+    crew.join("a")
+    crew.until_even("one of ours")
+    share = ShareConsumer({**crew.cluster.client_config(), "group.id": crew.ours.group_id})
+    share.subscribe([crew.topic])
+    refused: list[int] = []
+
+    def refuses() -> bool:
+        try:
+            share.poll(0.01)
+        except KafkaException as error:
+            refused.append(error.args[0].code())
+        return bool(refused)
+
+    crew.until(refuses, "a refusal")
+    assert refused == [KafkaError.GROUP_ID_NOT_FOUND]
+    assert crew.shares() == {"a": list(range(PARTITIONS))}
 
 
 @pytest.mark.verify
