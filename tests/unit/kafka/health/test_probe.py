@@ -15,6 +15,7 @@ from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.leader import Lags
 from coopgroup.member.events import LeaveRequested, SubscriptionChanged
+from coopgroup.member.parts import LastAssignment
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import HeartbeatRequest
 from tests.support.waiting import wait_for
@@ -104,6 +105,21 @@ def test_rebalance_counts_until_the_member_is_settled(monkeypatch: pytest.Monkey
         group.failure = None
         wait_for(lambda: probe.driver.member.state.value == "stable")
         assert probe.read().rebalancing_s == 0.0
+
+
+def test_assignments_that_cannot_be_read_are_a_problem_after_a_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with _probed(monkeypatch) as (probe, _, _):
+        subscribe(probe.driver)
+        last = LastAssignment(unreadable_since_ms=0, error="version: got 9")
+        member = evolve(probe.driver.member, last_assignment=last)
+        monkeypatch.setattr(type(probe.driver), "member", property(lambda _: member))
+        monkeypatch.setattr(probe_module, "now_s", lambda: 0.9)
+        health = probe.read()
+        assert health.unreadable_s == 0.9
+        assert health.unreadable_s > health.session_timeout_s
+        assert "version: got 9" in health.problems()[0]
 
 
 def test_thread_that_does_not_react_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
