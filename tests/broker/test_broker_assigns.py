@@ -4,6 +4,7 @@ The policy takes over again when the last of them has left.
 """
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -216,6 +217,23 @@ def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_pa
         crew.until(lambda: moved(crew, "b") == [True], "the broker assigns")
         assert (moved(crew, "a"), lost(crew, "a")) == ([True], [])
         assert set(crew.shares()["a"]) >= set(kept)
+
+
+@pytest.mark.verify
+def test_console_consumer_of_java_comes_and_goes(crew: MixedCrew) -> None:
+    """One such command is enough to make the broker assign. It ends when nothing has come."""
+    crew.join("a")
+    crew.until_even("one of ours")
+    words = ("--topic", crew.topic, "--group", crew.ours.group_id, "--timeout-ms", "4000")
+    new = ("--consumer-property", "group.protocol=consumer")
+    command = threading.Thread(
+        target=crew.cluster.run_tool, args=("kafka-console-consumer", *words, *new)
+    )
+    command.start()
+    crew.until(lambda: moved(crew, "a") == [True], "the broker assigns")
+    crew.until(lambda: not command.is_alive(), "the end of the command")
+    crew.until_even("all is ours again")
+    assert (moved(crew, "a"), lost(crew, "a")) == ([True, False], [])
 
 
 @pytest.mark.verify
