@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.telemetry import AssignmentReceived
+from coopgroup.telemetry import AssigningMoved, AssignmentReceived, MembershipLost
 from tests.swarm.mixed import Client, draw_mixed
 from tests.swarm.play import play
 from tests.swarm.run_files import read_run, run_to_toml
@@ -42,6 +42,26 @@ def test_rounds_of_a_group_are_in_the_protocol_that_all_offer(
         if one.client == "a" and isinstance(one.record, AssignmentReceived)
     ]
     assert [protocol for protocol, _ in itertools.groupby(rounds)] == spoken
+
+
+def test_members_of_kip_848_make_the_broker_assign_until_they_leave() -> None:
+    """No member of ours loses anything, and no partition that stays is stopped."""
+    topic, start = Act(kind=ActKind.RESIZE, topics=("T",), number=6), ActKind.START
+    acts = (
+        topic,
+        *(Act(kind=start, process=name, topics=("T",)) for name in "ab"),
+        Act(after_ms=300, kind=start, process="k", topics=("T",), client=Client.OTHER),
+        Act(after_ms=600, kind=ActKind.CLOSE, process="k"),
+    )
+    played = play(SwarmRun(seed=1, theirs="kip-848", acts=acts, healed_after_ms=600))
+    assert played.violations == ()
+    moves = [
+        one.record.to_broker
+        for one in played.telemetry
+        if one.client == "a" and isinstance(one.record, AssigningMoved)
+    ]
+    assert moves == [True, False]
+    assert not [one for one in played.telemetry if isinstance(one.record, MembershipLost)]
 
 
 def test_mixed_run_written_and_read_is_the_same(tmp_path: Path) -> None:

@@ -22,11 +22,14 @@ from attrs import define, field
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatRequest
 from coopgroup.simulator.coordinator import GroupState
+from coopgroup.simulator.coordinator.consumer_group import ConsumerSeat
+from coopgroup.simulator.coordinator.state import ClassicGroup
 
 if TYPE_CHECKING:
     from coopgroup.member import Member
     from coopgroup.model.group_api import Answer
-    from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
+    from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
+    from coopgroup.simulator.coordinator.state import Seat
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.transcript import Transcript
@@ -108,8 +111,11 @@ class Leases:
         self.simulation.world.object_to("lease", message)
 
 
-def _dropped_ms(group: ClassicGroup, seat: Seat) -> int | None:
+def _dropped_ms(group: ClassicGroup | ConsumerGroup, seat: Seat | ConsumerSeat) -> int | None:
     """Return when the coordinator drops a member that is silent from now on, None for never."""
+    if isinstance(seat, ConsumerSeat):
+        return seat.dropped_at_ms
+    assert isinstance(group, ClassicGroup)
     end_ms = seat.expires_at_ms if seat.can_expire else None
     if group.state is GroupState.PREPARING and seat.join is None:
         end_ms = _earlier_ms(end_ms, group.round_ends_at_ms)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
 
 from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
-from coopgroup.cli.group_migration import judge
+from coopgroup.cli.group_migration import judge, judge_consumer_group
 from coopgroup.cli.watch_options import (
     connection_of,
     group_configuration,
@@ -23,6 +24,7 @@ from coopgroup.cli.watch_options import (
     telemetry_option,
 )
 from coopgroup.cli.watch_text import print_view
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
@@ -30,6 +32,7 @@ from coopgroup.watch.values import to_json
 __all__ = ["command"]
 
 _EXIT_BLOCKED: Final = 1
+_NOT_CLASSIC: Final = "Dead"
 
 
 @click.group("group", cls=PlainGroup)
@@ -62,6 +65,14 @@ def migrate(
     configuration = group_configuration(group, bootstrap_server, settings)
     described = describe_group(connection_of(configuration), group, timeout_ms)
     judgement = judge(group, described)
+    if described.state == _NOT_CLASSIC:  # nothing, or a group that the broker assigns (KIP-848)
+        with (
+            suppress(ConfigurationError),
+            opened_reader(group, bootstrap_server, settings, timeout_ms, None) as reader,
+        ):
+            view = GroupTracker().note(reader.read())
+            if view.kind == "consumer":
+                judgement = judge_consumer_group(view)
     for line in (*judgement.facts, *judgement.advice):
         click.echo(line)
     return _EXIT_BLOCKED if judgement.is_blocked else 0

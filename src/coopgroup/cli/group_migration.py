@@ -15,8 +15,9 @@ from attrs import frozen
 from coopgroup.errors import DecodeError
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import KafkaProtocol, decode_subscription, has_signature, kafka_protocol
+from coopgroup.watch.values import GroupView
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "judge", "judge_consumer_group"]
 
 OWN: Final = "coopgroup"
 _SHOWN_MAX: Final = 10
@@ -74,12 +75,30 @@ def judge(group_id: str, group: DescribedGroup) -> Judgement:
     return Judgement(facts, _next_step(group.protocol_name, seen), is_blocked=False)
 
 
+def judge_consumer_group(view: GroupView) -> Judgement:
+    """Decide the next step of a group whose broker assigns (KIP-848).
+
+    The description of such a group does not tell the members of coopgroup from the others.
+    """
+    facts = [
+        f"group {view.group}: {view.state}, the broker assigns, {_members(len(view.members))}",
+        *(f"  {one.name} at {one.host}" for one in view.members[:_SHOWN_MAX]),
+    ]
+    if len(view.members) > _SHOWN_MAX:
+        facts.append(f"  and {len(view.members) - _SHOWN_MAX} more")
+    advice = (
+        "next: restart each member with group.protocol=consumer as coopgroup,",
+        "  one after the other. Members of coopgroup are in the group already",
+        "  if they run. When the last of the others has left, the group speaks",
+        "  coopgroup by itself. To go back, restart each member of coopgroup with",
+        "  group.protocol=consumer.",
+    )
+    return Judgement(tuple(facts), advice, is_blocked=False)
+
+
 def _obstacle(group: DescribedGroup) -> tuple[str, ...] | None:
     if group.state == "Dead":
-        return (
-            "in the way: there is no such group of the classic protocol",
-            "  Members with group.protocol=consumer must first restart with classic.",
-        )
+        return ("in the way: there is no such group",)
     if group.protocol_type not in {"", "consumer"}:
         return (
             f"in the way: this is a group of type {group.protocol_type}",

@@ -12,6 +12,7 @@ import attrs
 
 from coopgroup.errors import DecodeError
 from coopgroup.member import commits as commit_queue
+from coopgroup.member.broker_assigns import may_be_forgotten, note_writer, proven_by_broker
 from coopgroup.member.commit_answers import sent_partitions, settle_commits
 from coopgroup.member.effects import DecideRound, GrantResources, Report, RevokeResources
 from coopgroup.member.error_actions import (
@@ -20,9 +21,9 @@ from coopgroup.member.error_actions import (
 )
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
-from coopgroup.member.parts import NO_DELAY, IdStanding, LastAssignment, Round
+from coopgroup.member.parts import IdStanding, LastAssignment, Round
 from coopgroup.member.protocols import read_assignment
-from coopgroup.member.refusals import act_on_error
+from coopgroup.member.refusals import act_on_error, refuse_assignment
 from coopgroup.member.transitions import SETTLED, MemberState, Trigger
 from coopgroup.member.warming import take_warmups
 from coopgroup.model import EMPTY
@@ -37,7 +38,7 @@ from coopgroup.model.group_api import (
 )
 from coopgroup.model.replacing import replaced
 from coopgroup.protocol.assignment_trailer import names_digest, trailer_of
-from coopgroup.telemetry import AssignmentReceived, RequestRefused
+from coopgroup.telemetry import AssignmentReceived
 
 if TYPE_CHECKING:
     from coopgroup.member.member import Outstanding
@@ -128,21 +129,23 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
 
 def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     member = turn.member
-    lease, joining_since_ms = member.lease, member.lease.joining_since_ms
+    by_broker, joining_since_ms = not answer.leader_id, member.lease.joining_since_ms
+    lease = proven_by_broker(turn, sent) if by_broker else member.lease
     if _was_left_out(turn, answer):
         turn.set(lease=lease.joined(answer.generation))
         turn.lose("a round ended without its join", keep_id=True)
         return
     # If the coordinator knows the member, perhaps no round began: the time to sync began long ago,
     # and the join did not renew the session. A member that has lost its generation cannot tell.
-    known = answer.member_id == member.member_id and lease.generation != NO_GENERATION
+    is_same = answer.member_id == member.member_id and not by_broker
+    known = is_same and lease.generation != NO_GENERATION
     is_late = known and _may_have_come_late(turn, answer)
     is_repeated = is_late or (
         known and (not member.in_generation or answer.generation <= lease.generation)
     )
     if is_late:
         lease = lease.proven(until_ms=lease.until_ms, settled_at_ms=lease.round_open_at_ms)
-    if not is_repeated:
+    if not (is_repeated or by_broker):
         # The end of the joins restarts the session of each member. Count it now and not at the
         # sync: if rounds follow each other quickly, syncs are refused and each heartbeat meets a
         # new generation. A member that reaches the coordinator would lose its lease.
@@ -157,6 +160,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         round=Round(
             protocol=answer.protocol_name or member.config.protocol_name,
             leads=leads,
+            by_broker=by_broker,
             duty_number=sent.request_id if leads else 0,
         ),
         lease=lease.joined(answer.generation),
@@ -217,6 +221,8 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
     counts from the last completed round.
     """
     member = turn.member
+    if not answer.leader_id:
+        return may_be_forgotten(turn)
     last = member.claim_generation if member.lease.may_restart else member.generation
     return (
         member.config.instance_id is not None
@@ -235,6 +241,8 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     # The sync may have waited long for the leader's. Heartbeats proved meanwhile that the round was
     # still open, so the time-outs of a later round had not begun.
     settled_at_ms = max(sent.sent_at_ms, lease.round_open_at_ms)
+    if member.round.by_broker:  # the join proved more
+        settled_at_ms = lease.settled_at_ms
     turn.set(
         claim_generation=member.generation,
         lease=lease.proven(until_ms=until_ms, settled_at_ms=settled_at_ms),
@@ -244,21 +252,13 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     turn.note_id(IdStanding.STORED)
     turn.end_back_off()
     keep_identity(turn)
+    is_first = member.claim_generation == NO_GENERATION
     try:
-        is_first = member.claim_generation == NO_GENERATION
-        assignment = read_assignment(turn.member, answer.assignment, is_first=is_first)
+        assignment, by_broker = read_assignment(turn.member, answer.assignment, is_first=is_first)
     except DecodeError as error:
-        # The leader does not speak the protocol. No other member was given the owned resources.
-        record = RequestRefused(
-            request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
-        )
-        turn.emit(Report(record=record))
-        turn.set(delay=NO_DELAY)
-        turn.wait_for_revocations()
-        stops = turn.member.revocation.is_under_way
-        trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
-        turn.move(trigger, "unreadable assignment")
+        refuse_assignment(turn, str(error))
         return
+    note_writer(turn, by_broker=by_broker)
     _heed_trailer(turn, assignment.assigned, answer.assignment)
     _take_assignment(turn, assignment)
 
@@ -269,9 +269,10 @@ def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes) -> None:
     They differ if a static member returned with another subscription. The group keeps the
     assignment for the old subscription, and begins no round for the new one (KIP-345).
     """
-    trailer = trailer_of(assignment)
+    trailer, by_broker = trailer_of(assignment), turn.member.round.by_broker
     shared = None if trailer is None else trailer.shared
-    turn.set(last_assignment=LastAssignment(resources=assigned, shared_digest=shared))
+    last = LastAssignment(resources=assigned, shared_digest=shared, by_broker=by_broker)
+    turn.set(last_assignment=last)
     if trailer is not None and trailer.topics != names_digest(turn.member.last_join.topics):
         turn.set(rejoin_reason="subscription changed")
 

@@ -191,6 +191,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.REJOIN_LATER,
         _C.REQUEST_TIMED_OUT:              _A.REJOIN_LATER,
         _C.INVALID_REQUEST:                _A.REJOIN_LATER,  # librdkafka's mock: sync was too late
+        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.REJOIN_LATER,  # converted since the join (KIP-848)
         _C.REBALANCE_IN_PROGRESS:          _A.REJOIN,
         # The round ended without this sync. The join of that round carried the claims, so no other
         # member can have been given them (KAFKA-14016). Keep them and join again.
@@ -202,7 +203,6 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
         _C.UNSUPPORTED_VERSION:            _A.FAIL,
         _C.INVALID_GROUP_ID:               _A.FAIL,
-        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.FAIL,
         _C.FENCED_INSTANCE_ID:             _A.FENCED,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
     },

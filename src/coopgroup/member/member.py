@@ -202,10 +202,13 @@ class Member:
         """Return the time from one heartbeat to the next, in ms.
 
         It is short in two cases. In a scheduled delay, the round of a returning member must begin
-        immediately. In a revocation, other members may wait for this member's join.
+        immediately. In a revocation, other members may wait for this member's join. A coordinator
+        that assigns asks for a join in each answer until the member has stopped all.
         """
         pace_ms = self.config.heartbeat_interval_ms
-        if self.state is _REVOKING or self.delay.remaining_ms(now_ms):
+        if (self.state is _REVOKING and not self.round.by_broker) or self.delay.remaining_ms(
+            now_ms
+        ):
             return min(pace_ms, self.config.window_heartbeat_interval_ms)
         return pace_ms
 

@@ -194,10 +194,12 @@ class Round:
         leads: whether the member is the leader of the round.
         duty_number: number of the decision that the leader waits for.
         decided: the leader's assignments for its sync; empty for a follower.
+        by_broker: whether the group coordinator assigns, see `broker_assigns`.
     """
 
     protocol: str = ""
     leads: bool = False
+    by_broker: bool = False
     duty_number: int = 0
     decided: tuple[tuple[str, bytes], ...] = ()
 
@@ -210,10 +212,16 @@ class LastAssignment:
         resources: the assigned resources.
         shared_digest: digest of all resources that the group shared in that round, noted by the
             leader for this member's next process; None without such a trailer.
+        by_broker: whether the group coordinator assigned them, see `Round`.
+        unreadable_since_ms: when the first one in a row arrived that could not be read, or None.
+        error: why it could not be read.
     """
 
     resources: ResourceSet = EMPTY
     shared_digest: int | None = None
+    by_broker: bool = False
+    unreadable_since_ms: int | None = None
+    error: str = ""
 
 
 class IdStanding(enum.Enum):

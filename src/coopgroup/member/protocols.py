@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coopgroup.errors import DecodeError
 from coopgroup.model import EMPTY
 from coopgroup.protocol import (
     Assignment,
@@ -38,6 +39,7 @@ from coopgroup.protocol import (
     encode_sticky_user_data,
     encode_subscription,
     encode_user_data,
+    is_kafka_assignment,
     kafka_protocol,
     with_signature,
 )
@@ -94,8 +96,13 @@ def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes
     )
 
 
-def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -> Assignment:
-    """Decode the leader's assignment, in the protocol that the coordinator chose.
+def read_assignment(
+    member: Member, content: bytes, *, is_first: bool = False
+) -> tuple[Assignment, bool]:
+    """Decode an assignment, and return also whether the group coordinator wrote it.
+
+    It writes the assignments while the group has members of KIP-848, in Kafka's format. It does not
+    know the protocol whose name it uses: the first one of the member.
 
     Kafka's protocols have no list of revocations. A member must stop each partition that it claimed
     and was not assigned, and then it rejoins by itself (KIP-429). If no such partition is left, it
@@ -110,13 +117,25 @@ def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -
     Raises:
         DecodeError: the bytes are not an assignment.
     """
-    if kafka_protocol(member.round.protocol) is None:
-        return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
+    round_ = member.round
+    if not round_.by_broker and kafka_protocol(round_.protocol) is None:
+        try:
+            own = decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
+        except DecodeError:
+            # A member that returns by its kept identity syncs without a join. So only the bytes
+            # tell who wrote them.
+            if not is_kafka_assignment(content):
+                raise
+            by_broker = True
+        else:
+            return own, False
+    else:
+        by_broker = round_.by_broker
     assigned = decode_kafka_assignment(content).assigned if content else EMPTY
     revoked = (member.owned - assigned) or None
-    if revoked is None and is_first and _may_owe_a_round(member, assigned):
+    if revoked is None and not by_broker and is_first and _may_owe_a_round(member, assigned):
         revoked = EMPTY
-    return Assignment(assigned=assigned, revoked=revoked)
+    return Assignment(assigned=assigned, revoked=revoked), by_broker
 
 
 def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:

@@ -1,4 +1,4 @@
-"""The meaning of an error code, or of a missing answer, for a member.
+"""The meaning of an error code, or of an answer that is missing or cannot be read, for a member.
 
 An error code does only what the table of error codes says (`error_actions`).
 """
@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from coopgroup.member.broker_assigns import join_classic_group
 from coopgroup.member.effects import Report
 from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name
 from coopgroup.member.identity import doubt_id, unless_forgotten
+from coopgroup.member.parts import NO_DELAY
 from coopgroup.member.revocation import make_way
-from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState
+from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
 from coopgroup.model.absent import NO_GENERATION
-from coopgroup.telemetry import RequestRefused
+from coopgroup.telemetry import AssignmentUnreadable, RequestRefused
 
 if TYPE_CHECKING:
     from coopgroup.member.member import Outstanding
     from coopgroup.member.turn import Turn
 
-__all__ = ["act_on_error"]
+__all__ = ["act_on_error", "refuse_assignment"]
 
 # States without a join or sync on its way, so a heartbeat's answer decides.
 _ALONE = SETTLED | {MemberState.RETURNING}
@@ -80,6 +82,8 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     if action is Action.RETRY:
         turn.set(heartbeat_at_ms=turn.now_ms + member.config.retry_backoff_ms)
         return True
+    if join_classic_group(turn, sent, action):
+        return True
     if action is not Action.LOSE:
         return False
     _try_other_generation(turn, sent)
@@ -114,3 +118,22 @@ def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> Non
         turn.set(back_off=attrs.evolve(turn.member.back_off, until_ms=turn.now_ms))
     if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
         turn.rejoin(cause)
+
+
+def refuse_assignment(turn: Turn, error: str) -> None:
+    """Keep all owned resources, because the assignment cannot be read.
+
+    The writer does not speak the protocol, so it gave the resources to no other member.
+    """
+    last = turn.member.last_assignment
+    since_ms = turn.now_ms if last.unreadable_since_ms is None else last.unreadable_since_ms
+    record = AssignmentUnreadable(protocol=turn.member.round.protocol, error=error)
+    turn.emit(Report(record=record))
+    turn.set(
+        delay=NO_DELAY,
+        last_assignment=attrs.evolve(last, unreadable_since_ms=since_ms, error=error),
+    )
+    turn.wait_for_revocations()
+    stops = turn.member.revocation.is_under_way
+    trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
+    turn.move(trigger, "unreadable assignment")

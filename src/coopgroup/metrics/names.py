@@ -126,6 +126,8 @@ _TABLE: Final = (
            help="Time of the last completed round, in seconds since 1970."),
     Metric(name="coopgroup_rebalancing_seconds", kind=_G, merge=Merge.MAX,
            help="Duration of the rebalance in progress; 0 without one."),
+    Metric(name="coopgroup_broker_assigns", kind=_G, merge=Merge.MAX,
+           help="1 while the broker assigns, because the group has members of KIP-848; else 0."),
     Metric(name="coopgroup_assigned_partitions", kind=_G,
            help="Partitions, or named resources, that the application holds."),
     Metric(name="coopgroup_revoking_partitions", kind=_G,

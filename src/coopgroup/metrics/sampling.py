@@ -48,6 +48,7 @@ def readings(
     yield Reading("coopgroup_warmups", health.warmups)
     yield Reading("coopgroup_standbys", health.standbys)
     yield Reading("coopgroup_problems", len(health.problems(limits)))
+    yield Reading("coopgroup_broker_assigns", health.broker_assigns)
     yield Reading("coopgroup_records_lag", sum(health.lags.values()))
     yield Reading("coopgroup_records_lag_max", max(health.lags.values(), default=0))
     if math.isfinite(health.lease_s):

@@ -12,6 +12,7 @@ from coopgroup.protocol.kafka_assignment import (
     KAFKA_ASSIGNMENT_NEWEST,
     decode_kafka_assignment,
     encode_kafka_assignment,
+    is_kafka_assignment,
 )
 from coopgroup.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
 from coopgroup.protocol.sticky_user_data import (
@@ -53,6 +54,7 @@ __all__ = [
     "encode_subscription",
     "encode_user_data",
     "has_signature",
+    "is_kafka_assignment",
     "kafka_protocol",
     "with_signature",
 ]

@@ -6,13 +6,18 @@ see them. Like these tools, this codec skips all bytes after the user data.
 
 from __future__ import annotations
 
-from coopgroup.errors import UnsupportedVersionError
+from coopgroup.errors import DecodeError, UnsupportedVersionError
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import packed_resources, read_resources
 from coopgroup.protocol.values import KAFKA_ASSIGNMENT_NEWEST, KafkaAssignment
 from coopgroup.protocol.writer import packed_nullable_bytes, require_version
 
-__all__ = ["KAFKA_ASSIGNMENT_NEWEST", "decode_kafka_assignment", "encode_kafka_assignment"]
+__all__ = [
+    "KAFKA_ASSIGNMENT_NEWEST",
+    "decode_kafka_assignment",
+    "encode_kafka_assignment",
+    "is_kafka_assignment",
+]
 
 
 def encode_kafka_assignment(
@@ -38,7 +43,24 @@ def decode_kafka_assignment(content: bytes, *, index_min: int = 0) -> KafkaAssig
     Raises:
         DecodeError: the bytes are not such an assignment.
     """
+    return _read(ByteReader(content), index_min)
+
+
+def is_kafka_assignment(content: bytes) -> bool:
+    """Return whether bytes are exactly an assignment of a group coordinator (KIP-848).
+
+    It writes no user data, and nothing after it.
+    """
     reader = ByteReader(content)
+    try:
+        assignment = _read(reader, index_min=0)
+        reader.require_end()
+    except DecodeError:
+        return False
+    return assignment.version <= KAFKA_ASSIGNMENT_NEWEST and assignment.user_data is None
+
+
+def _read(reader: ByteReader, index_min: int) -> KafkaAssignment:
     version = reader.read_int16("version")
     if version < 0:
         raise UnsupportedVersionError(f"version: {version} has never existed", 0)

@@ -223,17 +223,21 @@ def _remember(session: Session) -> Session:
     """Drop a leader's memory after another member has led a round, or may have led one.
 
     This member may not have completed that round: its own sync can fail, and it may lead the next
-    round. Any member may have led the generations that it missed. A coordinator that takes over
+    round. Any member may have led the generations that it missed. A coordinator that assigns itself
+    (KIP-848) has moved what it likes. A coordinator that takes over
     from an older log repeats generations, so the generation alone does not tell the rounds apart.
     """
     member, led = session.member, session.led_generation
     undecided = session.leads_as
     if undecided is not None and member.generation not in {NO_GENERATION, undecided[1]}:
         session = replaced(session, leads_as=None)
-    if led is None or member.generation in {NO_GENERATION, led}:
+    if led is None:
         return session
-    if member.round.leads and member.generation == led + 1:
-        return session
+    if not member.round.by_broker:
+        if member.generation in {NO_GENERATION, led}:
+            return session
+        if member.round.leads and member.generation == led + 1:
+            return session
     return replaced(
         session,
         policy_state=None,

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
     from coopgroup.telemetry.ownership import Ownership, read_ownership
     from coopgroup.telemetry.records import (
+        AssigningMoved,
         AssignmentReceived,
+        AssignmentUnreadable,
         BalanceRequested,
         CommitFailed,
         EndCause,
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AssigningMoved",
     "AssignmentReceived",
+    "AssignmentUnreadable",
     "BalanceRequested",
     "CommitFailed",
     "EndCause",
@@ -79,7 +83,9 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.telemetry.codec": ("Envelope", "SCHEMA_VERSION", "from_json", "to_json"),
             "coopgroup.telemetry.ownership": ("Ownership", "read_ownership"),
             "coopgroup.telemetry.records": (
+                "AssigningMoved",
                 "AssignmentReceived",
+                "AssignmentUnreadable",
                 "BalanceRequested",
                 "CommitFailed",
                 "EndCause",

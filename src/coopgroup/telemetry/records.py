@@ -14,7 +14,9 @@ from coopgroup.late_methods import frozen
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = [
+    "AssigningMoved",
     "AssignmentReceived",
+    "AssignmentUnreadable",
     "BalanceRequested",
     "CommitFailed",
     "EndCause",
@@ -84,6 +86,29 @@ class AssignmentReceived:
     follow_up: bool = False
     scheduled_rebalance_timeout_ms: int = 0
     protocol: str = ""
+
+
+@frozen(kw_only=True)
+class AssigningMoved:
+    """The group coordinator began or ended to assign in place of a leader. Written by each member.
+
+    It assigns while the group has members with `group.protocol=consumer` (KIP-848). Meanwhile the
+    group's policy and assignor have no effect.
+
+    Attributes:
+        meaning: this in words, for logs.
+    """
+
+    to_broker: bool
+    meaning: str = ""
+
+
+@frozen(kw_only=True)
+class AssignmentUnreadable:
+    """A member could not read its assignment, and keeps what it owns. Written by the member."""
+
+    protocol: str
+    error: str
 
 
 @frozen(kw_only=True)
@@ -333,6 +358,8 @@ class FaultInjected:
 Record: TypeAlias = (
     StateChanged
     | AssignmentReceived
+    | AssigningMoved
+    | AssignmentUnreadable
     | ResourcesStarted
     | ResourcesStopped
     | MembershipLost

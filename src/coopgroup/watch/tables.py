@@ -92,6 +92,8 @@ def headline(view: GroupView) -> str:
         f"lag {view.lag:,}",
         f"coordinator {view.coordinator}",
     ]
+    if view.kind == "consumer":
+        parts.append("the broker assigns (KIP-848)")
     if view.flapping:
         parts.append(f"flapping: {', '.join(view.flapping)}")
     return printable(", ".join(parts))

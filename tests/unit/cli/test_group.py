@@ -3,9 +3,10 @@
 import pytest
 
 from coopgroup.cli import app
-from coopgroup.cli.group_migration import Judgement, judge
+from coopgroup.cli.group_migration import Judgement, judge, judge_consumer_group
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import Subscription, encode_subscription, with_signature
+from coopgroup.watch.values import GroupView, MemberView
 
 OURS = with_signature(b"")
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
@@ -77,6 +78,29 @@ def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None
     said = judged("range", member("a", OURS), member("b", OURS))
     assert said.advice[0] == "next: all members are coopgroup, and most of them prefer range"
     assert "    coopgroup.protocols=coopgroup,range" in said.advice
+
+
+def test_group_that_the_broker_assigns_moves_in_one_bounce() -> None:
+    members = tuple(MemberView(member_id=f"m{n}", client_id=f"c{n}", host="h") for n in range(12))
+    group = GroupView(
+        group="billing",
+        at_ms=0,
+        state="stable",
+        kind="consumer",
+        assignor="uniform",
+        coordinator="broker:9092",
+        members=members,
+        partitions=(),
+    )
+    said = judge_consumer_group(group)
+    assert not said.is_blocked
+    assert said.facts[:2] == (
+        "group billing: stable, the broker assigns, 12 members",
+        "  c0 at h",
+    )
+    assert said.facts[-1] == "  and 2 more"
+    assert said.advice[0].startswith("next: restart each member with group.protocol=consumer")
+    assert max(map(len, said.advice)) <= 80
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import pytest
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
+    AssigningMoved,
     AssignmentReceived,
+    AssignmentUnreadable,
     BalanceRequested,
     CommitFailed,
     EndCause,
@@ -66,6 +68,8 @@ RECORDS: tuple[Record, ...] = (
     ProcessPaused(),
     ProcessResumed(),
     OffsetsCommitted(resources=SOME, offsets=(7, 0, 12)),
+    AssigningMoved(to_broker=True, meaning="the broker assigns"),
+    AssignmentUnreadable(protocol="coopgroup", error="version: got 9"),
     FaultInjected(description="group coordinator moves to broker 2"),
 )
 ROW: dict[str, Any] = {

@@ -26,6 +26,11 @@ def test_headline_says_what_the_group_does() -> None:
     )
 
 
+def test_headline_says_that_the_broker_assigns() -> None:
+    assert headline(evolve(view(), kind="consumer")).endswith(", the broker assigns (KIP-848)")
+    assert "the broker assigns" not in headline(view())
+
+
 def test_members_of_this_package_tell_more() -> None:
     ours, other = member_rows(view())
     assert ours == ("a", "10.0.0.1", "2", "30", "250", "-", "-", "4", "coopgroup")

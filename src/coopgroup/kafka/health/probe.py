@@ -110,7 +110,8 @@ class MemberProbe:
             thread_silent_s = self._thread_silent_s(now)
         if quiet:
             self.work.look_up_ends(quiet)
-        config = member.config
+        config, last = member.config, member.last_assignment
+        unread_ms = last.unreadable_since_ms
         restoring, standing_by = _warmups(member.next_join.warmups)
         return Health(
             group_id=config.group_id,
@@ -121,6 +122,9 @@ class MemberProbe:
             state=member.state.value,
             is_joined=member.claim_generation != NO_GENERATION and member.state in AT_WORK,
             leads=driver.leads,
+            broker_assigns=member.round.by_broker,
+            unreadable=last.error,
+            unreadable_s=now - unread_ms / 1000 if unread_ms is not None else 0.0,
             failure=sample.failure
             or (_FAILED_WITHOUT_WORDS if member.state is MemberState.FAILED else ""),
             owned=sample.owned,
@@ -128,6 +132,7 @@ class MemberProbe:
             revoking_s=sample.revoking_s,
             lease_s=driver.lease_until_s - now,
             since_poll_s=_since_poll_s(driver, now),
+            session_timeout_s=config.session_timeout_ms / 1000,
             max_poll_interval_s=driver.settings.max_poll_interval_ms / 1000,
             rebalancing_s=rebalancing_s,
             coordinator_silent_s=_coordinator_silent_s(driver, now),

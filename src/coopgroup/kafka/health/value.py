@@ -78,6 +78,8 @@ class HealthLimits:
         rebalance_s: duration of a rebalance while the coordinator answers; by default twice
             `max.poll.interval.ms`.
         thread_s: how long the group's thread may not react; by default `max.poll.interval.ms`.
+        unreadable_s: how long the member may be unable to read its assignment; by default
+            `session.timeout.ms`.
 
     Raises:
         ConfigurationError: a limit is not a number above 0.
@@ -88,6 +90,7 @@ class HealthLimits:
     revocation_s: float | None = None
     rebalance_s: float | None = None
     thread_s: float | None = None
+    unreadable_s: float | None = None
 
     def __attrs_post_init__(self) -> None:
         for one in attrs.fields(HealthLimits):
@@ -114,6 +117,10 @@ class Health:
         is_joined: whether the member is in the group: it has completed a round, and has not lost
             its membership since. A rebalance in progress changes nothing.
         leads: whether the member leads the group.
+        broker_assigns: whether the broker assigns in place of a leader, because the group has
+            members with `group.protocol=consumer` (KIP-848).
+        unreadable: why the member could not read its last assignment, "" if it could.
+        unreadable_s: how long it has been unable to, in seconds; 0 if it could.
         failure: why the group permanently refused the member, "" if it did not.
         owned: partitions, or named resources, that the application holds.
         revoking: those of them that are being revoked.
@@ -122,6 +129,7 @@ class Health:
             seconds; negative if the lease has ended, infinite without owned partitions.
         since_poll_s: time since the application was last in `poll`, in seconds; 0 inside `poll`.
         max_poll_interval_s: `max.poll.interval.ms` in seconds.
+        session_timeout_s: `session.timeout.ms` in seconds.
         rebalancing_s: duration of the rebalance in progress, in seconds; 0 without one.
         coordinator_silent_s: time since the coordinator last answered, in seconds; infinite if it
             never did.
@@ -141,6 +149,9 @@ class Health:
     state: str = "unsubscribed"
     is_joined: bool = False
     leads: bool = False
+    broker_assigns: bool = False
+    unreadable: str = ""
+    unreadable_s: float = 0.0
     failure: str = ""
     owned: ResourceSet = EMPTY
     revoking: ResourceSet = EMPTY
@@ -148,6 +159,7 @@ class Health:
     lease_s: float = math.inf
     since_poll_s: float = 0.0
     max_poll_interval_s: float = 300.0
+    session_timeout_s: float = 45.0
     rebalancing_s: float = 0.0
     coordinator_silent_s: float = math.inf
     thread_silent_s: float = 0.0
@@ -169,6 +181,12 @@ class Health:
             allowed_s = usual_s * share if limit_s is None else limit_s
             if seconds > allowed_s:
                 found.append(f"{words} for {seconds:.1f} s (limit {allowed_s:.1f} s)")
+        allowed_s = self.session_timeout_s if limits.unreadable_s is None else limits.unreadable_s
+        if self.unreadable_s > allowed_s:
+            found.append(
+                f"no assignment could be read for {self.unreadable_s:.1f} s: {self.unreadable}"
+                f" (limit {allowed_s:.1f} s)"
+            )
         allowed_s = usual_s if limits.partition_s is None else limits.partition_s
         found += [
             f"{one.topic}-{one.partition} makes no progress for {one.since_s:.1f} s: {one.why}"

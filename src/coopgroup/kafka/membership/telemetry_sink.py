@@ -26,7 +26,9 @@ from coopgroup.late_methods import define, field
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
+    AssigningMoved,
     AssignmentReceived,
+    AssignmentUnreadable,
     CommitFailed,
     Envelope,
     MemberReported,
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["TelemetrySink"]
 
 _WARNINGS: Final = (
+    AssigningMoved,
+    AssignmentUnreadable,
     MembershipLost,
     CommitFailed,
     RoundRefused,

@@ -1,10 +1,10 @@
-"""A model of Kafka's coordinator of classic groups: pure, in virtual time, one group.
+"""A model of Kafka's coordinator of classic and consumer groups: pure, in virtual time, one group.
 
 It follows `GroupMetadataManager` and `ClassicGroup` of Kafka 4.x function by function, with one
 module per request, so that a reader can compare. It deliberately lacks:
 
 - authorization, quotas, throttling, and the size of messages and groups (`group.max.size`);
-- groups of other kinds (KIP-848, share, streams) and changes between kinds;
+- share and streams groups; regular expressions and static ids of members of KIP-848;
 - log failures: an accepted assignment or commit is stored at that moment, so
   COORDINATOR_NOT_AVAILABLE after a failed write does not occur;
 - deletion of groups and expiry of offsets, so a group is never Dead;

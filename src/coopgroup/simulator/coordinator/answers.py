@@ -21,13 +21,20 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest, beat_answer
 from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
 
 __all__ = ["find_coordinator", "join_refusal", "joined", "refusal", "sync_refusal"]
 
 
-def refusal(request: GroupRequest, code: int) -> Answer:
+def refusal(request: GroupRequest | ConsumerBeatRequest, code: int) -> Answer:
     """Return the answer to a request that is refused with a code."""
+    if isinstance(request, ConsumerBeatRequest):
+        return beat_answer(code)
+    return _classic_refusal(request, code)
+
+
+def _classic_refusal(request: GroupRequest, code: int) -> Answer:
     match request:
         case JoinGroupRequest():
             return join_refusal(code, request.member_id)

@@ -1,4 +1,6 @@
-"""`GroupCoordinator`: the model of Kafka's coordinator for one classic group.
+"""`GroupCoordinator`: the model of Kafka's coordinator for one group.
+
+The group is classic, until a member of KIP-848 makes it a consumer group (`consumer_group`).
 
 A request comes in with a token. Its answer appears in `outbox` with the same token, perhaps much
 later. Nothing else connects a request with its sender.
@@ -7,9 +9,12 @@ later. Nothing else connects a request with its sender.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from attrs import define, field
 
+from coopgroup.member import ErrorCode
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
     Answer,
     FindCoordinatorRequest,
@@ -21,11 +26,22 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.simulator.coordinator.answers import find_coordinator
+from coopgroup.simulator.coordinator.consumer_api import (
+    ConsumerBeatRequest,
+    beat_answer,
+)
+from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
+from coopgroup.simulator.coordinator.conversion import from_classic_group, to_classic_group
 from coopgroup.simulator.coordinator.heartbeat import heartbeat
 from coopgroup.simulator.coordinator.join_group import join_group
 from coopgroup.simulator.coordinator.leave_group import leave_group
 from coopgroup.simulator.coordinator.offset_commit import offset_commit
-from coopgroup.simulator.coordinator.rounds import drop_unsynced, end_round_in_time, expire
+from coopgroup.simulator.coordinator.rounds import (
+    drop_unsynced,
+    end_round_in_time,
+    expire,
+    prepare_round,
+)
 from coopgroup.simulator.coordinator.state import (
     ClassicGroup,
     CoordinatorSettings,
@@ -36,33 +52,60 @@ from coopgroup.simulator.coordinator.sync_group import sync_group
 
 __all__ = ["GroupCoordinator"]
 
+_Group: TypeAlias = ClassicGroup | ConsumerGroup
+
 
 @define(kw_only=True, eq=False)
 class GroupCoordinator:
-    """One classic group on one broker at a time.
+    """One group on one broker at a time.
 
     Attributes:
+        existing: all partitions, which the broker assigns in a consumer group.
+        forgotten: partitions that conversions did not know of, see `conversion`.
+        may_convert: `group.consumer.migration.policy`: whether a classic group with members may
+            become a consumer group, and the other way round.
         committed: offsets by topic and partition; they survive every broker.
         on_commit: called with each accepted commit, before its answer is sent.
     """
 
     settings: CoordinatorSettings = field(factory=CoordinatorSettings)
     node_id: int = 1
-    group: ClassicGroup = field(init=False)
+    existing: Callable[[], ResourceSet] = field(default=lambda: EMPTY)
+    may_convert: tuple[bool, bool] = (True, True)
+    forgotten: ResourceSet = EMPTY
+    group: _Group = field(init=False)
     committed: dict[tuple[str, int], int] = field(factory=dict)
     on_commit: Callable[[OffsetCommitRequest], None] = field(default=lambda _: None)
-    _stored: ClassicGroup = field(init=False)
+    _stored: _Group = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.group = ClassicGroup(settings=self.settings)
         self._stored = self.group.stored()
 
     def receive(
-        self, token: Token, request: GroupRequest, now_ms: int, *, client_id: str = "client"
+        self,
+        token: Token,
+        request: GroupRequest | ConsumerBeatRequest,
+        now_ms: int,
+        *,
+        client_id: str = "client",
     ) -> None:
         """Process a request; answers appear in the outbox, now or later."""
         self.advance(now_ms)
-        group = self.group
+        group = self._of_protocol(request)
+        if isinstance(group, ConsumerGroup):
+            self._receive_in_consumer_group(group, token, request, client_id)
+            return
+        if isinstance(request, ConsumerBeatRequest):
+            group.answer(token, beat_answer(ErrorCode.GROUP_ID_NOT_FOUND))
+            return
+        self._receive_in_classic_group(group, token, request, client_id)
+        if group.round_ends_at_ms == now_ms:  # a first round without a wait
+            self.advance(now_ms)
+
+    def _receive_in_classic_group(
+        self, group: ClassicGroup, token: Token, request: GroupRequest, client_id: str
+    ) -> None:
         generation = group.generation
         writes = False
         match request:
@@ -80,12 +123,68 @@ class GroupCoordinator:
             case FindCoordinatorRequest():
                 group.answer(token, find_coordinator(self.node_id, is_up=True))
         self._write_log(generation, due=writes)
-        if group.round_ends_at_ms == now_ms:  # a first round without a wait
-            self.advance(now_ms)
+
+    def _of_protocol(self, request: GroupRequest | ConsumerBeatRequest) -> _Group:
+        """Return the group, after the conversion that a request causes."""
+        group = self.group
+        match group, request:
+            case ClassicGroup(), ConsumerBeatRequest(epoch=0):
+                may = self.may_convert[0] or not group.seats
+                converted = from_classic_group(group, self.existing) if may else None
+                if converted is not None:
+                    self.group = converted
+                    self.forgotten |= converted.forgotten
+            case ConsumerGroup(), JoinGroupRequest() if not group.seats:
+                self.group = to_classic_group(group)
+            case _:
+                pass
+        return self.group
+
+    def _receive_in_consumer_group(
+        self,
+        group: ConsumerGroup,
+        token: Token,
+        request: GroupRequest | ConsumerBeatRequest,
+        client_id: str,
+    ) -> None:
+        match request:
+            case ConsumerBeatRequest():
+                group.beat(token, request)
+            case HeartbeatRequest():
+                group.heartbeat(token, request)
+            case JoinGroupRequest():
+                group.join(token, request, client_id)
+            case SyncGroupRequest():
+                group.sync(token, request)
+            case LeaveGroupRequest():
+                group.leave(token, request)
+            case OffsetCommitRequest():
+                if group.offset_commit(token, request):
+                    self._commit(request)
+            case FindCoordinatorRequest():
+                group.answer(token, find_coordinator(self.node_id, is_up=True))
+        self._become_classic(group)
+        self._stored = self.group.stored()
+
+    def _become_classic(self, group: ConsumerGroup) -> None:
+        if group.is_classic_again and self.may_convert[1]:
+            self.group = classic = to_classic_group(group)
+            prepare_round(classic)
 
     def advance(self, now_ms: int) -> None:
         """Advance the time: end sessions, ids, rounds and syncs in order."""
         group = self.group
+        if isinstance(group, ConsumerGroup):
+            while (at_ms := group.deadline_ms()) is not None and at_ms <= now_ms:
+                group.now_ms = max(group.now_ms, at_ms)
+                group.expire(at_ms)
+                self._become_classic(group)
+                self._stored = self.group.stored()
+                if self.group is not group:
+                    self.advance(now_ms)
+                    return
+            group.now_ms = max(group.now_ms, now_ms)
+            return
         while (at_ms := group.deadline_ms()) is not None and at_ms <= now_ms:
             group.now_ms = max(group.now_ms, at_ms)
             generation = group.generation
@@ -104,13 +203,16 @@ class GroupCoordinator:
 
     def take_answers(self) -> list[tuple[Token, Answer]]:
         """Return the answers since the last call."""
-        answers, self.group.outbox = self.group.outbox, []
+        answers = list(self.group.outbox)
+        self.group.outbox.clear()
         return answers
 
     def fail_over(self, node_id: int, now_ms: int) -> tuple[Token, ...]:
         """Let another broker take over the group from the log; return the unanswered tokens."""
-        seats = self.group.seats.values()
-        waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
+        waiting = []
+        if isinstance(self.group, ClassicGroup):  # a consumer group answers each request at once
+            seats = self.group.seats.values()
+            waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
         self.node_id = node_id
         self.group = self._stored.stored()
         self.group.start_sessions(now_ms)

@@ -153,7 +153,7 @@ class ClassicGroup:
     newcomer: bool = False
     sync_ends_at_ms: int | None = None
     led_by: dict[int, str] = field(factory=dict)
-    _numbers: Iterator[int] = field(factory=lambda: count(1))
+    numbers: Iterator[int] = field(factory=lambda: count(1))
     _timers: list[tuple[int, str]] = field(factory=list)
     # Number of members for each list of protocol names.
     _spoken: dict[tuple[str, ...], int] = field(factory=dict)
@@ -164,7 +164,7 @@ class ClassicGroup:
 
     def new_member_id(self, name: str) -> str:
         """Return a new id in the form of a broker's id, with a counter instead of a random UUID."""
-        return f"{name}-00000000-0000-0000-0000-{next(self._numbers):012x}"
+        return f"{name}-00000000-0000-0000-0000-{next(self.numbers):012x}"
 
     @property
     def has_all_joined(self) -> bool:
@@ -334,7 +334,7 @@ class ClassicGroup:
             seats={member_id: seat.stored() for member_id, seat in self.seats.items()},
             static_ids=dict(self.static_ids),
             led_by=self.led_by,
-            numbers=self._numbers,
+            numbers=self.numbers,
             spoken=dict(self._spoken),
         )
 

@@ -44,6 +44,9 @@ class Brokers:
     _down_until_ms: int = 0
     _wakes_at_ms: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        self.coordinator.existing = self.existing
+
     @property
     def is_up(self) -> bool:
         """Whether a broker has the group."""

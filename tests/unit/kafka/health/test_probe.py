@@ -12,6 +12,7 @@ from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.leader import Lags
 from coopgroup.member.events import LeaveRequested, SubscriptionChanged, Woken
+from coopgroup.member.parts import LastAssignment
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import HeartbeatRequest
 from tests.support.by_hand import Hand
@@ -104,6 +105,23 @@ def test_rebalance_counts_until_the_member_is_settled(hand: Hand) -> None:
         hand.advance(2.0)
         assert probe.driver.member.state.value == "stable"
         assert probe.read().rebalancing_s == 0.0
+
+
+def test_assignments_that_cannot_be_read_are_a_problem_after_a_session(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _probed(hand) as (probe, _, _):
+        subscribe(hand, probe.driver)
+        since_ms = round(hand.now_s * 1000)
+        last = LastAssignment(unreadable_since_ms=since_ms, error="version: got 9")
+        member = evolve(probe.driver.member, last_assignment=last)
+        monkeypatch.setattr(type(probe.driver), "member", property(lambda _: member))
+        hand.now_s += 0.9
+        health = probe.read()
+        monkeypatch.undo()
+        assert health.unreadable_s == pytest.approx(0.9)
+        assert health.unreadable_s > health.session_timeout_s
+        assert "version: got 9" in health.problems()[0]
 
 
 def test_thread_that_does_not_react_is_a_problem(hand: Hand) -> None:

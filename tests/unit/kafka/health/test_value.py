@@ -40,6 +40,10 @@ def test_member_without_partitions_is_ready() -> None:
         ({"revoking_s": 76.0}, "a revocation runs for 76.0 s (limit 75.0 s)"),
         ({"thread_silent_s": 101.0}, "the group's thread does not react for 101.0 s"),
         ({"rebalancing_s": 201.0}, "a rebalance runs for 201.0 s (limit 200.0 s)"),
+        (
+            {"unreadable_s": 46.0, "unreadable": "version: got 9"},
+            "no assignment could be read for 46.0 s: version: got 9 (limit 45.0 s)",
+        ),
         ({"failure": "fenced"}, "the group refused this member: fenced"),
         (
             {"stuck": (StuckPartition(topic="t", partition=3, why="records wait", since_s=101.0),)},

@@ -13,6 +13,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.simulator.checkers import check_commits, check_instants, check_single_owner
+from coopgroup.simulator.coordinator.state import ClassicGroup
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.simulator.world.network import Mishap, Upset
@@ -86,7 +87,9 @@ def test_delayed_request_delays_those_behind_it() -> None:
     group.network.upset(upset)
     group.start("a", ("T",))
     group.run(250)
-    assert group.brokers.coordinator.group.pending == {}
+    classic = group.brokers.coordinator.group
+    assert isinstance(classic, ClassicGroup)
+    assert classic.pending == {}
     group.run(50)
     assert group.brokers.coordinator.group.generation == 1
 
@@ -97,7 +100,9 @@ def test_delayed_answer_is_to_a_request_that_was_served_in_time() -> None:
     group.network.upset(upset)
     process = group.start("a", ("T",))
     group.run(50)
-    assert group.brokers.coordinator.group.pending
+    classic = group.brokers.coordinator.group
+    assert isinstance(classic, ClassicGroup)
+    assert classic.pending
     assert not process.session.member.member_id
     group.run(250)
     assert process.session.member.member_id

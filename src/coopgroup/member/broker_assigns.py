@@ -1,0 +1,87 @@
+"""A member in a group whose broker assigns, because it has members of KIP-848.
+
+The group coordinator makes a consumer group of a classic group when a member with
+`group.protocol=consumer` joins it, and a classic group again when the last such member has left.
+Meanwhile it answers a JoinGroup immediately, without a leader. SyncGroup then returns Kafka's own
+assignment. A heartbeat is answered with REBALANCE_IN_PROGRESS while the member has to join: to give
+something up, to learn a new epoch, or to take what is free. The generation is the member's epoch,
+and stays the same until the member has stopped what its assignment lacks.
+
+So the member behaves as in a round of Kafka's cooperative protocol. This file has the differences.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from coopgroup.member.effects import Report
+from coopgroup.member.error_actions import Action
+from coopgroup.member.parts import NO_DELAY
+from coopgroup.member.transitions import SETTLED, MemberState
+from coopgroup.telemetry import AssigningMoved
+
+if TYPE_CHECKING:
+    from coopgroup.member.member import Outstanding
+    from coopgroup.member.parts import Lease
+    from coopgroup.member.turn import Turn
+
+__all__ = ["join_classic_group", "may_be_forgotten", "note_writer", "proven_by_broker"]
+
+_BROKER_ASSIGNS: Final = (
+    "members with group.protocol=consumer are in the group, so the broker assigns; "
+    "policy and assignor rest (coopgroup group migrate --check names these members)"
+)
+_LEADER_ASSIGNS: Final = "the last member with group.protocol=consumer left; the policy is back"
+
+
+def proven_by_broker(turn: Turn, sent: Outstanding) -> Lease:
+    """Return the lease after such a join, which restarts the session even if the epoch stays."""
+    sent_at_ms = sent.sent_at_ms
+    until_ms = turn.session_until_ms(sent_at_ms)
+    return turn.member.lease.proven(until_ms=until_ms, settled_at_ms=sent_at_ms)
+
+
+def may_be_forgotten(turn: Turn) -> bool:
+    """Return whether the coordinator may have given away what the joining member owns.
+
+    It accepts the join of a member that it has dropped as that of a new one, under the same id.
+    """
+    member = turn.member
+    return bool(member.owned) and turn.now_ms >= member.hold_until_ms
+
+
+def note_writer(turn: Turn, *, by_broker: bool) -> None:
+    """Note who wrote the assignment, and report it if that has changed."""
+    member = turn.member
+    if by_broker is not member.round.by_broker:  # a sync without a join: only the bytes tell
+        turn.set(round=attrs.evolve(member.round, by_broker=by_broker))
+    if by_broker is not member.last_assignment.by_broker:
+        meaning = _BROKER_ASSIGNS if by_broker else _LEADER_ASSIGNS
+        turn.emit(Report(record=AssigningMoved(to_broker=by_broker, meaning=meaning)))
+    if by_broker:
+        turn.set(delay=NO_DELAY)  # delays are the policy's
+
+
+def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:
+    """Join the group that is classic again, if the answer to a heartbeat tells so.
+
+    The epoch of the group becomes its generation, and a round begins. A member whose epoch was
+    older is refused with ILLEGAL_GENERATION, but it is still in the group with its claims.
+
+    Returns:
+        Whether the answer means this.
+    """
+    member = turn.member
+    means_this = (
+        action is Action.LOSE
+        and member.round.by_broker
+        and sent.generation == member.generation
+        and member.state in SETTLED
+    )
+    if means_this and member.state is MemberState.STABLE:
+        turn.rejoin("the broker no longer assigns")
+    elif means_this:
+        turn.rejoin_soon()
+    return means_this

@@ -1,0 +1,392 @@
+"""A consumer group (KIP-848): the group coordinator assigns, and classic members take part.
+
+`CurrentAssignmentBuilder` and the functions `classicGroup...ToConsumerGroup` of Kafka 4.3 are the
+source of these rules. Each member has an epoch and moves towards the target by itself:
+
+    STABLE         it has what the target gives, or a newer target waits for its next request
+    UNREVOKED      it must stop something; its epoch stays, and the partitions stay its own
+    UNRELEASED     its epoch is new, but another member still owns something of its target
+
+An epoch of the group follows each change of members, subscriptions or partitions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import attrs
+from attrs import define, field
+
+from coopgroup.member import ErrorCode
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.protocol import (
+    KafkaAssignment,
+    decode_subscription,
+    encode_kafka_assignment,
+)
+from coopgroup.simulator.coordinator.answers import join_refusal, refusal, sync_refusal
+from coopgroup.simulator.coordinator.consumer_api import (
+    JOINS,
+    LEAVES,
+    ConsumerBeatRequest,
+    beat_answer,
+)
+from coopgroup.simulator.coordinator.state import (
+    CoordinatorSettings,
+    GroupState,
+    Protocols,
+    Token,
+)
+from coopgroup.simulator.coordinator.uniform import assign_uniformly
+
+__all__ = [
+    "ConsumerGroup",
+    "ConsumerSeat",
+]
+
+
+class Progress(enum.Enum):
+    """The state of a member on its way to the target, see the module."""
+
+    STABLE = "stable"
+    UNREVOKED = "unrevoked partitions"
+    UNRELEASED = "unreleased partitions"
+
+
+@define(kw_only=True, eq=False)
+class ConsumerSeat:
+    """A member of either protocol.
+
+    Attributes:
+        protocols: protocols of its last classic join; empty for a member of KIP-848.
+        assigned: what it may own.
+        revoking: what it must stop, and still owns.
+        join_by_ms: when it is removed unless it joins, None for never.
+        sync_by_ms: when it is removed unless it syncs, None for never.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    session_ms: int
+    rebalance_ms: int
+    protocols: Protocols = ()
+    topics: tuple[str, ...] = ()
+    epoch: int = 0
+    progress: Progress = Progress.STABLE
+    assigned: ResourceSet = EMPTY
+    revoking: ResourceSet = EMPTY
+    expires_at_ms: int = 0
+    join_by_ms: int | None = None
+    sync_by_ms: int | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return bool(self.protocols)
+
+    @property
+    def dropped_at_ms(self) -> int:
+        """When the coordinator removes it if nothing more is heard of it."""
+        ends = (self.expires_at_ms, self.join_by_ms, self.sync_by_ms)
+        return min(end_ms for end_ms in ends if end_ms is not None)
+
+
+@define(kw_only=True, eq=False)
+class ConsumerGroup:
+    """One consumer group, with the same questions as a `ClassicGroup`.
+
+    Attributes:
+        known: all partitions at the last target.
+        forgotten: partitions that a member claimed and the conversion did not know of.
+    """
+
+    now_ms: int = 0
+    settings: CoordinatorSettings
+    existing: Callable[[], ResourceSet]
+    numbers: Iterator[int] = field(factory=lambda: count(1))
+    outbox: list[tuple[Token, Answer]] = field(factory=list)
+    generation: int = 0
+    target_epoch: int = 0
+    target: dict[str, ResourceSet] = field(factory=dict)
+    seats: dict[str, ConsumerSeat] = field(factory=dict)
+    static_ids: dict[str, str] = field(factory=dict)
+    leader_id: str = ""
+    protocol_name: str = ""
+    known: ResourceSet = EMPTY
+    forgotten: ResourceSet = EMPTY
+
+    @property
+    def state(self) -> GroupState:
+        """STABLE if all members have what the newest target gives them."""
+        if not self.seats:
+            return GroupState.EMPTY
+        settled = all(
+            seat.epoch == self.generation and seat.progress is Progress.STABLE
+            for seat in self.seats.values()
+        )
+        return GroupState.STABLE if settled else GroupState.PREPARING
+
+    def answer(self, token: Token, answer: Answer) -> None:
+        """Answer a request."""
+        self.outbox.append((token, answer))
+
+    # --- requests of classic members -------------------------------------------------------------
+
+    def join(self, token: Token, request: JoinGroupRequest, client_id: str) -> None:
+        """Process a JoinGroup: it is answered immediately, and names no leader."""
+        instance_id, member_id = request.group_instance_id, request.member_id
+        if not self._supports(request):
+            refused = join_refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+            self.answer(token, refused)
+            return
+        fresh_id = f"{client_id}-00000000-0000-0000-0000-{next(self.numbers):012x}"
+        if not member_id and instance_id is None:
+            self.answer(token, join_refusal(ErrorCode.MEMBER_ID_REQUIRED, fresh_id))
+            return
+        before = self.seats.get(self.static_ids.get(instance_id or "", member_id))
+        if before is not None and instance_id is not None and before.member_id != member_id:
+            code = self._replace_code(before, member_id)
+            if code:
+                self.answer(token, join_refusal(code, member_id))
+                return
+            self._rename(before, fresh_id)
+        seat = before or ConsumerSeat(
+            member_id=member_id or fresh_id,
+            instance_id=instance_id,
+            session_ms=request.session_timeout_ms,
+            rebalance_ms=request.rebalance_timeout_ms,
+        )
+        said = decode_subscription(request.protocols[0][1], skips_rest=True)
+        seat.protocols = request.protocols
+        seat.session_ms = request.session_timeout_ms
+        seat.rebalance_ms = request.rebalance_timeout_ms
+        self._settle(seat, said.topics, said.owned)
+        seat.join_by_ms = None
+        seat.sync_by_ms = self.now_ms + seat.rebalance_ms
+        answer = JoinGroupAnswer(
+            error_code=0,
+            generation=seat.epoch,
+            protocol_name=seat.protocols[0][0],
+            leader_id="",
+            member_id=seat.member_id,
+            members=(),
+            skip_assignment=False,
+        )
+        self.answer(token, answer)
+
+    def sync(self, token: Token, request: SyncGroupRequest) -> None:
+        """Process a SyncGroup: it is answered with Kafka's own assignment."""
+        seat, code = self._checked(request.member_id, request.group_instance_id, request.generation)
+        if seat is None:
+            self.answer(token, sync_refusal(code))
+            return
+        if request.protocol_name != seat.protocols[0][0]:
+            self.answer(token, sync_refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        if self.generation > seat.epoch and seat.progress is not Progress.UNREVOKED:
+            self._expect_join(seat)
+            self.answer(token, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+            return
+        seat.sync_by_ms = None
+        self._touch(seat)
+        version = int.from_bytes(seat.protocols[0][1][:2], "big")
+        content = encode_kafka_assignment(KafkaAssignment(assigned=seat.assigned), version)
+        self.answer(token, SyncGroupAnswer(error_code=0, assignment=content))
+
+    def heartbeat(self, token: Token, request: HeartbeatRequest) -> None:
+        """Process a Heartbeat: it says whether the member has to join."""
+        seat, code = self._checked(request.member_id, request.group_instance_id, request.generation)
+        if seat is not None:
+            self._touch(seat)
+            waits = seat.progress is Progress.UNRELEASED and self._is_blocked(seat)
+            settled = seat.progress is Progress.STABLE or waits
+            if seat.epoch < self.generation or not settled:
+                self._expect_join(seat)
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+        self.answer(token, HeartbeatAnswer(error_code=code))
+
+    def leave(self, token: Token, request: LeaveGroupRequest) -> None:
+        """Process a LeaveGroup of one member."""
+        seat, code = self._checked(request.member_id, request.group_instance_id, None)
+        if seat is not None:
+            self.remove(seat.member_id)
+        self.answer(token, LeaveGroupAnswer(error_code=code))
+
+    def offset_commit(self, token: Token, request: OffsetCommitRequest) -> bool:
+        """Return whether a commit is valid."""
+        seat, code = self._checked(request.member_id, request.group_instance_id, request.generation)
+        self.answer(token, refusal(request, code))
+        return seat is not None
+
+    # --- requests of members of KIP-848 ----------------------------------------------------------
+
+    def beat(self, token: Token, request: ConsumerBeatRequest) -> None:
+        """Process a ConsumerGroupHeartbeat."""
+        seat = self.seats.get(request.member_id)
+        if request.epoch == LEAVES:
+            if seat is not None:
+                self.remove(seat.member_id)
+            self.answer(token, beat_answer(0))
+            return
+        if seat is None and request.epoch != JOINS:
+            self.answer(token, beat_answer(ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        seat = seat or ConsumerSeat(
+            member_id=request.member_id,
+            session_ms=request.session_ms,
+            rebalance_ms=request.rebalance_ms,
+        )
+        is_repeated = request.epoch < seat.epoch and request.owned - seat.assigned
+        if request.epoch not in {JOINS, seat.epoch} and (request.epoch > seat.epoch or is_repeated):
+            self.answer(token, beat_answer(ErrorCode.FENCED_MEMBER_EPOCH))
+            return
+        self._settle(seat, request.topics, request.owned)
+        if seat.progress is not Progress.UNREVOKED:
+            seat.join_by_ms = None
+        else:
+            self._expect_join(seat)
+        answer = beat_answer(0, seat.epoch, seat.assigned)
+        self.answer(token, answer)
+
+    # --- members, epochs and targets -------------------------------------------------------------
+
+    def _supports(self, request: JoinGroupRequest) -> bool:
+        others = [seat for seat in self.seats.values() if seat.is_classic]
+        spoken = [{name for name, _ in seat.protocols} for seat in others]
+        offered = {name for name, _ in request.protocols}
+        return request.protocol_type == "consumer" and bool(offered.intersection(*spoken))
+
+    def _replace_code(self, before: ConsumerSeat, member_id: str) -> int:
+        if member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        return 0 if before.is_classic else ErrorCode.UNRELEASED_INSTANCE_ID
+
+    def _rename(self, seat: ConsumerSeat, member_id: str) -> None:
+        del self.seats[seat.member_id]
+        self.target[member_id] = self.target.pop(seat.member_id, EMPTY)
+        seat.member_id = member_id
+
+    def _checked(
+        self, member_id: str, instance_id: str | None, epoch: int | None
+    ) -> tuple[ConsumerSeat | None, int]:
+        """Return a classic member, or None and the code of the refusal."""
+        holder = member_id
+        if instance_id is not None:
+            holder = self.static_ids.get(instance_id, "")
+            if holder and holder != member_id:
+                return None, ErrorCode.FENCED_INSTANCE_ID
+        seat = self.seats.get(holder)
+        if seat is None or not seat.is_classic:
+            return None, ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch is not None and epoch != seat.epoch:
+            return None, ErrorCode.ILLEGAL_GENERATION
+        return seat, 0
+
+    def _settle(self, seat: ConsumerSeat, topics: tuple[str, ...], owned: ResourceSet) -> None:
+        """Take a member's request: a new epoch and target if needed, then its next assignment."""
+        is_new = seat.member_id not in self.seats
+        self.seats[seat.member_id] = seat
+        if seat.instance_id is not None:
+            self.static_ids[seat.instance_id] = seat.member_id
+        self._touch(seat)
+        existing = self.existing()
+        if (is_new and topics) or set(topics) != set(seat.topics) or existing != self.known:
+            self.generation += 1
+        seat.topics, self.known = topics, existing
+        if self.generation > self.target_epoch:
+            subscribed = {one.member_id: one.topics for one in self.seats.values()}
+            self.target = assign_uniformly(subscribed, self.target, existing)
+            self.target_epoch = self.generation
+        if seat.progress is Progress.STABLE and seat.epoch == self.target_epoch:
+            return
+        if seat.progress is Progress.UNREVOKED and owned & seat.revoking:
+            return
+        self._advance(seat, owned)
+
+    def _advance(self, seat: ConsumerSeat, owned: ResourceSet) -> None:
+        target = self.target.get(seat.member_id, EMPTY)
+        kept = seat.assigned & target
+        lost = seat.assigned - kept
+        if lost & owned:
+            seat.progress, seat.assigned, seat.revoking = Progress.UNREVOKED, kept, lost
+            return
+        blocked = (target - kept) & self._owned_by_others(seat)
+        seat.assigned, seat.revoking = target - blocked, EMPTY
+        seat.epoch = self.target_epoch
+        seat.progress = Progress.UNRELEASED if blocked else Progress.STABLE
+
+    def _owned_by_others(self, seat: ConsumerSeat) -> ResourceSet:
+        others = [one for one in self.seats.values() if one is not seat]
+        owned = [one.assigned | one.revoking for one in others]
+        return ResourceSet.union_all([EMPTY, *owned])
+
+    def _is_blocked(self, seat: ConsumerSeat) -> bool:
+        missing = self.target.get(seat.member_id, EMPTY) - seat.assigned
+        return bool(missing & self._owned_by_others(seat))
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; the others learn of the new epoch by their heartbeats."""
+        seat = self.seats.pop(member_id)
+        self.target.pop(member_id, None)
+        if seat.instance_id is not None:
+            self.static_ids.pop(seat.instance_id, None)
+        if not self.is_classic_again:  # a classic group goes on from this epoch
+            self.generation += 1
+
+    @property
+    def is_classic_again(self) -> bool:
+        """Whether only classic members are left."""
+        return bool(self.seats) and all(seat.is_classic for seat in self.seats.values())
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _touch(self, seat: ConsumerSeat) -> None:
+        seat.expires_at_ms = self.now_ms + seat.session_ms
+
+    def _expect_join(self, seat: ConsumerSeat) -> None:
+        if seat.join_by_ms is None:
+            seat.join_by_ms = self.now_ms + seat.rebalance_ms
+
+    def deadline_ms(self) -> int | None:
+        """Return the earliest time at which a member is removed, None for never."""
+        return min((seat.dropped_at_ms for seat in self.seats.values()), default=None)
+
+    def expire(self, at_ms: int) -> None:
+        """Remove the members whose time is over."""
+        for seat in tuple(self.seats.values()):
+            if seat.dropped_at_ms <= at_ms:
+                self.remove(seat.member_id)
+
+    def stored(self) -> ConsumerGroup:
+        """Return the group that a broker loads; every change of it is in the log."""
+        seats = {
+            name: attrs.evolve(seat, join_by_ms=None, sync_by_ms=None)
+            for name, seat in self.seats.items()
+        }
+        return attrs.evolve(
+            self,
+            outbox=[],
+            seats=seats,
+            target=dict(self.target),
+            static_ids=dict(self.static_ids),
+        )
+
+    def start_sessions(self, now_ms: int) -> None:
+        """Start every member's session, because a broker took over the group."""
+        self.now_ms = now_ms
+        for seat in self.seats.values():
+            self._touch(seat)

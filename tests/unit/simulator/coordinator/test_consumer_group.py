@@ -1,0 +1,390 @@
+"""The consumer group of the model: classic members beside members of KIP-848."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from coopgroup.member import ErrorCode
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.protocol import (
+    Assignment,
+    Subscription,
+    decode_kafka_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
+from coopgroup.simulator.coordinator.consumer_api import (
+    JOINS,
+    LEAVES,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
+)
+from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
+from coopgroup.simulator.coordinator.state import ClassicGroup
+
+ALL = ResourceSet({"T": range(4)})
+BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
+SESSION_MS = 1_000
+REBALANCE_MS = 3_000
+
+
+@define(eq=False)
+class Group:
+    """A coordinator with one topic, and what its members remember."""
+
+    coordinator: GroupCoordinator = field(
+        factory=lambda: GroupCoordinator(existing=lambda: ALL),
+    )
+    now_ms: int = 0
+    tokens: int = 0
+    answers: dict[int, Answer] = field(factory=dict)
+
+    def send(self, request: GroupRequest | ConsumerBeatRequest) -> int:
+        self.tokens += 1
+        self.coordinator.receive(self.tokens, request, self.now_ms)
+        self._take()
+        return self.tokens
+
+    def ask(self, request: GroupRequest | ConsumerBeatRequest) -> Answer:
+        return self.answers[self.send(request)]
+
+    def wait(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+        self.coordinator.advance(self.now_ms)
+        self._take()
+
+    def _take(self) -> None:
+        for token, answer in self.coordinator.take_answers():
+            assert isinstance(token, int)
+            self.answers[token] = answer
+
+    # --- classic members --------------------------------------------------------------------------
+
+    def join_request(
+        self,
+        member_id: str,
+        owned: ResourceSet = EMPTY,
+        *,
+        topics: tuple[str, ...] = ("T",),
+        instance_id: str | None = None,
+        protocol: str = "coopgroup",
+    ) -> JoinGroupRequest:
+        said = encode_subscription(Subscription(topics=topics, owned=owned))
+        return JoinGroupRequest(
+            group_id="g",
+            member_id=member_id,
+            group_instance_id=instance_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=((protocol, said),),
+            reason="",
+        )
+
+    def join(
+        self, member_id: str, owned: ResourceSet = EMPTY, *, instance_id: str | None = None
+    ) -> JoinGroupAnswer:
+        answer = self.ask(self.join_request(member_id, owned, instance_id=instance_id))
+        assert isinstance(answer, JoinGroupAnswer)
+        return answer
+
+    def new_member(self) -> str:
+        refused = self.join("")
+        assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return refused.member_id
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        *given: tuple[str, bytes],
+        protocol: str = "coopgroup",
+    ) -> tuple[int, ResourceSet]:
+        request = SyncGroupRequest(
+            group_id="g",
+            generation=generation,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocol_name=protocol,
+            assignments=given,
+        )
+        answer = self.ask(request)
+        assert isinstance(answer, SyncGroupAnswer)
+        if answer.error_code:
+            return answer.error_code, EMPTY
+        return 0, decode_kafka_assignment(answer.assignment).assigned
+
+    def beat(self, member_id: str, generation: int) -> int:
+        request = HeartbeatRequest(
+            group_id="g", generation=generation, member_id=member_id, group_instance_id=None
+        )
+        answer = self.ask(request)
+        assert isinstance(answer, HeartbeatAnswer)
+        return answer.error_code
+
+    def classic_member(self, assignment: Assignment | None = None) -> str:
+        """Return the only member of a classic group that owns all partitions."""
+        member_id = self.new_member()
+        generation = self.join(member_id).generation
+        given = assignment or Assignment(assigned=ALL)
+        assert self.sync(member_id, generation, (member_id, encode_assignment(given)))[0] == 0
+        return member_id
+
+    def leave(self, member_id: str) -> int:
+        request = LeaveGroupRequest(
+            group_id="g", member_id=member_id, group_instance_id=None, reason=""
+        )
+        answer = self.ask(request)
+        assert isinstance(answer, LeaveGroupAnswer)
+        return answer.error_code
+
+    # --- members of KIP-848 -----------------------------------------------------------------------
+
+    def new(self, name: str, epoch: int = JOINS, owned: ResourceSet = EMPTY) -> ConsumerBeatAnswer:
+        request = ConsumerBeatRequest(
+            group_id="g",
+            member_id=name,
+            epoch=epoch,
+            topics=("T",),
+            owned=owned,
+            session_ms=SESSION_MS,
+            rebalance_ms=REBALANCE_MS,
+        )
+        answer: object = self.ask(request)
+        assert isinstance(answer, ConsumerBeatAnswer)
+        return answer
+
+
+def shared() -> tuple[Group, str, ResourceSet]:
+    """Return a group of a classic member and one of KIP-848 with half of the partitions each."""
+    group = Group()
+    a = group.classic_member()
+    group.new("k")
+    group.join(a, ALL)
+    _, half = group.sync(a, 1)
+    group.join(a, half)
+    assert group.sync(a, 2) == (0, half)
+    assert group.new("k", 2).assigned == ALL - half
+    assert len(half) == 2
+    return group, a, half
+
+
+def test_group_is_converted_and_each_member_gets_its_half() -> None:
+    group = Group()
+    a = group.classic_member()
+    assert group.new("k") == ConsumerBeatAnswer(error_code=0, epoch=2)
+    assert group.beat(a, 1) == BEGUN
+    answer = group.join(a, ALL)
+    assert (answer.leader_id, answer.members, answer.generation) == ("", (), 1)
+    code, half = group.sync(a, 1)
+    assert (code, len(half)) == (0, 2)
+    assert group.beat(a, 1) == BEGUN
+    assert group.new("k", 2).assigned == EMPTY
+    assert group.join(a, half).generation == 2
+    assert (group.sync(a, 2), group.beat(a, 2)) == ((0, half), 0)
+    assert group.new("k", 2).assigned == ALL - half
+    assert group.coordinator.group.state is GroupState.STABLE
+
+
+def test_member_that_waits_for_others_is_told_when_they_have_stopped() -> None:
+    group, _, half = shared()
+    b = group.new_member()
+    generation = group.join(b).generation
+    assert group.sync(b, generation) == (0, EMPTY)
+    assert group.beat(b, generation) == 0
+    k = group.new("k", 2, ALL - half)
+    assert (group.beat(b, generation), len(k.assigned)) == (0, 1)
+    group.new("k", 2, k.assigned)
+    assert group.beat(b, generation) == BEGUN
+    assert group.join(b).generation == generation
+    assert group.sync(b, generation) == (0, ALL - half - k.assigned)
+
+
+def test_group_is_classic_again_when_the_last_member_of_kip_848_leaves() -> None:
+    group, a, half = shared()
+    assert group.new("k", LEAVES).error_code == 0
+    classic = group.coordinator.group
+    assert isinstance(classic, ClassicGroup)
+    assert (classic.state, classic.generation) == (GroupState.PREPARING, 2)
+    assert group.beat(a, 2) == BEGUN
+    answer = group.join(a, half)
+    assert (answer.leader_id, answer.generation) == (a, 3)
+
+
+def test_member_whose_epoch_is_older_is_refused_after_the_conversion() -> None:
+    group, a, half = shared()
+    group.new("l")
+    group.new("k", LEAVES)
+    group.new("l", LEAVES)
+    assert group.beat(a, 2) == ErrorCode.ILLEGAL_GENERATION
+    assert group.join(a, half).error_code == 0
+
+
+def test_member_of_kip_848_that_dies_is_removed_by_its_session() -> None:
+    group, a, half = shared()
+    group.wait(SESSION_MS - 1)
+    group.beat(a, 2)
+    group.wait(1)
+    assert isinstance(group.coordinator.group, ClassicGroup)
+    assert group.join(a, half).leader_id == a
+
+
+def test_classic_member_that_does_not_join_is_removed() -> None:
+    group, a, _ = shared()
+    group.new("l")
+    assert group.beat(a, 2) == BEGUN
+    codes = []
+    for _ in range(6):
+        group.wait(REBALANCE_MS // 6)
+        codes.append(group.beat(a, 2))
+        group.new("k", 2)
+        group.new("l")
+    assert codes == [*[BEGUN] * 5, ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_join_under_a_dropped_id_is_accepted_as_that_of_a_new_member() -> None:
+    group, a, half = shared()
+    assert group.leave(a) == 0
+    assert group.leave(a) == ErrorCode.UNKNOWN_MEMBER_ID
+    answer = group.join(a, half)
+    assert (answer.error_code, answer.member_id) == (0, a)
+    assert group.new("k", 2, ALL - half).error_code == 0
+
+
+def test_static_member_that_returns_keeps_its_partitions() -> None:
+    group = Group()
+    first = group.join("", instance_id="one")
+    given = encode_assignment(Assignment(assigned=ALL))
+    request = SyncGroupRequest(
+        group_id="g",
+        generation=1,
+        member_id=first.member_id,
+        group_instance_id="one",
+        protocol_type="consumer",
+        protocol_name="coopgroup",
+        assignments=((first.member_id, given),),
+    )
+    group.ask(request)
+    group.new("k")
+    second = group.join("", instance_id="one")
+    assert second.member_id != first.member_id
+    old = group.join(first.member_id, instance_id="one")
+    assert old.error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert list(group.coordinator.group.seats) == ["k", second.member_id]
+
+
+def test_requests_with_wrong_ids_epochs_and_protocols_are_refused() -> None:
+    group, a, _ = shared()
+    assert group.beat(a, 1) == ErrorCode.ILLEGAL_GENERATION
+    assert group.beat("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.sync(a, 1)[0] == ErrorCode.ILLEGAL_GENERATION
+    assert group.sync(a, 2, protocol="range")[0] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    refused = group.ask(group.join_request("b", protocol="roundrobin"))
+    assert isinstance(refused, JoinGroupAnswer)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert group.new("k", 9).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert group.new("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_commit_carries_the_epoch() -> None:
+    group, a, half = shared()
+
+    def commit(generation: int) -> int:
+        request = OffsetCommitRequest(
+            group_id="g",
+            generation=generation,
+            member_id=a,
+            group_instance_id=None,
+            offsets=(("T", next(iter(half))[1], 7, -1, ""),),
+        )
+        answer = group.ask(request)
+        assert isinstance(answer, OffsetCommitAnswer)
+        return answer.codes[0][2]
+
+    assert (commit(2), commit(1)) == (0, ErrorCode.ILLEGAL_GENERATION)
+
+
+def test_conversion_is_refused_while_a_list_of_revocations_is_stored() -> None:
+    """It stands where Kafka has user data, which the conversion would lose."""
+    group = Group()
+    part = ResourceSet({"T": [3]})
+    a = group.classic_member(Assignment(assigned=ALL - part, revoked=part))
+    assert group.new("k").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert group.beat(a, 1) == 0
+
+
+def test_conversion_after_a_failed_round_does_not_know_what_a_member_owns() -> None:
+    """So it gives that away at once. The member learns it from its next assignment."""
+    group = Group()
+    a = group.classic_member()
+    group.join(a, ALL)  # it leads, and its sync is lost
+    group.send(group.join_request(group.new_member()))
+    assert group.new("k").assigned
+    assert group.coordinator.forgotten == ALL
+    generation = group.join(a, ALL).generation
+    assert len(group.sync(a, generation)[1]) < len(ALL)
+
+
+def test_brokers_may_forbid_both_conversions() -> None:
+    group = Group()
+    a = group.classic_member()
+    group.coordinator.may_convert = (False, False)
+    assert group.new("k").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    group.coordinator.may_convert = (True, False)
+    assert group.new("k").error_code == 0
+    group.new("k", LEAVES)
+    assert isinstance(group.coordinator.group, ConsumerGroup)
+    assert group.join(a, ALL).leader_id == ""
+
+
+def test_empty_group_is_of_the_protocol_of_its_next_member() -> None:
+    group = Group()
+    group.new("k")
+    group.new("k", LEAVES)
+    group.classic_member()
+    assert isinstance(group.coordinator.group, ClassicGroup)
+
+
+def test_waiting_join_is_refused_by_the_conversion() -> None:
+    group = Group()
+    a = group.classic_member()
+    b = group.new_member()
+    token = group.send(group.join_request(b))
+    assert token not in group.answers
+    group.new("k")
+    answer = group.answers[token]
+    assert isinstance(answer, JoinGroupAnswer)
+    assert answer.error_code == BEGUN
+    assert set(group.coordinator.group.seats) == {a, b, "k"}
+
+
+def test_group_survives_its_broker() -> None:
+    group, a, half = shared()
+    assert group.coordinator.fail_over(2, group.now_ms) == ()
+    assert group.beat(a, 2) == 0
+    assert group.new("k", 2, ALL - half).assigned == ALL - half
+
+
+def test_new_partitions_are_assigned_with_a_new_epoch() -> None:
+    group, a, half = shared()
+    more = ResourceSet({"T": range(6)})
+    group.coordinator.group.existing = lambda: more  # type: ignore[union-attr]
+    answer = group.new("k", 2, ALL - half)
+    assert (answer.epoch, len(answer.assigned)) == (3, 3)
+    assert group.beat(a, 2) == BEGUN
