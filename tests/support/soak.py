@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from tests.swarm.directed import draw_directed
 from tests.swarm.minimise import minimise
-from tests.swarm.mixed import draw_mixed
+from tests.swarm.mixed import draw_kip848, draw_mixed
 from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
@@ -34,6 +34,7 @@ _Found: TypeAlias = tuple[str, int, str]
 DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,
+    "kip848": draw_kip848,
     "directed": draw_directed,
     "returning": draw_returning,
     "warm": draw_warm,
