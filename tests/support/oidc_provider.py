@@ -42,12 +42,14 @@ class OidcProvider:
         life_s: life of each token.
         claims: claims that replace the usual ones.
         answer: status, headers and body in place of a token.
+        asked: released by each request for a token.
     """
 
     life_s: float = 600.0
     claims: dict[str, Any] = field(factory=dict)
     answer: tuple[int, dict[str, str], bytes] | None = None
     seen: list[Seen] = field(factory=list, init=False)
+    asked: threading.Semaphore = field(factory=lambda: threading.Semaphore(0), init=False)
     origin: str = field(default="", init=False)
     _key: ECKey = field(init=False)
 
@@ -96,6 +98,7 @@ def oidc_provider(tls: ssl.SSLContext | None = None, **options: Any) -> Iterator
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             provider.seen.append(Seen(path=self.path, headers=dict(self.headers), body=body))
+            provider.asked.release()
             self._send(*provider.respond(self.path))
 
         def log_message(self, *_: object) -> None:

@@ -12,9 +12,9 @@ import pytest
 from coopgroup import CooperativeConsumer
 from coopgroup.groups import CooperativeGroup
 from coopgroup.kafka.membership.identity import take_slot
-from tests.support.waiting import wait_for
 from tests.unit.kafka.one_member_group import fail
 
+WAIT_S = 60.0
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
 
@@ -84,7 +84,9 @@ def test_a_thread_that_does_not_start_leaves_nothing_behind(
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises((RuntimeError, KeyboardInterrupt), match="start"):
             make(tmp_path)
-    wait_for(lambda: threads >= set(threading.enumerate()))
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
     gc.collect()
     left = {name: one for name, one in descriptors().items() if open_before.get(name) != one}
     assert not left

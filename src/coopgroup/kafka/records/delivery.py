@@ -139,7 +139,9 @@ class Delivery:
         driver.polled_at_s = math.inf
         try:
             now = now_s()
-            while len(ready) < count:
+            # Without a lease, a full buffer must wait as well: a loop without a pause would keep the
+            # GIL from the thread that is about to report the loss.
+            while len(ready) < count or now >= driver.lease_until_s:
                 slice_s = self._slice_s(now)
                 if count - len(ready) > 1:  # librdkafka waits for a full batch, and for no signal
                     slice_s = min(slice_s, IDLE_S)

@@ -21,8 +21,8 @@ from coopgroup.kafka.config.oidc import (
 )
 from coopgroup.kafka.config.settings import read_settings
 from tests.support.oidc_provider import CLIENT_SECRET, OidcProvider, Seen, oidc_provider
-from tests.support.waiting import wait_for
 
+WAIT_S = 60.0
 SERVER = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT"}
 OFFLINE = {
     "sasl.mechanism": "OAUTHBEARER",
@@ -49,7 +49,8 @@ def test_request_is_the_one_of_librdkafka(scope: str) -> None:
         configuration = provider.configuration() | {"sasl.oauthbearer.scope": scope}
         read_client_credentials(configuration)()
         consumer = Consumer(SERVER | configuration | {"group.id": "g", "log_level": 0})
-        wait_for(lambda: len(provider.seen) == 2)
+        assert provider.asked.acquire(timeout=WAIT_S)
+        assert provider.asked.acquire(timeout=WAIT_S)
         consumer.close()
         ours, theirs = map(essence, provider.seen)
     assert ours == theirs

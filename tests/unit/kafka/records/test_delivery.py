@@ -4,30 +4,54 @@ from __future__ import annotations
 
 import math
 import re
-import threading
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
+from coopgroup.worker import Worker
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record
 from tests.unit.kafka.notice_stage import BOTH, ONE, Stage, owning
 
 WAIT_S = 10.0
 
 
-@pytest.fixture
-def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.work_meter._SAMPLE_S", 0.05)
+@pytest.fixture(autouse=True)
+def waits(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each wait in librdkafka; the clock moves while it has no records."""
+    found: list[float] = []
+    take = FakeLibrdkafka.consume
+
+    def wait(librdkafka: FakeLibrdkafka, count: int, timeout_s: float) -> list[Message]:
+        found.append(timeout_s)
+        taken = take(librdkafka, count, timeout_s)
+        if not taken:
+            hand.advance(timeout_s)
+        return taken
+
+    def consume(librdkafka: FakeLibrdkafka, count: int, timeout_s: float) -> list[Message]:
+        return wait(librdkafka, count, timeout_s) if timeout_s else take(librdkafka, count, 0)
+
+    def poll(librdkafka: FakeLibrdkafka, timeout_s: float) -> Message | None:
+        return next(iter(wait(librdkafka, 1, timeout_s)), None)
+
+    monkeypatch.setattr(FakeLibrdkafka, "consume", consume)
+    monkeypatch.setattr(FakeLibrdkafka, "poll", poll)
+    return found
+
+
+def later(pause_s: float, call: Callable[[], None]) -> None:
+    """Let the group's thread do something after a pause."""
+    Worker("group").submit(call, after_s=pause_s)
 
 
 def test_take_when_records_are_there_gives_as_many_as_asked_for() -> None:
@@ -53,22 +77,23 @@ def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> 
     assert places(stage.delivery.take(2, timeout_s)) == [(0, 2), (0, 4)]
 
 
-def test_take_when_the_lease_is_over_gives_nothing() -> None:
+def test_take_when_the_lease_is_over_gives_nothing(hand: Hand) -> None:
+    """The call waits for the group. Without a pause, the clock of this test would never move."""
     stage = owning()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.delivery.take(1, 0)
-    stage.driver.lease_until_s = now_s()
+    stage.driver.lease_until_s = hand.now_s
     assert stage.delivery.take(1, 0.02) == []
     stage.driver.lease_until_s = math.inf
     assert places(stage.delivery.take(1, 0)) == [(0, 2)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int) -> None:
+def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int, hand: Hand) -> None:
     """A process that freezes during a fetch wakes up with records of partitions that it lost."""
     stage = owning()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
-    stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", now_s() - 1)
+    stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", hand.now_s - 1)
     assert stage.delivery.take(count, 0.02) == []
     stage.librdkafka.on_fetch = None
     stage.driver.lease_until_s = math.inf
@@ -95,26 +120,26 @@ def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
     assert [one.offsets for one in commits] == [(Offset("t", 1, 1),)]
 
 
-def test_take_when_the_clock_says_so_commits_what_was_handed_out() -> None:
+def test_take_when_the_clock_says_so_commits_what_was_handed_out(hand: Hand) -> None:
     stage = owning()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.delivery.take(1, 0)
-    stage.committing.due_at_s = now_s()
+    stage.committing.due_at_s = hand.now_s
     stage.delivery.take(0, 0)
     stage.delivery.take(0, 0)
     assert [one.offsets for one in stage.driver.posted] == [(Offset("t", 0, 2),)]
     assert stage.committed == [(None, [(0, 2)])]
-    assert 0.5 < stage.committing.due_at_s - now_s() <= 1.0
+    assert 0.5 < stage.committing.due_at_s - hand.now_s <= 1.0
 
 
-def test_take_while_waiting_does_not_count_as_stalled() -> None:
+def test_take_while_waiting_does_not_count_as_stalled(hand: Hand) -> None:
     """`max.poll.interval.ms` limits the application, not an empty topic."""
     stage = owning()
     seen: list[float] = []
     stage.librdkafka.on_fetch = lambda: seen.append(stage.driver.polled_at_s)
     stage.delivery.take(1, 0)
     assert set(seen) == {math.inf}
-    assert stage.driver.polled_at_s <= now_s()
+    assert stage.driver.polled_at_s <= hand.now_s
 
 
 def test_take_when_a_callback_raises_keeps_the_records() -> None:
@@ -142,16 +167,9 @@ def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
     stage = owning()
     stage.driver.code = None
 
-    def stop() -> None:
-        while not stage.driver.waiting:
-            time.sleep(0.001)
-        stage.driver.waiting.popitem()[1](())
-
-    thread = threading.Thread(target=stop)
-    thread.start()
+    later(1.0, lambda: stage.driver.waiting.popitem()[1](()))
     with pytest.raises(KafkaException, match="_DESTROY"):
         stage.committing.commit_now((Offset("t", 0, 5),))
-    thread.join()
 
 
 def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
@@ -172,34 +190,32 @@ def test_commit_later_when_refused_is_heard_and_written() -> None:
     assert stage.written == [CommitFailed(resources=ResourceSet({"t": [0]}), error=name)]
 
 
-def test_take_when_the_application_works_has_it_measured(short_samples: None) -> None:
-    for count in (1, 40):
-        stage = owning()
-        for first in (0, 40, 80):
-            stage.librdkafka.feed([record(0, first + one) for one in range(40)])
-            for _ in range(40 // count):
-                assert len(stage.delivery.take(count, 0)) == count
-                time.sleep(0.06 * count / 40)
-        rate_per_s = stage.meter.rate_per_s
-        assert rate_per_s is not None
-        assert 10 < rate_per_s < 40 / 0.06
+@pytest.mark.parametrize("count", [1, 40])
+def test_take_when_the_application_works_has_it_measured(count: int, hand: Hand) -> None:
+    stage = owning()
+    for first in (0, 40, 80):
+        stage.librdkafka.feed([record(0, first + one) for one in range(40)])
+        for _ in range(40 // count):
+            assert len(stage.delivery.take(count, 0)) == count
+            hand.advance(6.0 * count / 40)
+    assert stage.meter.rate_per_s == pytest.approx(40 / 6.0, rel=0.03)
 
 
-def test_take_when_nothing_comes_measures_nothing(short_samples: None) -> None:
+def test_take_when_nothing_comes_measures_nothing(hand: Hand) -> None:
     stage = owning()
     for _ in range(5):
         assert stage.delivery.take(1, 0.01) == []
-        time.sleep(0.02)
+        hand.advance(2.0)
     assert stage.meter.rate_per_s is None
 
 
-def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka() -> None:
+def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> None:
     """The text and the fields are those that librdkafka 2.16 gave on its mock broker."""
     stage = owning()
     lost: list[int] = []
     stage.listener.callbacks = Callbacks(on_lost=lambda _, some: lost.append(len(some)))
     stage.driver.settings.max_poll_interval_ms = 6_000
-    stage.driver.polled_at_s = now_s() - 6.5
+    stage.driver.polled_at_s = hand.now_s - 6.5
     stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
     [event] = stage.delivery.take(1, 0)
     error = event.error()
@@ -214,7 +230,7 @@ def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka() -> None:
     place = (event.topic(), event.partition(), event.offset(), event.key(), event.timestamp())
     assert place == (None, 0, None, None, (0, -1))
     assert lost == []
-    assert stage.driver.polled_at_s > now_s() - 1
+    assert stage.driver.polled_at_s > hand.now_s - 1
     assert stage.delivery.take(1, 0) == []
     assert lost == [2]
     assert stage.delivery.take(5, 0) == []  # reported once
@@ -251,24 +267,9 @@ def test_take_when_an_offset_comes_late_begins_with_it() -> None:
         hear(coordinator.answer(request))
         stage.driver.inbox.wake()
 
-    timer = threading.Timer(0.05, answer)
-    timer.start()
+    later(0.05, answer)
     assert places(stage.delivery.take(1, WAIT_S)) == [(0, 1)]
-    timer.join()
     assert fetching.fetched == BOTH
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds of each wait in librdkafka, which has no records."""
-    found: list[float] = []
-
-    def poll(_: FakeLibrdkafka, timeout_s: float) -> None:
-        found.append(timeout_s)
-        time.sleep(timeout_s)
-
-    monkeypatch.setattr(FakeLibrdkafka, "poll", poll)
-    return found
 
 
 def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
@@ -282,21 +283,21 @@ def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
     assert [wait for wait in waits[became_long:-1] if wait < 0.05] == []
 
 
-def test_waits_after_a_notice_are_short(waits: list[float]) -> None:
+def test_waits_after_a_notice_are_short(waits: list[float], hand: Hand) -> None:
     stage = owning()
     stage.driver.is_quiet = False
-    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=False)
+    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=False)
     stage.driver.inbox.wake()
     assert stage.delivery.take(1, 0.02) == []
     assert max(waits) == 0.005
 
 
-def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float]) -> None:
+def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand: Hand) -> None:
     """Librdkafka rounds down: it would be asked again and again in the last millisecond."""
     stage = owning()
-    began_s = now_s()
+    began_s = hand.now_s
     assert stage.delivery.take(1, 0.0705) == []
-    assert now_s() - began_s >= 0.07
+    assert hand.now_s - began_s >= 0.07
     assert min(waits) >= 0.001
     assert len(waits) <= 4
 
@@ -317,7 +318,7 @@ def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
     assert (len(fetches), len(waits) >= 6) == (1, True)
     waits.clear()
     revocation = RevokeResources(resources=ONE)
-    threading.Timer(0.12, stage.driver.inbox.put, (revocation,)).start()
+    later(0.12, lambda: stage.driver.inbox.put(revocation))
     assert stage.delivery.take(1, 0.4) == []
     assert stage.heard == [("revoke", [1])]
     assert len(fetches) >= 3
@@ -325,12 +326,12 @@ def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
 
 @pytest.mark.parametrize("work", ["none", "offset", "commit", "paused"])
 def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
-    waits: list[float], work: str, monkeypatch: pytest.MonkeyPatch
+    waits: list[float], work: str, monkeypatch: pytest.MonkeyPatch, hand: Hand
 ) -> None:
     monkeypatch.setattr("coopgroup.kafka.records.fetching._SOON_S", 0.0)
     stage = owning()
     stage.delivery.pace = Pace(IDLE_S)
-    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=True)
+    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
     stage.driver.calm_until_s = math.inf
     if work == "offset":
         stage.fetching.waiting = frozenset({("t", 7)})
@@ -343,36 +344,30 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
 
 
 def test_waits_of_an_idle_consumer_for_a_batch_are_not_longer_than_those_for_signals(
-    monkeypatch: pytest.MonkeyPatch,
+    waits: list[float], hand: Hand
 ) -> None:
     stage = owning()
     stage.delivery.pace = Pace(IDLE_S)
-    stage.delivery.pace.slice_s(now_s() - 60.0, is_quiet=True)
+    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
     stage.driver.calm_until_s = math.inf
-    waits: list[float] = []
-
-    def consume(_: FakeLibrdkafka, _count: int, timeout_s: float) -> list[Any]:
-        waits.append(timeout_s)
-        time.sleep(timeout_s)
-        return []
-
-    monkeypatch.setattr(FakeLibrdkafka, "consume", consume)
     assert stage.delivery.take(2, 0.6) == []
     assert max(waits) == IDLE_S
 
 
-def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(waits: list[float]) -> None:
+def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(
+    waits: list[float], hand: Hand
+) -> None:
     stage = owning()
-    stage.driver.lease_until_s = now_s() + 0.1
+    stage.driver.lease_until_s = hand.now_s + 0.1
     assert stage.delivery.take(1, 0.4) == []
     assert sum(waits) < 0.2
 
 
-def test_take_of_an_idle_consumer_commits_on_time(waits: list[float]) -> None:
+def test_take_of_an_idle_consumer_commits_on_time(waits: list[float], hand: Hand) -> None:
     stage = owning()
     stage.librdkafka.feed([record(0, 1)])
     stage.delivery.take(1, 0)
-    stage.committing.due_at_s = now_s() + 0.1
+    stage.committing.due_at_s = hand.now_s + 0.1
     stage.delivery.take(1, 0.4)
     assert any(isinstance(one, CommitRequested) for one in stage.driver.posted)
     assert len(waits) >= 2
@@ -383,7 +378,7 @@ def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None
     stage = Stage()
     stage.driver.is_quiet = False
     notice = GrantResources(resources=ONE)
-    threading.Timer(0.05, stage.driver.inbox.put, (notice,)).start()
+    later(0.05, lambda: stage.driver.inbox.put(notice))
     assert stage.delivery.take(1, 0.5) == []
     assert stage.heard == [("assign", [1])]
     assert waits[0] == 0.0

@@ -1,13 +1,15 @@
 """No record is lost between librdkafka and the hand-out, even if a fetch is interrupted."""
 
-import time
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import Pauser
+from coopgroup.kafka.records.topic_learning import _LEARN_TIMEOUT_S
 from coopgroup.model import ResourceSet
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1, 50)]
@@ -164,17 +166,20 @@ class _TopicsOnly:
         is_connected: whether look-ups are answered.
     """
 
-    def __init__(self, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, delay_s: float = 0.0, pass_s: Callable[[float], None] = lambda _: None
+    ) -> None:
         self.asked: list[str | None] = []
         self.is_connected = True
         self.delay_s = delay_s
+        self.pass_s = pass_s
 
     def list_topics(self, topic: str | None = None, *, timeout: float) -> None:
         """Answer, or raise the error of a missing connection."""
         if not self.is_connected:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         assert timeout > 0
-        time.sleep(min(self.delay_s, timeout))
+        self.pass_s(min(self.delay_s, timeout))
         if timeout < self.delay_s:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self.asked.append(topic)
@@ -219,12 +224,11 @@ def test_partitions_are_fetched_although_no_topic_could_be_looked_up() -> None:
     assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
 
 
-def test_slow_look_ups_of_topics_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coopgroup.kafka.records.topic_learning._LEARN_TIMEOUT_S", 0.2)
-    consumer = _TopicsOnly(delay_s=0.06)
+def test_slow_look_ups_of_topics_share_one_limit(hand: Hand) -> None:
+    consumer = _TopicsOnly(0.3 * _LEARN_TIMEOUT_S, hand.advance)
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
-    assert set(consumer.asked) <= {"a", "b", "c"}
+    assert len(consumer.asked) == 3
     assert fetching.fetched.names == tuple("abcde")
 
 

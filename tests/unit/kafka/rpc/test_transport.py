@@ -32,7 +32,6 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from tests.support.waiting import wait_for
 from tests.unit.kafka.one_member_group import fail
 
 LOOK_UP = FindCoordinatorRequest(group_id="g")
@@ -40,6 +39,7 @@ HEARTBEAT = HeartbeatRequest(group_id="nobody", generation=1, member_id="m", gro
 # Answer of the mock for a group without members; a real broker answers 25.
 UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
 ANSWER_MS = 2_000
+WAIT_S = 60.0
 # For the mock's slow joins, and for requests that a test keeps waiting.
 LONG_MS = 30_000
 
@@ -371,7 +371,7 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
     outcomes: list[object] = []
     transport = GroupTransport(settings_for(broker), lambda error: None)
     transport.start()
-    sent = 0
+    flows, sent = threading.Event(), 0
 
     def flood() -> None:
         nonlocal sent
@@ -381,14 +381,15 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
             except RuntimeError:
                 return
             sent += 1
-            time.sleep(0.0005)
+            if sent == 200:
+                flows.set()
 
     sender = threading.Thread(target=flood)
     sender.start()
-    time.sleep(0.3)
+    assert flows.wait(WAIT_S)
     assert transport.close()
-    sender.join(5)
-    assert sent > 10
+    sender.join(WAIT_S)
+    assert sent >= 200
     assert len(outcomes) == sent
     assert set(outcomes) <= {
         UNKNOWN_GROUP,
@@ -465,8 +466,16 @@ def test_look_up_is_answered_when_the_list_of_brokers_cannot_be_read(
     monkeypatch.setattr(GroupTransport, "_learn_brokers", fail)
     monkeypatch.setattr("coopgroup.kafka.rpc.transport._LEARN_AFTER_S", 0.0)
     reported: list[BaseException] = []
-    with transport_to(broker, reported=reported) as transport:
+    heard = threading.Event()
+
+    def hear(error: BaseException) -> None:
+        reported.append(error)
+        heard.set()
+
+    transport = GroupTransport(settings_for(broker), hear)
+    transport.start()
+    with closing(transport):
         answer = ask(transport, LOOK_UP)
         assert isinstance(answer, FindCoordinatorAnswer)
-        wait_for(lambda: reported != [])
+        assert heard.wait(WAIT_S)
     assert [repr(one) for one in reported] == ["LookupError('a bug')"]

@@ -15,6 +15,8 @@ from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
 from coopgroup.member.effects import Lane
 
+WAIT_S = 60.0
+
 
 @contextmanager
 def running(reported: list[BaseException]) -> Iterator[GroupTransport]:
@@ -63,12 +65,15 @@ def test_action_runs_when_the_loop_crashes_before(
         poll(net, *arguments)
 
     monkeypatch.setattr(NetworkSelector, "poll", poll_once_broken)
+    begun = threading.Event()
     ran: queue.Queue[int] = queue.Queue()
     with running(reported) as transport:
         transport.later(0.5, lambda: ran.put(1))
-        time.sleep(0.05)
+        transport.later(0.0, begun.set)
+        begun.wait(WAIT_S)
         broken.set()
         transport.close_lane(Lane.COMMIT)
-        assert ran.get(timeout=5) == 1
-        time.sleep(0.2)
+        assert ran.get(timeout=WAIT_S) == 1
+        transport.later(0.0, lambda: ran.put(2))
+        assert ran.get(timeout=WAIT_S) == 2
     assert (reported, ran.empty()) == ([crash], True)
