@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,10 @@ import pytest
 from tests.architecture.tree import (
     CORE_PARTS,
     SOURCE,
-    core_files,
     name_in_tree,
     python_files,
     tracked_files,
 )
-
-CORE_LINES_MAX = 400
-LINES_MAX = 500
 
 BANNED_NAMES = {
     "data": "say what it holds: payload, records, lags",
@@ -90,17 +86,6 @@ def test_core_parts_exist() -> None:
     """The list of core parts must not name a deleted or renamed part."""
     parts = {path.stem for path in SOURCE.iterdir()}
     assert [part for part in CORE_PARTS if part not in parts] == []
-
-
-@pytest.mark.parametrize(
-    ("files", "lines_max"),
-    [(core_files, CORE_LINES_MAX), (lambda: python_files("src", "tests"), LINES_MAX)],
-    ids=["core", "all"],
-)
-def test_files_when_long_are_split(files: Callable[[], list[Path]], lines_max: int) -> None:
-    """A file should be readable in one sitting: split a longer file by decision or idea."""
-    lengths = {name_in_tree(path): len(path.read_text().splitlines()) for path in files()}
-    assert {name: lines for name, lines in lengths.items() if lines > lines_max} == {}
 
 
 def test_tracked_files_hold_no_unfinished_work() -> None:
