@@ -30,6 +30,7 @@ from coopgroup.worker import NORMAL, URGENT, Job, Worker
 __all__ = ["Hand", "by_hand"]
 
 _START_S: Final = 1_000.0
+_SUBMIT: Final = Worker.submit
 _TURNS_MAX: Final = 10_000
 _LIMIT_S: Final = 60.0  # of a wait that a real thread ends; only a mistake reaches it
 
@@ -179,6 +180,7 @@ def by_hand(*, waits: bool = False) -> Iterator[Hand]:
     def now_ms() -> int:
         return int(hand.now_s * 1000)
 
+    assert Worker.submit is _SUBMIT, "an earlier test has not taken back what it patched"
     true_s, true_ms = clock.now_s, clock.now_ms
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "submit", submit)

@@ -372,9 +372,9 @@ def test_record_that_gets_no_thread_ends_processing_and_is_not_passed(
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("coopgroup.worker.Worker.submit", refuse)
     began_s = hand.now_s
-    with pytest.raises(RuntimeError, match="new thread"):
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+        patch.setattr("coopgroup.worker.Worker.submit", refuse)
         group.play()
     assert hand.now_s == began_s
     assert group.consumer.seeks == [("t", 0, 0)]

@@ -139,7 +139,7 @@ class Delivery:
         driver.polled_at_s = math.inf
         try:
             now = now_s()
-            # Without a lease, a full buffer must wait as well: a loop without a pause would keep the
+            # Without a lease, a full buffer must wait, too: a loop without a pause would keep the
             # GIL from the thread that is about to report the loss.
             while len(ready) < count or now >= driver.lease_until_s:
                 slice_s = self._slice_s(now)

@@ -1,5 +1,6 @@
 """Authentication of the group's connections."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -144,6 +145,10 @@ def test_loop_does_not_wait_for_the_callback_while_a_token_is_good(hand: Hand) -
     assert (outcomes, source.take().text, len(asked)) == ([None], "token-2", 2)
 
 
+def _note(outcomes: list[int], number: int, _: object, __: object) -> None:
+    outcomes.append(number)
+
+
 def test_loop_goes_on_with_a_token_while_the_callback_fails(hand: Hand) -> None:
     now = 1_000.0
     asked: list[int] = []
@@ -175,7 +180,7 @@ def test_callback_that_hangs_keeps_few_threads(hand: Hand) -> None:
         nonlocal asked
         for _ in range(times):
             asked += 1
-            source.prepare("a connection", lambda _, __, number=asked: outcomes.append(number))
+            source.prepare("a connection", partial(_note, outcomes, asked))
 
     hand.is_held = lambda _: True
     counts = []
