@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from attrs import Factory, define, field
+from coopgroup.late_methods import Factory, define, field
 
 __all__ = ["NORMAL", "URGENT", "Job", "Worker"]
 
