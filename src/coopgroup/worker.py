@@ -21,9 +21,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
-from attrs import Factory
-
-from coopgroup.late_methods import define, field
+from coopgroup.late_methods import Factory, define, field
 
 __all__ = ["NORMAL", "URGENT", "Job", "Worker"]
 

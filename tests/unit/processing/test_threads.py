@@ -373,9 +373,10 @@ def test_record_that_gets_no_thread_ends_processing_and_is_not_passed(
         raise RuntimeError("can't start new thread")
 
     began_s = hand.now_s
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+    with monkeypatch.context() as patch:
         patch.setattr("coopgroup.worker.Worker.submit", refuse)
-        group.play()
+        with pytest.raises(RuntimeError, match="new thread"):
+            group.play()
     assert hand.now_s == began_s
     assert group.consumer.seeks == [("t", 0, 0)]
 
