@@ -84,6 +84,7 @@ def test_nobody_rebalances_when_a_killed_process_returns(
     assert down_ms <= facts.pause_ms_max <= down_ms + START_MS_MAX
 
 
+@pytest.mark.verify  # its limit for a close is by the clock
 def test_nobody_rebalances_when_all_processes_are_killed_and_return(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
