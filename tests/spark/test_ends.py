@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from coopgroup.testing import KafkaCluster
 
 FIRST_MS = 1_730_000_000_000
+# These records are older than the retention of a topic; the broker looks every five minutes.
+FOREVER = {"retention.ms": "-1"}
 NOW_MS = FIRST_MS + 60_000
 
 
 def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     """One record a second; earlier ends are unknown where retention deleted records."""
-    kafka_cluster.create_topic("ends", 2, config={"message.timestamp.type": "CreateTime"})
+    kafka_cluster.create_topic("ends", 2, config=FOREVER)
     config = dict(kafka_cluster.client_config())
     producer = Producer(config)
     for second in range(5):
@@ -93,7 +95,7 @@ def test_a_moment_is_in_the_table_once(
     spark: SparkSession, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     """The executors look it up; rows of earlier look-ups stay unchanged."""
-    kafka_cluster.create_topic("looked-up", 2)
+    kafka_cluster.create_topic("looked-up", 2, config=FOREVER)
     producer = Producer(kafka_cluster.client_config())
 
     def produce(at_ms: int) -> None:
