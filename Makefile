@@ -71,7 +71,7 @@ test: tools lint imports ## the first tier: what guards every change; the closin
 	@$(MAKE) --no-print-directory --jobs 2 types docs
 	@$(MAKE) --no-print-directory pytest
 
-verify: tools setup package ## the second tier: everything else, at most an hour; run it before a change is complete
+verify: tools setup package ## the second tier: everything else; run it before a change is complete
 	@$(MAKE) --no-print-directory soak FIRST_SEED=$(FRESH_SEED)
 	@$(MAKE) --no-print-directory brokers
 	@$(MAKE) --no-print-directory chaos SEEDS=100 FIRST_SEED=$(FRESH_SEED) MINUTES=5
