@@ -197,7 +197,6 @@ class ConsumerParts:
             leader=driver.leader,
             leads=lambda: driver.leads,
             post=driver.post,
-            sink=sink,
             refresh_ms=settings.metadata_refresh_ms,
             look_for_missing=missing.look,
         )

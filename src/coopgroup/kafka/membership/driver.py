@@ -200,7 +200,7 @@ class GroupDriver:
             read=self.read,
         )
         self.late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
-        self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
+        self._lag_watcher = LagWatcher(leader=self.leader, post=self.post)
         if slot is not None and slot.kept is not None and slot.seen is not None:
             self.leader.seen = slot.seen
         self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")

@@ -13,7 +13,6 @@ from typing import Final
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.late_methods import define, field
 from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
 from coopgroup.worker import Worker
@@ -29,11 +28,9 @@ class LagWatcher:
 
     leader: RoundLeader
     post: Callable[[LagsChecked], None]
-    sink: TelemetrySink
     _worker: Worker = field(factory=lambda: Worker("coopgroup-lag-watcher"), init=False)
     _is_checking: bool = field(default=False, init=False)
     _fails: bool = field(default=False, init=False)
-    _stopped: bool = field(default=False, init=False)
 
     def start(self, duty: CheckLags) -> None:
         """Check in the background, unless the last check is still running."""
@@ -48,7 +45,6 @@ class LagWatcher:
 
     def stop(self) -> None:
         """End the running check; call this after the leader's look-ups were closed."""
-        self._stopped = True
         self._worker.close(_STOP_TIMEOUT_S)
 
     def _run(self, duty: CheckLags) -> None:
@@ -71,10 +67,10 @@ class LagWatcher:
             self._warn(one_line(error))
             return
         self._fails = False
-        if now_s() <= until_s and not self._stopped:
+        if now_s() <= until_s and not self.leader.is_stopped:
             self.post(checked)
 
     def _warn(self, reason: str) -> None:
-        if not self._fails and not self._stopped:
-            self.sink.warn("lag_check_failed", error=reason)
+        if not self._fails:
+            self.leader.warn("lag_check_failed", error=reason)
         self._fails = True

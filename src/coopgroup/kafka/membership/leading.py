@@ -127,7 +127,7 @@ class RoundLeader:
     # A look at topics may wait for brokers, and must not delay a round.
     _rounds: Worker = field(factory=lambda: Worker("coopgroup-leader"), init=False)
     _looks: Worker = field(factory=lambda: Worker("coopgroup-leader-looks"), init=False)
-    _stopped: bool = field(default=False, init=False)
+    is_stopped: bool = field(default=False, init=False)
     # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -188,11 +188,16 @@ class RoundLeader:
 
     def stop(self) -> None:
         """End rounds and look-ups in progress; wait briefly for a running assignor."""
+        self.is_stopped = True  # before: a look-up that ends because of the close is no failure
         self.lookup.close()
         deadline = now_s() + _STOP_TIMEOUT_S
-        self._stopped = True
         self._rounds.close(_STOP_TIMEOUT_S)
         self._looks.close(max(0.0, deadline - now_s()))
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Tell about a look-up that failed, unless it failed because the member closes."""
+        if not self.is_stopped:
+            self.sink.warn(event, **fields)
 
     def replace_seen(self, before: SeenTopics, partitions: ResourceSet) -> bool:
         """Note changed partitions unless a round was led since `before`; return whether it did."""
@@ -207,7 +212,7 @@ class RoundLeader:
             request = self.read(duty.members)
             metadata = self._metadata(request)
         except Exception as error:  # noqa: BLE001 -- a member that leads is worth more than a watch
-            self.sink.warn("topics_unavailable", error=str(error))
+            self.warn("topics_unavailable", error=str(error))
             return
         found = ResourceSet() if metadata is None else metadata.resources
         with self._lock:
@@ -218,7 +223,7 @@ class RoundLeader:
             self.post(RejoinRequested(reason="the leader returned"))
 
     def _lead(self, led: _Round) -> None:
-        if self._stopped or led.once.locked():
+        if self.is_stopped or led.once.locked():
             return
         try:
             led.request = self.request = self.read(led.duty.members)
@@ -268,7 +273,7 @@ class RoundLeader:
         try:
             return self.lookup.metadata(request.topics)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            self.sink.warn("metadata_unavailable", error=str(error))
+            self.warn("metadata_unavailable", error=str(error))
             return None
 
     def _lags_of_rebalance(self, duty: DecideRound, metadata: TopicMetadata) -> Lags | None:
@@ -280,5 +285,5 @@ class RoundLeader:
             self._lags = RebalanceLags(lags=self.lookup.lags(metadata.resources))
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             known = self._lags.lags is not None
-            self.sink.warn("lags_unavailable", error=str(error), last_known=known)
+            self.warn("lags_unavailable", error=str(error), last_known=known)
         return self._lags.lags

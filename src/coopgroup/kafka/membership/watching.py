@@ -17,7 +17,6 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.late_methods import define, field
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.worker import Worker
@@ -124,7 +123,6 @@ class TopicWatcher:
     leader: RoundLeader
     leads: Callable[[], bool]
     post: Callable[[SubscriptionChanged | RejoinRequested | Woken], None]
-    sink: TelemetrySink
     refresh_ms: int
     look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
     due_s: float = field(default=math.inf, init=False)
@@ -244,7 +242,8 @@ class TopicWatcher:
             pause_ms = self._compare() if self.leads() else self.refresh_ms
             in_doubt = self.lookup.is_in_doubt
         except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more
-            self.sink.warn("topics_unavailable", error=str(error))
+            if not self._stopped:
+                self.leader.warn("topics_unavailable", error=str(error))
             return _RETRY_MS
         return _RETRY_MS if in_doubt else pause_ms
 

@@ -68,7 +68,7 @@ class Watched:
             post=unused,
             sink=sink,
         )
-        self.watcher = LagWatcher(leader=leader, post=self.posted.append, sink=sink)
+        self.watcher = LagWatcher(leader=leader, post=self.posted.append)
 
     def _lags(self, resources: ResourceSet) -> Lags:
         assert resources == GROUP.resources
@@ -161,6 +161,7 @@ def test_stop_ends_what_is_under_way_and_lets_nothing_begin(hand: Hand) -> None:
 
     watched = Watched(hand, looks=[closed])
     watched.watcher.start(duty())
+    watched.watcher.leader.is_stopped = True
     watched.watcher.stop()
     watched.look()
     assert watched.looked == 1

@@ -419,6 +419,25 @@ def test_leader_that_cannot_read_the_members_only_warns(
     assert leader.seen == SeenTopics()
 
 
+def test_look_ups_that_the_close_ends_are_no_failures(
+    hand: Hand,
+    leader: RoundLeader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def ended(lookup: _Lookup, _topics: object) -> TopicMetadata:
+        leader.stop()
+        assert lookup.is_closed
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(_Lookup, "metadata", ended)
+    leader.look_over(_look_over(None))
+    leader.start(_duty(1))
+    hand.advance(1.0)
+    assert leader.is_stopped
+    assert caplog.records == []
+
+
 FORK = """
 import os, threading
 from coopgroup.kafka.membership import leading

@@ -101,24 +101,23 @@ class Watched:
 
     def __attrs_post_init__(self) -> None:
         unused: Any = None
+        sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.append(event))
         leader = RoundLeader(
             assignor=unused,
             policy=unused,
             lookup=unused,
             timeout_ms=1,
             post=unused,
-            sink=unused,
+            sink=sink,
             seen=SeenTopics(topics=("a", "b"), partitions=ResourceSet({"a": [0]})),
         )
         self.assigned = leader
         lookup: Any = self.cluster
-        sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.append(event))
         self.watcher = TopicWatcher(
             lookup=lookup,
             leader=leader,
             leads=lambda: self.leads,
             post=self._post,
-            sink=sink,
             refresh_ms=self.refresh_ms,
         )
 
@@ -208,6 +207,25 @@ def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
     watched.cluster.error = None
     hand.advance(1.0)
     assert watched.posted == [SubscriptionChanged(topics=("orders",))]
+
+
+@pytest.mark.parametrize("ends", ["leader", "watcher"])
+def test_look_that_the_close_ends_is_no_failure(hand: Hand, ends: str) -> None:
+    """A program that ended without `close` printed a warning now and then."""
+    watched = Watched(hand, Cluster({"orders": [0]}, TimeoutError("no answer")))
+
+    def close() -> None:
+        if ends == "leader":
+            watched.assigned.is_stopped = True
+        else:
+            watched.watcher.finish(lambda: None)
+
+    watched.cluster.on_look = close
+    watched.start()
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    hand.run()
+    assert watched.cluster.looked == ["names"]
+    assert watched.warned == []
 
 
 def test_wish_when_withdrawn_is_looked_for_no_more(hand: Hand) -> None:
