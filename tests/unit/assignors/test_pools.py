@@ -35,9 +35,3 @@ def test_pools_when_subscriptions_are_mixed_come_smallest_first() -> None:
         (["A", "B"], ["c-0", "e-0"]),
         (["A", "B", "C"], ["a-0"]),
     ]
-
-
-def test_pools_when_nothing_can_be_placed_are_none() -> None:
-    assert _pools(group_of({"a": [0]})) == []
-    assert _pools(group_of({}, claim("A"))) == []
-    assert _pools(group_of({"a": [0]}, claim("A", {"T": [3]}))) == []

@@ -30,15 +30,6 @@ def test_stale_claim_when_beside_a_newer_one_loses() -> None:
     }
 
 
-def test_stale_claims_when_they_cover_more_than_the_newer_keep_only_the_rest() -> None:
-    group = group_of(
-        RESOURCES,
-        claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
-        claim("B", {"t": range(4)}, topics=["t"], generation=3),
-    )
-    assert by_member(group, group.owner) == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}}
-
-
 def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
     """Two claims in one generation cancel each other (KAFKA-12984), and an older third one too."""
     group = group_of(
@@ -102,15 +93,6 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     )
     assert group.subscriptions == (("s", "t"), ("t",), ())
     assert group.class_of.tolist() == [0, 1, 2, 0]
-
-
-def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
-    group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
-    assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [
-        (0, 1),
-        (1, 0),
-        (1, 1),
-    ]
 
 
 def test_warm_pairs_ascend_and_leave_out_what_does_not_count() -> None:

@@ -4,35 +4,6 @@ import numpy as np
 import pytest
 
 from coopgroup.model import NOBODY, MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
-from tests.support.groups import claim, group_of
-
-
-def test_subscribed_names_when_classes_differ_is_a_table_of_classes_and_names() -> None:
-    group = group_of(
-        {"a": [0], "b": [0, 1], "c": [0]},
-        claim("m1", topics=["a", "b"]),
-        claim("m2", topics=["b", "absent"]),
-        claim("m3", topics=["b", "a"]),
-    )
-    assert group.subscriptions == (("a", "b"), ("absent", "b"))
-    assert group.subscribed_names().tolist() == [[True, True, False], [False, True, False]]
-    assert group.subscribed().tolist() == [True, True, True, False]
-
-
-def test_may_hold_when_holder_is_nobody_or_a_stranger_is_false() -> None:
-    group = group_of({"a": [0, 1, 2]}, claim("m1", topics=["a"]), claim("m2", topics=["b"]))
-    holder = np.array([0, 1, NOBODY], dtype=np.int32)
-    assert group.may_hold(holder).tolist() == [True, False, False]
-
-
-def test_by_member_gives_an_empty_set_to_a_member_without_resources() -> None:
-    group = group_of({"a": range(3), "b": range(2)}, claim("m1"), claim("m2"), claim("m3"))
-    holder = np.array([2, 0, 2, NOBODY, 0], dtype=np.int32)
-    assert group.by_member(holder) == (
-        ResourceSet({"a": [1], "b": [1]}),
-        ResourceSet(),
-        ResourceSet({"a": [0, 2]}),
-    )
 
 
 def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:

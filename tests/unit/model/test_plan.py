@@ -30,13 +30,6 @@ def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> Non
     assert by_member(group, plan.target) == {"A": {"T": [0, 1]}, "B": {}}
 
 
-def test_plan_that_moves_nothing_when_all_is_well_asks_for_no_round() -> None:
-    group = group_of({"T": range(3)}, claim("A", {"T": [0]}), claim("B", {"T": [1]}))
-    plan = plan_that_moves_nothing(group)
-    assert told(group, plan) == {"A": ({"T": [0]}, None), "B": ({"T": [1]}, None)}
-    assert plan.scheduled_rebalance_timeout_ms == 0
-
-
 def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
     group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
     assert told(group, plan_that_moves_nothing(group)) == {

@@ -9,7 +9,7 @@ import pytest
 from coopgroup.assignors import DrainTimeAssignor
 from coopgroup.assignors.drain.work import work_of
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import NOBODY, GroupSnapshot
+from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from tests.unit.assignors.drain.test_work import group_of_rates
 
@@ -31,11 +31,6 @@ def test_shares_when_partitions_are_alike_are_in_proportion_to_rates() -> None:
     group = group_of_rates(40, 300.0, 300.0, 100.0, 300.0)
     for lag in (0, 50_000):
         assert counts(group, assigned(group, np.full(40, lag))) == [12, 12, 4, 12]
-
-
-def test_shares_when_no_rate_is_known_are_even() -> None:
-    group = group_of_rates(40, None, None, None, None)
-    assert counts(group, assigned(group, np.full(40, 5_000))) == [10, 10, 10, 10]
 
 
 def test_hot_partition_when_placed_is_on_a_fast_member() -> None:
@@ -87,23 +82,6 @@ def test_target_when_rates_and_lags_waver_a_little_is_kept() -> None:
         group = group_of_rates(100, *(rates * rng.uniform(0.98, 1.02, 4)).tolist())
         wavering = (lags * rng.uniform(0.98, 1.02, 100)).astype(np.int64)
         assert assigned(owned(group, *owner.tolist()), wavering).tolist() == owner.tolist()
-
-
-def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> None:
-    lags = np.full(10_000, 5_000)
-    owner = assigned(group_of_rates(10_000, *[100.0] * 100), lags)
-    group = owned(group_of_rates(10_000, *[100.0] * 101), *owner.tolist())
-    target = assigned(group, lags)
-    moved = target != owner
-    assert set(target[moved].tolist()) == {100}
-    assert 94 <= int(moved.sum()) <= 99
-
-
-def test_free_partitions_when_a_member_left_go_to_those_that_would_be_done_first() -> None:
-    group = owned(group_of_rates(12, 300.0, 600.0), *[0] * 3, *[1] * 5, *[NOBODY] * 4)
-    target = assigned(group, np.full(12, 50_000))
-    assert counts(group, target) == [4, 8]
-    assert target[:8].tolist() == [0] * 3 + [1] * 5
 
 
 @pytest.mark.parametrize(

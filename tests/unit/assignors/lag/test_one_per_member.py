@@ -42,9 +42,3 @@ def test_topics_when_placed_together_are_placed_as_each_alone(
     )
     expected = [_plain(*map(list, zip(*topic, strict=True))) for topic in topics]
     assert placed.tolist() == [holder for topic in expected for holder in topic]
-
-
-def test_owner_of_several_keeps_the_one_with_most_lag() -> None:
-    lags = np.array([5, 9, 9, 1])
-    owner = np.array([1, 1, 1, -1], dtype=np.int32)
-    assert place_singles(np.array([4]), lags, owner, 4).tolist() == [2, 1, 0, 3]

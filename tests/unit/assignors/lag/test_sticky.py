@@ -7,7 +7,6 @@ import pytest
 
 from coopgroup.assignors import LagAwareAssignor, move_budget
 from coopgroup.model import GroupSnapshot
-from coopgroup.model.resource_set import Int32Array
 from tests.support.checkers import check_balanced, kept_count
 from tests.support.groups import by_member, claim, group_of, lags_of
 
@@ -46,11 +45,6 @@ def test_proposal_example_when_owned_reaches_its_loads_by_the_fewest_moves(
     assert _placed(LagAwareAssignor(), owned, PROPOSAL) == expected
 
 
-def test_counts_when_uneven_are_evened_out_before_lag() -> None:
-    held = _placed(LagAwareAssignor(), {"A": [0, 1, 2, 3], "B": [4]}, [1, 1, 1, 1, 50])
-    assert {member: len(some) for member, some in held.items()} == {"A": 3, "B": 2}
-
-
 def test_lags_when_they_waver_move_nothing() -> None:
     rng = np.random.default_rng(11)
     lags = rng.integers(900, 1_100, 60)
@@ -78,16 +72,6 @@ def test_moves_when_rationed_stay_within_the_budget(budget: int | None, moved: i
     lags = lags_of(group, {"t": [100, 100, 1, 1, 100, 100, 1, 1]})
     target = LagAwareAssignor(moves_max=budget).assign(group, lags)
     assert 8 - kept_count(group, target) == moved
-
-
-def test_free_partitions_when_dealt_go_to_those_with_least_lag() -> None:
-    owned = {"A": [0, 1], "B": [2, 3], "C": [4, 5]}
-    lags = [90, 10, 50, 10, 20, 10, 5, 40, 70]
-    assert _placed(LagAwareAssignor(), owned, lags) == {
-        "A": [0, 1, 6],
-        "B": [2, 3, 7],
-        "C": [4, 5, 8],
-    }
 
 
 def test_counts_when_they_may_differ_need_not_be_evened_out() -> None:
@@ -122,27 +106,6 @@ def test_mixed_subscriptions_when_scope_is_group_swap_within_topics() -> None:
         "A": {"a": [0], "both": [1, 2]},
         "B": {"b": [0], "both": [0, 3]},
     }
-
-
-def test_many_topics_when_at_rest_are_left_alone_and_the_others_are_not() -> None:
-    topics = [f"t{number:02}" for number in range(40)]
-    members = [claim(member, topics=topics) for member in "ABC"]
-    fresh = group_of({name: range(6) for name in topics}, *members)
-    lags = np.random.default_rng(2).integers(1, 100, len(fresh.resources))
-    before = LagAwareAssignor().assign(fresh, lags)
-    group = _owning(fresh, before, topics)
-    hot = 7
-    # both partitions of A in this topic
-    lags[np.flatnonzero(before == 0)[2 * hot : 2 * hot + 2]] += 500
-    moved = np.flatnonzero(LagAwareAssignor().assign(group, lags) != before)
-    assert set((moved // 6).tolist()) == {hot}
-
-
-def _owning(group: GroupSnapshot, target: Int32Array, topics: list[str]) -> GroupSnapshot:
-    members = [
-        claim(member, held, topics=topics) for member, held in by_member(group, target).items()
-    ]
-    return group_of(group.resources.to_dict(), *members)
 
 
 def test_looks_when_they_run_out_leave_balanced_counts(monkeypatch: pytest.MonkeyPatch) -> None:
