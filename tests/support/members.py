@@ -4,7 +4,7 @@ If a test needs more members, `played_group` provides whole processes beside a m
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -19,7 +19,14 @@ from coopgroup.member import (
     new_member,
     step,
 )
-from coopgroup.member.effects import Effect, Send
+from coopgroup.member.effects import (
+    Effect,
+    FinishCommit,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+    Send,
+)
 from coopgroup.member.events import (
     Answered,
     Event,
@@ -43,7 +50,14 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.policies import SimplePolicy
-from coopgroup.protocol import Assignment, Subscription, decode_subscription, encode_assignment
+from coopgroup.protocol import (
+    Assignment,
+    Subscription,
+    UserData,
+    decode_subscription,
+    decode_user_data,
+    encode_assignment,
+)
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Cost
@@ -103,6 +117,15 @@ class DrivenMember:
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
+    def granted(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(GrantResources)]
+
+    def revoked(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(RevokeResources)]
+
+    def lost(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(LoseResources)]
+
     def sent(self) -> list[str]:
         return [type(send.request).__name__ for send in self.found(Send)]
 
@@ -114,6 +137,19 @@ class DrivenMember:
 
     def claims(self) -> Subscription:
         return decode_subscription(self.sent_join().protocols[0][1])
+
+    def finished(self) -> list[tuple[int, dict[int, int]]]:
+        """Return the commits that ended: the id, and the code of each partition of T."""
+        return [
+            (one.commit_id, {partition: code for _, partition, code in one.codes})
+            for one in self.found(FinishCommit)
+        ]
+
+    def user_data(self) -> UserData:
+        """Return our user data in the join that the last step sent."""
+        data = decode_user_data(self.claims().user_data)
+        assert data is not None
+        return data
 
     def committed(self) -> dict[int, int]:
         request = self.request(RequestKind.OFFSET_COMMIT).request
@@ -209,18 +245,25 @@ def synced(
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
 
 
-def eager(driven: DrivenMember) -> DrivenMember:
-    """Return the same member, which gives up all resources before each join."""
-    config = attrs.evolve(driven.member.config, eager=True)
+def configured(driven: DrivenMember, **changes: Any) -> DrivenMember:  # noqa: ANN401 - any setting
+    """Return the same member with other settings."""
+    config = attrs.evolve(driven.member.config, **changes)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
+
+
+def static(driven: DrivenMember) -> DrivenMember:
+    return configured(driven, instance_id="i-1")
+
+
+def eager(driven: DrivenMember) -> DrivenMember:
+    """Return the same member, which gives up all resources before each join."""
+    return configured(driven, eager=True)
 
 
 def speaking(driven: DrivenMember, *protocols: str) -> DrivenMember:
     """Return the same member with these protocols, most wanted first."""
-    config = attrs.evolve(driven.member.config, protocols=protocols)
-    driven.member = attrs.evolve(driven.member, config=config)
-    return driven
+    return configured(driven, protocols=protocols)
 
 
 def played_group(*costs: Cost, seed: int = 1) -> Simulation:

@@ -32,11 +32,6 @@ def test_chain_holds_its_items_in_order(size: int) -> None:
     assert bool(grown(size)) == bool(size)
 
 
-def test_chain_when_it_grows_leaves_the_old_one_as_it_was() -> None:
-    chain = Chain.of("ab")
-    assert (tuple(chain.append("c")), tuple(chain)) == (("a", "b", "c"), ("a", "b"))
-
-
 def test_chain_of_100_000_items_grows_at_a_constant_cost() -> None:
     chain: Chain[int] = Chain()
     places = 0

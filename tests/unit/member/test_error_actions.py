@@ -108,7 +108,7 @@ def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCod
     assert driven.member.state is MemberState.JOINING
     assert "JoinGroupRequest" in driven.sent()
     assert driven.member.owned == HELD
-    assert driven.found(LoseResources) == []
+    assert driven.lost() == []
 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE))
@@ -124,7 +124,7 @@ def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE_ID))
 def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
-    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert driven.lost() == [HELD]
     assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "")
     assert (driven.member.owned, driven.sent()) == (EMPTY, [])
 

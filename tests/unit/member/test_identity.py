@@ -20,12 +20,11 @@ from coopgroup.member.effects import (
     Send,
 )
 from coopgroup.member.events import (
-    ApplicationStalled,
     LeaveRequested,
     LossHandled,
     SubscriptionChanged,
 )
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import (
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -101,11 +100,6 @@ def test_identity_when_the_id_is_over_is_kept_no_more(code: ErrorCode) -> None:
     assert kept(keeping().heartbeat(code)) == [None]
 
 
-def test_identity_when_the_application_stalls_is_kept_no_more() -> None:
-    driven = keeping().give(ApplicationStalled())
-    assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
-
-
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.NONE])
 def test_identity_when_the_generation_is_lost_still_names_the_member(code: ErrorCode) -> None:
     """The coordinator may still know the id, and will say so."""
@@ -160,7 +154,7 @@ def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> 
     driven.now_ms += 300
     driven.sync()
     assert (driven.member.state, driven.sent()) == (MemberState.STABLE, [])
-    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
+    assert driven.granted() == [HELD]
     assert (driven.member.owned, driven.member.claim_generation) == (HELD, 7)
     assert (driven.member.round.leads, kept(driven)) == (False, [KEPT])
     # A sync in a settled generation does not restart the session. The heartbeat did.
@@ -180,22 +174,6 @@ def test_return_to_another_generation_proves_the_session_again(generation: int) 
     driven.heartbeat().sync()
     assert driven.member.owned == HELD
     assert driven.member.lease.until_ms == asked_at_ms + CONFIG.session_timeout_ms
-
-
-def test_return_into_a_round_joins_as_the_same_member() -> None:
-    """It claims nothing: its earlier life may have been told to stop some partitions."""
-    driven = returning().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    subscription = driven.claims()
-    assert (driven.sent_join().member_id, subscription.owned, subscription.generation) == (
-        "m",
-        EMPTY,
-        -1,
-    )
-
-
-def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> None:
-    driven = returning().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert (driven.sent_join().member_id, kept(driven)) == ("", [None])
 
 
 @pytest.mark.parametrize(
@@ -224,12 +202,6 @@ def test_return_with_other_topics_joins_as_the_same_member() -> None:
     assert (driven.sent_join().member_id, kept(driven)) == ("", [None])
 
 
-def test_return_when_the_topics_change_meanwhile_joins() -> None:
-    driven = returning().give(SubscriptionChanged(topics=("T", "U")))
-    assert (driven.member.state, driven.sent_join().member_id) == (MemberState.JOINING, "m")
-    assert driven.heartbeat().member.state is MemberState.JOINING
-
-
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
@@ -241,16 +213,10 @@ def test_return_when_the_coordinator_cannot_say_asks_again(code: ErrorCode) -> N
     assert driven.wait(CONFIG.retry_backoff_ms).sent() == ["HeartbeatRequest"]
 
 
-def test_return_when_the_coordinator_is_elsewhere_asks_there() -> None:
-    driven = returning().refuse(Kind.HEARTBEAT, ErrorCode.NO_ANSWER)
-    assert driven.sent() == ["FindCoordinatorRequest"]
-    assert driven.find().sent() == ["HeartbeatRequest"]
-
-
 def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
     """The earlier life was killed between the rounds. The partitions to stop are not held."""
     driven = returning().heartbeat().sync(ResourceSet({"T": [0]}), follow_up=True)
-    assert driven.found(GrantResources) == [GrantResources(resources=ResourceSet({"T": [0]}))]
+    assert driven.granted() == [ResourceSet({"T": [0]})]
     assert driven.claims().owned.to_dict() == {"T": [0]}
 
 
@@ -269,13 +235,6 @@ def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place(
 def test_permanent_leave_ends_a_kept_identity_and_is_sent() -> None:
     driven = keeping().give(LeaveRequested(reason="scaled down", for_good=True))
     assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
-
-
-def test_leave_before_the_first_round_is_told() -> None:
-    """No identity is kept yet, so the next life could not take the place."""
-    driven = DrivenMember(member=new_member(KEEPING)).subscribe()
-    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED)
-    assert driven.answer(Kind.JOIN_GROUP, refused).give(LEAVE).sent() == ["LeaveGroupRequest"]
 
 
 # --- in a group --------------------------------------------------------------------------------

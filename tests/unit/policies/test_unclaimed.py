@@ -70,14 +70,6 @@ def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
     assert _kinds(group, state) == {"created": {"T": [1]}}
 
 
-def test_grants_are_lost_when_a_member_departed() -> None:
-    """The departed member may have started them."""
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
-    assert departed_members(group, _context(state)) == ("B",)
-    assert _kinds(group, state) == {"lost": {"T": [1]}}
-
-
 def test_departed_when_there_is_no_state_is_nobody() -> None:
     group = group_of({"T": [0]}, claim("A"))
     assert departed_members(group, _context(None)) == ()
@@ -89,12 +81,6 @@ def test_resources_when_revoked_in_the_last_round_are_released() -> None:
     known = ResourceSet({"T": [0, 1]})
     state = _state("A", "B", known=known, released=ResourceSet({"T": [1]}))
     assert _kinds(group, state) == {"released": {"T": [1]}}
-
-
-def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> None:
-    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 7]}, topics=["T"]))
-    known = ResourceSet({"T": [0, 7], "U": [0], "W": [0]})
-    assert _kinds(group, _state("A", known=known)) == {}
 
 
 @pytest.mark.parametrize(

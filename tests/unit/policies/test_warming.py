@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coopgroup.assignors import RangeAssignor, StickyAssignor
@@ -132,25 +131,6 @@ def test_ration_applies_to_warm_moves() -> None:
     assert group.owned() == {"a": [0, 2], "b": [1, 3]}
 
 
-def test_group_at_rest_begins_no_warm_ups() -> None:
-    """An assignor that would shuffle a settled group moves nothing, so nothing warms up."""
-
-    class Shuffling:
-        name = "shuffling"
-        needs_lags = False
-
-        def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-            target = StickyAssignor().assign(group, lags)
-            return (len(group.members) - 1 - target).astype(np.int32)
-
-    group = group_of(deferred(), 4, "a", "b")
-    group.assignor = Shuffling()
-    group.round()
-    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
-    group.round()
-    assert group.warmups() == {}
-
-
 # --- limits and time-outs -----------------------------------------------------------------------
 
 
@@ -233,36 +213,6 @@ def test_lost_resource_goes_to_the_warm_member_with_the_smallest_share() -> None
     assert group.decision.state.next_round_ms == group.now_ms + 1, "a round follows that levels"
 
 
-def test_uneven_shares_after_a_loss_are_levelled_with_warm_ups() -> None:
-    group = group_of(deferred(), 6, "a", "b", "c")
-    group.members["a"].warm = partitions(2, 5)
-    del group.members["c"]
-    group.round()
-    assert group.owned() == {"a": [0, 2, 3, 5], "b": [1, 4]}
-    group.round()
-    assert len(group.warmups()["b"]) == 1
-    group.warms_up("b")
-    group.settle()
-    assert sorted(map(len, group.owned().values())) == [3, 3]
-
-
-def test_owner_that_returns_cold_waits_for_its_warm_up() -> None:
-    """Its resources are in service with a standby, so they come back when it is warm."""
-    group = group_of(deferred(standbys=1), 4, "a", "b")
-    group.warms_up("a")
-    group.warms_up("b")
-    group.round()
-    del group.members["b"]
-    group.add("b2")
-    group.settle()
-    assert group.owned() == {"a": [0, 1, 2, 3], "b2": []}
-    group.round()
-    for _ in range(4):
-        group.warms_up("b2")
-        group.settle()
-    assert sorted(map(len, group.owned().values())) == [2, 2]
-
-
 # --- standbys -----------------------------------------------------------------------------------
 
 
@@ -274,15 +224,6 @@ def test_standbys_are_on_other_racks_first_and_even() -> None:
         group.add(member, *range(number, 6, 3), rack=rack)
     group.round()
     assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
-
-
-def test_standbys_prefer_members_that_are_warm_already() -> None:
-    group = WarmGroup(existing=partitions(0), policy=simple(standbys=1), members={})
-    group.add("a", 0)
-    group.add("b")
-    group.add("c", warm=[0])
-    group.round()
-    assert group.warmups() == {"c": [0]}
 
 
 def test_previous_owner_becomes_a_standby() -> None:
@@ -299,17 +240,6 @@ def test_previous_owner_becomes_a_standby() -> None:
 
 
 # --- memory -------------------------------------------------------------------------------------
-
-
-def test_new_leader_carries_on_with_what_members_are_warm_for() -> None:
-    group = group_of(deferred(), 4, "a", "b")
-    group.add("c")
-    group.round()
-    (index,) = group.warmups()["c"]
-    group.warms_up("c")
-    group.state = None
-    group.settle()
-    assert group.owned()["c"] == [index]
 
 
 def test_refused_round_keeps_the_warm_ups() -> None:
@@ -333,17 +263,6 @@ def test_refused_round_keeps_the_warm_ups() -> None:
     group.assignor = StickyAssignor()
     group.round()
     assert group.warmups() == before
-
-
-def test_wish_that_disappears_is_cancelled() -> None:
-    group = group_of(simple(), 4, "a")
-    group.add("b")
-    group.add("c")
-    group.round()
-    assert "c" in group.warmups()
-    group.members["c"].topics = ("other",)
-    group.round()
-    assert "c" not in group.warmups()
 
 
 def test_state_with_warm_ups_survives_json() -> None:

@@ -115,3 +115,13 @@ def test_large_group_when_one_member_becomes_slow_is_placed_in_a_second() -> Non
     assert work.times(owner).max() > 2.9 * mean
     assert work.times(target).max() < 1.06 * mean
     assert int((target != owner).sum()) < 100
+
+
+def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> None:
+    lags = np.full(10_000, 5_000)
+    owner = assigned(group_of_rates(10_000, *[100.0] * 100), lags)
+    group = owned(group_of_rates(10_000, *[100.0] * 101), *owner.tolist())
+    target = assigned(group, lags)
+    moved = target != owner
+    assert set(target[moved].tolist()) == {100}
+    assert 94 <= int(moved.sum()) <= 99

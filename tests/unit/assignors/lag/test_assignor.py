@@ -120,3 +120,14 @@ def test_options_when_wrong_are_refused_in_one_line(
     with pytest.raises(ConfigurationError) as caught:
         create_assignor("lag-aware", options)
     assert str(caught.value) == message
+
+
+def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> None:
+    group = group_of(
+        {"old": range(2), "t0": range(3)},
+        claim("C0", topics=["old", "t0"]),
+        claim("C1", {"old": range(2)}, topics=["old", "t0"]),
+    )
+    lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
+    held = by_member(group, LagAwareAssignor().assign(group, lags))
+    assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}

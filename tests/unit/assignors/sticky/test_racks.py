@@ -77,3 +77,9 @@ def test_large_group_when_not_made_the_best_is_still_suited(
     }
     held = _placed(racks, {**owned, "new": ("b", [])})
     assert {racks[index] for index in held["new"]} == {"b"}
+
+
+def test_free_partitions_when_racks_are_known_go_to_them() -> None:
+    racks = ["a", "a", "a", "b", "b", "c"]
+    members: Members = {"m1": ("c", []), "m2": ("b", []), "m3": ("a", [])}
+    assert _placed(racks, members) == {"m1": [1, 5], "m2": [3, 4], "m3": [0, 2]}

@@ -49,26 +49,6 @@ def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: 
 
 
 @both
-def test_member_when_it_is_back_with_its_claims_disturbs_nobody(policy: Policy) -> None:
-    drill = _six(policy)
-    gone = drill.actors["C"]
-    drill.leave("C").round(10)
-    drill.actors["C"] = gone
-    for now in (20, 30):
-        assert _revoked(drill.round(now)) == []
-
-
-@both
-def test_idle_member_when_it_leaves_disturbs_nobody(policy: Policy) -> None:
-    drill = _settled(policy, B=[0], C=[1], D=[2], Z=[])
-    drill.assignor = StickyAssignor()
-    drill.join("A", {"T": []}).round(1)
-    drill.assignor = RangeAssignor()
-    drill.leave("Z")
-    assert _revoked(drill.round(10)) == []
-
-
-@both
 def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
     policy: Policy,
 ) -> None:
@@ -146,23 +126,6 @@ def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
     assert drill.listed("lost") != NOTHING
 
 
-def test_loss_when_moves_are_rationed_leaves_them_what_was_planned() -> None:
-    drill = Drill(policy=IncrementalPolicy(max_moves_per_round=1), existing={"T": range(12)})
-    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
-    drill.join("D").round(10)
-    assert drill.state is not None
-    planned = set(drill.state.planned.indices("T").tolist())
-    assert len(planned) == 2
-    drill.leave("C")
-    drill.assignor = RoundRobinAssignor()
-    moved: set[int] = set()
-    for now in range(20, 30):
-        told = drill.round(now)
-        moved.update(*(revoked["T"] for _, revoked in told.values() if revoked))
-    assert moved <= planned
-    assert (steady(drill.round(30)), drill.timeout_ms > 0) == (True, True)
-
-
 @pytest.mark.parametrize("claims", [True, False], ids=["with its claims", "without claims"])
 def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
     """The new leader has no memory of the group, but was a member during the wait."""
@@ -202,18 +165,3 @@ def test_topic_when_all_drop_it_and_take_it_up_again_is_not_lost() -> None:
         actor.topics = ("T", "U")
     assert steady(drill.round(30))
     assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": [0], "B": [1]})
-
-
-def test_topic_when_all_drop_it_but_one_has_gone_is_lost_as_far_as_it_was_that_ones() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
-    for place, member in enumerate("AB"):
-        drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])
-    drill.round(0)
-    drill.leave("B")
-    drill.actors["A"].topics = ("T",)
-    drill.actors["A"].owned = drill.actors["A"].owned.restrict_names(["T"])
-    drill.round(10)
-    drill.actors["A"].topics = ("T", "U")
-    drill.round(20)
-    assert drill.listed("lost") == {"T": [1], "U": [1]}
-    assert (drill.owned("U"), drill.timeout_ms) == ({"A": [0]}, T1 - 10)

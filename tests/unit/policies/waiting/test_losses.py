@@ -7,11 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from coopgroup.assignors import RangeAssignor
 from coopgroup.model import ResourceSet
 from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
-from tests.support.policy_drill import T1, Drill, four, steady
+from tests.support.policy_drill import T1, Drill, four
 
 NOTHING: dict[str, list[int]] = {}
 
@@ -24,13 +23,6 @@ def test_returning_members_when_several_left_take_one_place_each() -> None:
     told = drill.join("w").round(20)
     assert told == {"A": (_t(1), None), "w": (_t(4), None), "x": (_t(2), None)}
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), T1 - 10)
-
-
-def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
-    drill = four()
-    drill.leave("D").round(0)
-    drill.join("E", topics=["U"]).round(10_000)
-    assert (drill.owned()["E"], drill.listed("lost"), drill.timeout_ms) == ([], _t(4), T1 - 10_000)
 
 
 def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
@@ -73,22 +65,6 @@ def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits()
     assert drill.owned("U") == {"B": [0, 1]}
 
 
-def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
-    for place, member in enumerate("ABCD"):
-        drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
-    drill.round(0)
-    drill.leave("D").round(0)
-    told = drill.join("E", instance_id="pod-E").round(10_000)
-    assert [len(revoked["T"]) for _, revoked in told.values() if revoked] == [1]
-    assert drill.timeout_ms == 0
-    told = drill.round(10_010)
-    assert (steady(told), drill.timeout_ms) == (True, T1 - 10_010)
-    assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
-    told = drill.join("D2", instance_id="pod-D").round(30_000)
-    assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
-
-
 def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1], B=[2, 3], L=[4])
@@ -128,33 +104,7 @@ def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> No
     assert drill.round(2)["C"] == ({"U": [1]}, None)
 
 
-def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.join("A", topics=["U"])
-    drill.join("B").round(0)
-    drill.leave("B").round(10)
-    drill.join("C", _t(1)).round(20)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
-    drill.round(10 + T1)
-    assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
-
-
 # --- a leader that did not lead the last round ----------------------------------------------------
-
-
-def _six_by_range() -> Drill:
-    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(6)})
-    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5])
-    return drill
-
-
-def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
-    """The member without resources is taken for the owner of the unclaimed ones."""
-    drill = _six_by_range()
-    drill.leave("A")
-    told = drill.join("Z").round(5, leader="B")
-    assert told == {"B": (_t(2, 3), None), "C": (_t(4, 5), None), "Z": (_t(0, 1), None)}
-    assert drill.timeout_ms == 0
 
 
 def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
@@ -166,28 +116,6 @@ def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own(
     told = drill.join("A2", instance_id="i-A").round(6)
     assert told["A2"] == (_t(0, 1), None)
     assert [told[member][1] for member in "BCD"] == [None] * 3
-
-
-def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1], B=[2], C=[3, 4])
-    drill.leave("A")
-    drill.join("Y")
-    told = drill.join("Z").round(5, leader="B")
-    assert (told["Y"], told["Z"]) == ((_t(1), NOTHING), (NOTHING, NOTHING))
-    drill.round(6)
-    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
-    drill = four()
-    drill.leave("D")
-    drill.join("E", instance_id="pod-E").round(0)
-    drill.leave("A").round(10)
-    assert drill.owned() == {"B": [2], "C": [3], "E": []}
-    drill.round(20_000, leader="C")
-    assert drill.owned() == {"B": [2], "C": [3], "E": []}
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 4), T1 - 20_000)
 
 
 # --- dynamic members that can be told apart -------------------------------------------------------

@@ -2,20 +2,9 @@
 
 import pytest
 
-from coopgroup.model import GroupSnapshot, ResourceSet
-from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.model import ResourceSet
 from coopgroup.policies import SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
-
-
-class OwnersKeepAll:
-    """An assignor that moves nothing."""
-
-    name = "owners-keep-all"
-    needs_lags = False
-
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        return group.owner
 
 
 def test_new_standbys_end_with_the_slots_of_the_group() -> None:
@@ -107,20 +96,3 @@ def test_declined_standby_is_given_to_another_member_at_once() -> None:
     assert group.warmups() == {"c": [0]}
     group.round()
     assert group.warmups() == {"c": [0]}, "the refusal is remembered"
-
-
-def test_time_out_of_a_move_that_is_no_longer_wanted_makes_room_for_another_standby() -> None:
-    policy = SimplePolicy(warmup=Warmup(timeout_ms=1_000, max_concurrent=1, standbys=1))
-    group = WarmGroup(existing=partitions(0, 1), policy=policy)
-    group.add("a", 0, 1)
-    group.round()
-    group.add("b")
-    group.round()
-    assert group.warmups() == {"b": [1]}
-    group.assignor = OwnersKeepAll()
-    group.round(after_ms=1_000)
-    assert (group.owned(), group.warmups()) == ({"a": [0, 1], "b": []}, {"b": [0]})
-    assert group.state is not None
-    assert group.state.next_round_ms == group.now_ms + 1_000
-    group.round(after_ms=10)
-    assert group.warmups() == {"b": [0]}, "the first one is not tried again"
