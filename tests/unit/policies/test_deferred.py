@@ -4,11 +4,6 @@ The document shows only the changes of a round. Our `assigned` is the complete s
 holds after the round. "revoked:" without a follow-up round is null.
 """
 
-from typing import Any
-
-import pytest
-
-from coopgroup.errors import ConfigurationError
 from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
@@ -220,14 +215,3 @@ def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_
     assert told["D'"] == (_t(4), NOTHING)
     drill.round(5_001)
     assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
-
-
-@pytest.mark.parametrize("option", ["scheduled_rebalance_timeout_ms", "initial_delay_ms"])
-@pytest.mark.parametrize("value", [-1, 2**31, 1.5, "5", True, None])
-def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> None:
-    options: dict[str, Any] = {option: value}
-    with pytest.raises(ConfigurationError) as caught:
-        DeferredPolicy(**options)
-    assert str(caught.value) == (
-        f"{option} of policy deferred: got {value!r}, expected an integer from 0 to 2147483647"
-    )

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from coopgroup.assignors import LagAwareAssignor, RangeAssignor
-from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
-from coopgroup.policies import IncrementalPolicy, create_policy
+from coopgroup.policies import IncrementalPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill, steady
 
@@ -118,37 +115,6 @@ def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
     assert [len(owned) for owned in drill.owned().values()] == [6, 6]
 
 
-@pytest.mark.parametrize(
-    ("options", "wrong", "expected"),
-    [
-        ({"max_moves_per_round": 0}, "max_moves_per_round", "an integer from 1 to 2147483647"),
-        (
-            {"max_moves_per_round": 2, "move_interval_ms": -1},
-            "move_interval_ms",
-            "an integer from 0 to 2147483647",
-        ),
-        (
-            {"move_interval_ms": 5},
-            "move_interval_ms",
-            "max_moves_per_round beside it: an interval needs a ration",
-        ),
-        (
-            {"scheduled_rebalance_timeout_ms": "5"},
-            "scheduled_rebalance_timeout_ms",
-            "an integer from 0 to 2147483647",
-        ),
-        ({"initial_delay_ms": None}, "initial_delay_ms", "an integer from 0 to 2147483647"),
-    ],
-)
-def test_option_when_wrong_is_named_in_one_line(
-    options: dict[str, Any], wrong: str, expected: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        IncrementalPolicy(**options)
-    said = f"{wrong} of policy incremental: got {options[wrong]!r}, expected {expected}"
-    assert str(caught.value) == said
-
-
 # --- continuous lag balance ---------------------------------------------------------------------
 
 HOT = {"T": {0: 500, 1: 500, 2: 10, 3: 10, 4: 20, 5: 20, 6: 15, 7: 15}}
@@ -206,56 +172,3 @@ def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
     assert _revoked(told) == 1
     drill.round(5_010)
     assert len(drill.owned()["E"]) == 1
-
-
-def test_rule_when_all_is_given_has_that() -> None:
-    options: dict[str, object] = {
-        "max_moves_per_round": 4,
-        "lag_check_interval_ms": 1_000,
-        "lag_imbalance_ratio": 3,
-        "lag_calm_ratio": 1.1,
-        "lag_imbalance_checks": 5,
-        "lag_imbalance_min": 0,
-        "lag_cooldown_ms": 7_000,
-    }
-    policy = create_policy("incremental", options)
-    assert isinstance(policy, IncrementalPolicy)
-    rule = policy.balance
-    assert rule is not None
-    assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (1_000, 3, 1.1)
-    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (5, 0, 7_000, 4)
-
-
-WHOLE = "expected an integer from {} to 2147483647"
-RATIO = "expected a number from 1 to 1000000"
-
-
-@pytest.mark.parametrize(
-    ("options", "option", "said"),
-    [
-        ({"lag_check_interval_ms": 0}, "lag_check_interval_ms", f"got 0, {WHOLE.format(1)}"),
-        (
-            {"lag_check_interval_ms": 1_000, "max_moves_per_round": 1},
-            "max_moves_per_round",
-            "got 1, expected at least 2 beside lag_check_interval_ms: an exchange takes two",
-        ),
-        ({"lag_imbalance_ratio": 0.9}, "lag_imbalance_ratio", f"got 0.9, {RATIO}"),
-        ({"lag_imbalance_ratio": True}, "lag_imbalance_ratio", f"got True, {RATIO}"),
-        ({"lag_imbalance_ratio": float("nan")}, "lag_imbalance_ratio", f"got nan, {RATIO}"),
-        (
-            {"lag_imbalance_ratio": 1.5, "lag_calm_ratio": 1.6},
-            "lag_calm_ratio",
-            "got 1.6, expected at most lag_imbalance_ratio (1.5)",
-        ),
-        ({"lag_calm_ratio": "1"}, "lag_calm_ratio", f"got '1', {RATIO}"),
-        ({"lag_imbalance_checks": 0}, "lag_imbalance_checks", f"got 0, {WHOLE.format(1)}"),
-        ({"lag_imbalance_min": -1}, "lag_imbalance_min", f"got -1, {WHOLE.format(0)}"),
-        ({"lag_cooldown_ms": -1}, "lag_cooldown_ms", f"got -1, {WHOLE.format(0)}"),
-    ],
-)
-def test_balance_option_when_invalid_is_refused_in_one_line(
-    options: dict[str, object], option: str, said: str
-) -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        create_policy("incremental", options)
-    assert str(refusal.value) == f"{option} of policy incremental: {said}"

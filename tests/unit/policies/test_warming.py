@@ -13,7 +13,6 @@ from coopgroup.policies import (
     IncrementalPolicy,
     SimplePolicy,
     Warmup,
-    create_policy,
     state_from_json,
     state_to_json,
 )
@@ -306,20 +305,3 @@ def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
 
 
 # --- options ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (5, "warmup: got 5, expected an object with options, or null"),
-        ({"timeout": 5}, "option of warmup: got 'timeout', expected one of co_partition, max_"),
-        ({"standbys": -1}, "standbys of warmup: got -1, expected an integer from 0 to "),
-        ({"timeout_ms": 0}, "timeout_ms of warmup: got 0, expected an integer from 1 to "),
-        ({"per_member": True}, "per_member of warmup: got True, expected an integer from 1 to "),
-        ({"on_timeout": "wait"}, "on_timeout of warmup: got 'wait', expected one of move, cancel"),
-    ],
-)
-def test_option_when_wrong_is_refused_on_one_line(value: object, message: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        create_policy("simple", {"warmup": value})
-    assert str(refused.value).startswith(message)
