@@ -36,14 +36,8 @@ def _plan(group: GroupSnapshot, held: str, changes: dict[str, Any]) -> RoundPlan
         group, {one[0]: {"T": [int(index) for index in one[1:]]} for one in held.split()}
     )
     lists = {name: _mask(group, changes.get(name, "")) for name in LISTS}
-    plan = RoundPlan(
-        target=assigned,
-        assigned=assigned,
-        follow_up=True,
-        scheduled_rebalance_timeout_ms=0,
-        **lists,
-    )
-    return attrs.evolve(plan, **{one: value for one, value in changes.items() if one not in LISTS})
+    usual = {"follow_up": True, "scheduled_rebalance_timeout_ms": 0}
+    return RoundPlan(target=assigned, assigned=assigned, **{**usual, **changes, **lists})
 
 
 def _mask(group: GroupSnapshot, listed: str) -> BoolArray:
@@ -73,9 +67,9 @@ CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
     ("d: lost, until a delay ends", ONE_IS_FREE, "A0", {"lost": "T1", **DELAY}, []),
     ("d: claimed twice", CONTESTED, "", {}, []),
     ("d: perhaps owned by a member that cannot be read", UNKNOWN, "", {}, []),
-    ("d: lost is unassigned", FOUR, "A01 B23", {"lost": "T0"},
-     ["called lost though it is assigned: T-0"]),
-    ("d: lost is unclaimed", FOUR, "A01 B2", {"waiting": "T3", "lost": "T3"},
+    ("d: lost is unassigned", ONE_IS_FREE, "A01", {"lost": "T1"},
+     ["called lost though it is assigned: T-1"]),
+    ("d: lost is unclaimed", FOUR, "A01 B2", {"lost": "T3"},
      ["called lost though it is claimed: T-3"]),
     ("d: created is unclaimed", FOUR, "A01 B23", {"created": "T1"},
      ["called created though it is claimed: T-1"]),
@@ -115,14 +109,14 @@ CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
     ("h: they wait for a round", NEW, "", {"waiting_for_members": "T01"}, []),
     ("h: a lost resource needs a round or a delay", ONE_IS_FREE, "A0", {"lost": "T1", **NO_ROUND},
      ["put off though no round comes: T-1"]),
-    ("h: waiting for members is unassigned", FOUR, "A01 B23", {"waiting_for_members": "T0"},
-     ["called waiting for members though it is assigned: T-0"]),
+    ("h: waiting for members is unassigned", ONE_IS_FREE, "A01",
+     {"waiting_for_members": "T1"}, ["called waiting for members though it is assigned: T-1"]),
     ("h: waiting for members is unclaimed", FOUR, "A01 B2",
      {"waiting": "T3", "waiting_for_members": "T3"},
      ["called waiting for members though claimed: T-3"]),
-    ("h: either lost or waiting for members", FOUR, "A01 B2",
-     {"waiting": "T3", "waiting_for_members": "T3", "lost": "T3"},
-     ["called both lost and waiting for members: T-3"]),
+    ("h: either lost or waiting for members", ONE_IS_FREE, "A0",
+     {"waiting_for_members": "T1", "lost": "T1"},
+     ["called both lost and waiting for members: T-1"]),
 ]
 # fmt: on
 
