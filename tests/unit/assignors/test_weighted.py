@@ -56,15 +56,6 @@ def test_connectors_are_balanced_apart_from_tasks() -> None:
         assert sum(index >= 0 for _, index in held[member]) == 6
 
 
-def test_newcomer_gets_its_share_by_few_moves() -> None:
-    weights = {("t", index): 20 if index < 2 else 5 for index in range(10)}
-    group, values = _group(weights, a={"t": [0, 2, 3, 4, 5]}, b={"t": [1, 6, 7, 8, 9]}, c={})
-    target = WeightedAssignor().assign(group, values)
-    loads = _loads(group, target, values)
-    assert (sum(loads), max(loads) - min(loads)) == (80, 5)
-    assert int((target != group.owner).sum()) <= 4
-
-
 def test_balance_within_the_tolerance_moves_nothing() -> None:
     weights = {("t", index): 10 for index in range(21)}
     owned = {"t": list(range(11))}, {"t": list(range(11, 21))}

@@ -88,15 +88,6 @@ def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
     assert told_delay_ms(driven) == 0
 
 
-def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_goes_on() -> None:
-    """Such a round cannot carry a delay."""
-    driven = syncing_again().sync(HELD, delay_ms=2_500)
-    due = driven.now_ms + 2_500
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, follow_up=True)
-    assert driven.member.delay.rejoin_at_ms == due
-    assert told_delay_ms(driven) == due - driven.now_ms
-
-
 @pytest.mark.parametrize(("delay_ms", "remains_ms"), [(0, None), (4_000, 4_000)])
 def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
     delay_ms: int, remains_ms: int | None
@@ -132,15 +123,6 @@ def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it
     assert told_delays_ms(driven) == (due_ms - driven.now_ms, due_ms - driven.now_ms + 29_100)
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000).wait(900)
     assert told_delays_ms(driven) == (0, 29_100)
-
-
-def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> None:
-    """The revoking round can announce nothing, so the member keeps the known deadline."""
-    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
-    until_ms = driven.now_ms + 30_000
-    driven.wait(900).join(3).sync(HELD, follow_up=True)
-    assert told_delays_ms(driven) == (until_ms - driven.now_ms, None)
-    assert driven.member.delay.rejoin_at_ms == driven.member.delay.loss_until_ms == until_ms
 
 
 def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:

@@ -135,11 +135,6 @@ def test_stable_member_sends_its_heartbeat_at_a_ring() -> None:
     assert driven.heartbeat(BEGUN).sent() == ["JoinGroupRequest"]
 
 
-def test_member_that_stops_resources_sends_its_heartbeat_at_a_ring() -> None:
-    driven = stopping().heartbeat()
-    assert driven.give(BellRang()).sent() == ["HeartbeatRequest"]
-
-
 def test_heartbeat_on_its_way_is_followed_by_another() -> None:
     """The first one may have been answered before the round began."""
     driven = settled()
@@ -174,16 +169,6 @@ def test_false_rings_cost_eight_heartbeats_and_double_their_rate(every_ms: int) 
     intervals = 30
     count = heartbeats(settled(), every_ms=every_ms, for_ms=intervals * PACE_MS)
     assert intervals - 1 <= count <= 8 + 2 * intervals
-
-
-def test_round_lets_a_member_heed_rings_again() -> None:
-    driven = settled()
-    heartbeats(driven, every_ms=10, for_ms=5 * PACE_MS // 2)
-    driven.now_ms += 60
-    assert driven.give(BellRang()).sent() == []
-    driven.heartbeat(BEGUN).join(2).sync().heartbeat()
-    driven.now_ms += 60
-    assert driven.give(BellRang()).sent() == ["HeartbeatRequest"]
 
 
 @pytest.mark.parametrize("state", EVERY_STATE)

@@ -109,14 +109,6 @@ def test_member_stops_what_its_assignment_lacks_and_joins_without_it() -> None:
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, T0)
 
 
-def test_member_takes_what_is_granted_when_a_heartbeat_says_so() -> None:
-    driven = taken_over(ONLY_T0).give(RevocationCompleted(resources=T1))
-    synced(joined(driven, 2), ONLY_T0).heartbeat().heartbeat(BEGUN)
-    synced(joined(driven, 3), T0_AND_T1)
-    assert driven.granted() == [T1]
-    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
-
-
 def test_member_that_stops_slowly_joins_once_in_a_heartbeat_interval() -> None:
     """The broker answers each heartbeat with 27 until it has stopped."""
     driven, joins = stopping(), 0

@@ -21,7 +21,6 @@ from coopgroup.member.events import (
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
 from tests.support.members import (
-    EVERY_STATE,
     HELD,
     DrivenMember,
     configured,
@@ -105,13 +104,6 @@ def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
     assert driven.sent() == []
 
 
-def test_commit_when_all_is_lost_is_refused_and_not_sent() -> None:
-    driven = stable().give(commit(1, (0, 10))).give(commit(2, (1, 20)))
-    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert (driven.finished(), driven.sent()) == ([(1, {0: code}), (2, {1: code})], [])
-
-
 def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
     driven = losing().give(commit(1, (1, 2), (0, 1)))
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -184,15 +176,6 @@ def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCod
     driven.answer(COMMIT, answer((0, code)))
     assert driven.finished() == [(1, {0: code})]
     assert driven.wait(500).sent() == []
-
-
-@pytest.mark.parametrize("state", list(MemberState))
-def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) -> None:
-    """In any state: the answer and the caller's timeout may cross."""
-    driven = EVERY_STATE[state]()
-    before = driven.member
-    assert driven.give(CommitsAbandoned(commit_ids=frozenset({1}))).effects == ()
-    assert driven.member == before
 
 
 @pytest.mark.parametrize("reach", [syncing_again, joining_after_a_refused_sync])

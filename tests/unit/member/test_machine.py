@@ -127,13 +127,6 @@ def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
     assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
 
 
-def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
-    driven = rejoining().heartbeat(ErrorCode.NO_ANSWER)
-    sent = driven.member.outstanding[Kind.JOIN_GROUP]
-    assert driven.find().member.outstanding[Kind.JOIN_GROUP] == sent
-    assert driven.found(CancelJoin) == []
-
-
 # --- what a round says -------------------------------------------------------------------------
 
 
@@ -288,14 +281,6 @@ def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
     assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
     assert driven.give(RevocationCompleted(resources=HELD)).sent() == ["JoinGroupRequest"]
-
-
-def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again() -> None:
-    driven = eager(joining()).join().sync(HELD, delay_ms=600).wait(600)
-    assert driven.revoked() == [HELD]
-    deadline = next_deadline_ms(driven.member)
-    assert deadline is not None
-    assert deadline > driven.now_ms
 
 
 # --- time --------------------------------------------------------------------------------------

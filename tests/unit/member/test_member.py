@@ -383,13 +383,6 @@ def test_sync_when_answered_after_a_slow_leader_loses_nothing(
     assert driven.member.lease.settled_at_ms == beat_at
 
 
-def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
-    driven = beats(syncing_again(), 20_000)
-    beat_at = driven.now_ms - 1_000
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500).sync()
-    assert driven.member.lease.settled_at_ms == beat_at
-
-
 def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
     """It may not have arrived, so the coordinator may have waited without success since then."""
     driven = rejoining()
@@ -398,15 +391,6 @@ def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
     assert driven.member.rejoin_by_ms > settled_at + REJOIN_MS
     driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
     assert driven.member.rejoin_by_ms == settled_at + REJOIN_MS
-
-
-def test_join_when_answered_starts_the_time_to_sync() -> None:
-    """At the last heartbeat the round was open, so the next timeout began later."""
-    driven = rejoining().wait(1_000)
-    beat_at = driven.now_ms
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500)
-    driven.join(2, leads=True)
-    assert driven.member.rejoin_by_ms == beat_at + REJOIN_MS
 
 
 def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:

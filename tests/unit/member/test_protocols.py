@@ -93,15 +93,6 @@ def test_member_that_holds_something_offers_no_eager_protocol() -> None:
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
 
 
-def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
-    driven = in_a_cooperative_round()
-    told(driven, EMPTY)
-    assert driven.member.state is MemberState.REVOKING
-    driven.give(RevocationCompleted(resources=T0))
-    driven.wait(CONFIG.revocation_grace_ms)
-    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
-
-
 def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> None:
     """Leaders of other clients ignore such claims. Other clients give them up before a join."""
     driven = speaking(stable(T0 | U0), *ALL)
@@ -215,15 +206,6 @@ def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
     assert decode_subscription(offered(driven)["range"]).owned == EMPTY
 
 
-def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
-    """The next owner reads the committed offset in the same round."""
-    driven = yielding().give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
-    driven.give(RevocationCompleted(resources=HELD))
-    assert driven.member.state is MemberState.REVOKING
-    driven.answer(Kind.OFFSET_COMMIT, OffsetCommitAnswer(codes=(("T", 0, 0),)))
-    assert tuple(offered(driven)) == ALL
-
-
 def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None:
     """Otherwise a deadlock: the stop waits for the commit, and the join waits for the stop."""
     driven = speaking(stable(), *ALL)
@@ -313,9 +295,3 @@ def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
     assert again.member.state is MemberState.RETURNING
     told(again.heartbeat(), HELD)
     assert (again.member.owned, again.member.state) == (HELD, MemberState.STABLE)
-
-
-def test_kept_identity_of_a_protocol_that_is_not_spoken_any_more_joins() -> None:
-    kept = KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
-    driven = DrivenMember(member=new_member(KEEPING, kept)).subscribe()
-    assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "m")

@@ -142,15 +142,6 @@ def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> N
     assert driven.member.revocation.join_at_ms is None
 
 
-def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> None:
-    driven = stopping_all().give(commit(1, 0))
-    driven.give(RevocationCompleted(resources=T0))
-    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T0)
-    answered(driven)
-    assert (driven.member.owned, driven.member.revocation.stopped, driven.sent()) == (T1, EMPTY, [])
-    assert driven.give(STOPPED).claims().owned == EMPTY
-
-
 @pytest.mark.parametrize("reach", [stable, rejoining, leading_again, syncing_again])
 def test_revocation_when_it_was_not_asked_for_means_nothing(
     reach: Callable[[], DrivenMember],
@@ -243,15 +234,6 @@ def test_revoking_joins_soon_when_a_follow_up_of_others_is_announced() -> None:
     assert driven.wait(GRACE_MS).claims().owned == HELD
 
 
-def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
-    """Members that rejoined already wait for this one, so its heartbeats are frequent."""
-    driven = revoking()
-    due_ms = driven.now_ms + CONFIG.window_heartbeat_interval_ms
-    assert driven.member.heartbeat_at_ms == due_ms
-    driven.heartbeat()
-    assert driven.member.heartbeat_at_ms == due_ms + CONFIG.window_heartbeat_interval_ms
-
-
 @pytest.mark.parametrize("leads", [False, True])
 def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> None:
     """The pending round keeps it from all other members."""
@@ -276,15 +258,6 @@ def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
     driven.wait(100)
     assert driven.claims().owned == T0
     assert driven.join(3).sync(T0).member.state is MemberState.STABLE
-
-
-def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
-    driven = rejoining_while_it_stops().give(commit(1, 1)).give(STOPPED).join(3)
-    answered(driven, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T1)
-    driven.sync_again(T0)
-    assert (driven.member.state, driven.committed()) == (MemberState.REVOKING, {1: 10})
-    assert answered(driven).claims().owned == T0
 
 
 # --- in a group --------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from coopgroup.member.events import (
 from coopgroup.member.parts import Warmups
 from coopgroup.member.requests import next_deadline_ms
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import SyncGroupAnswer
 from coopgroup.telemetry import WarmupsChanged
 from tests.support.members import (
     CONFIG,
@@ -34,10 +33,8 @@ from tests.support.members import (
     HELD,
     KEEPING,
     DrivenMember,
-    speaking,
     stable,
     synced,
-    unsubscribed,
 )
 
 GRACE_MS = CONFIG.revocation_grace_ms
@@ -284,14 +281,6 @@ def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
     assert driven.member.next_join.warmups is None
 
 
-def test_declaration_outside_of_a_group_waits_for_the_subscription() -> None:
-    driven = unsubscribed().give(WarmSetDeclared(warm=some(1)))
-    assert driven.member.state is MemberState.UNSUBSCRIBED
-    assert changes(driven) == [WarmupsChanged(warm=some(1))]
-    driven.give(SubscriptionChanged(topics=("T",)))
-    assert told(driven.find()) == some(1)
-
-
 @pytest.mark.parametrize("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
 def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> None:
     driven = build()
@@ -311,11 +300,3 @@ def test_member_that_still_stops_resources_joins_soon_with_its_warm_set() -> Non
     assert driven.member.wants_a_round_at_ms == driven.now_ms + GRACE_MS
     driven.wait(GRACE_MS)
     assert (told(driven), driven.claims().owned) == (some(2), HELD)
-
-
-def test_round_in_a_protocol_of_kafka_cancels_all_warmups() -> None:
-    driven = speaking(warming(2, held=EMPTY), "coopgroup", "cooperative-sticky")
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    driven.join(2, protocol="cooperative-sticky")
-    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
-    assert cancelled(driven) == [some(2)]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.claims import NO_GENERATION
 from tests.support.checkers import claims_of
 from tests.support.groups import by_member, claim, group_of
 
@@ -40,16 +39,6 @@ def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
     )
     assert by_member(group, group.owner) == {"A": {"t": [0]}, "B": {"t": [2]}, "C": {"t": [3]}}
     assert group.contested.tolist() == [False, True, False, False]
-
-
-def test_claims_when_generations_are_unknown_are_the_oldest_of_all() -> None:
-    """A claim without a generation (version 1) counts, but loses against any claim with one."""
-    group = group_of(
-        RESOURCES,
-        claim("A", {"t": [0, 1]}, topics=["t"], generation=NO_GENERATION),
-        claim("B", {"t": [1]}, topics=["t"], generation=0),
-    )
-    assert by_member(group, group.owner) == {"A": {"t": [0]}, "B": {"t": [1]}}
 
 
 def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> None:

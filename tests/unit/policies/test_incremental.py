@@ -5,7 +5,6 @@ from typing import Any
 from coopgroup.assignors import LagAwareAssignor, RangeAssignor
 from coopgroup.model import ResourceSet
 from coopgroup.policies import IncrementalPolicy
-from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import Drill, steady
 
 NOTHING: dict[str, list[int]] = {}
@@ -93,26 +92,6 @@ def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> No
         now += drill.timeout_ms or 5
         assert now < 20_000
     assert drill.owned() == {"A": list(range(6)), "B": list(range(6, 12))}
-
-
-def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
-    drill = _twelve(max_moves_per_round=3)
-    told = drill.join("B").round(0)
-    assert told["A"][1] is not None
-    stops = told["A"][1]["T"]
-    drill.actors["A"].slow = ResourceSet({"T": stops[:1]})
-    drill.actors["A"].owned |= drill.actors["A"].slow
-    told = drill.round(10)
-    assert told["A"][1] == _t(stops[0])
-    assert told["B"] == (_t(*stops[1:]), None)
-    assert drill.timeout_ms == 0
-    assert drill.state is not None
-    assert drill.state.next_round_ms == 1_000
-    told = drill.round(1_000)
-    assert (_revoked(told), told["B"][1]) == (4, NOTHING)
-    drill.finish_stops("A")
-    drill.round(1_010)
-    assert [len(owned) for owned in drill.owned().values()] == [6, 6]
 
 
 # --- continuous lag balance ---------------------------------------------------------------------

@@ -147,17 +147,6 @@ def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> Non
     assert second == {"A": (_t(1, 2), None), "B": (_t(3, 4), None)}
 
 
-def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_owner() -> None:
-    first, state = _round(
-        {"T": range(1, 4)},
-        claim("A", _t(1, 2, 3), generation=5),
-        claim("B", _t(3), generation=3),
-        claim("C", _t(), generation=5),
-    )
-    assert first == {"A": (_t(1), _t(2, 3)), "B": (NOTHING, _t(3)), "C": (NOTHING, NOTHING)}
-    assert state.released.to_dict() == _t(2, 3)
-
-
 def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> None:
     group = group_of({"T": [1]}, claim("A", _t(1), topics=["U"]), claim("B"))
     plan, state = _stage(group)

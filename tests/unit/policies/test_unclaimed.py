@@ -75,14 +75,6 @@ def test_departed_when_there_is_no_state_is_nobody() -> None:
     assert departed_members(group, _context(None)) == ()
 
 
-def test_resources_when_revoked_in_the_last_round_are_released() -> None:
-    """Their owner gave them up on request, even if it departed since."""
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    known = ResourceSet({"T": [0, 1]})
-    state = _state("A", "B", known=known, released=ResourceSet({"T": [1]}))
-    assert _kinds(group, state) == {"released": {"T": [1]}}
-
-
 @pytest.mark.parametrize(
     ("state", "withheld"),
     [
@@ -148,14 +140,3 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
         subscriptions=(("T", "U"), ()),
         subscription_of=(0, 0, 1),
     )
-
-
-def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> None:
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    known, free = ResourceSet({"T": [0, 1]}), ResourceSet({"T": [1]})
-    context = _context(_state("A", known=known, released=free))
-    unclaimed = find_unclaimed(group, context)
-    kept = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0]}}))
-    assert (kept.known, kept.released) == (known, free)
-    granted = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0, 1]}}))
-    assert (granted.known, granted.released) == (known, ResourceSet())

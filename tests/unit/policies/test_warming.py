@@ -92,18 +92,6 @@ def test_range_assignor_keeps_its_own_choice() -> None:
     assert group.warmups() == {"b": [2, 3]}
 
 
-def test_running_warm_ups_are_kept_when_the_first_one_has_moved() -> None:
-    """The sticky assignor would now choose other partitions: a restore would be wasted."""
-    group = group_of(simple(), 9, "a")
-    group.add("b")
-    group.add("c")
-    group.round()
-    assert group.warmups() == {"b": [1, 4], "c": [2, 5]}
-    group.warms_up("b", 1)
-    group.settle()
-    assert group.warmups() == {"b": [4, 7], "c": [2, 5]}
-
-
 def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
     """A waiting policy rests once its target is reached; a held move is not reached."""
     group = group_of(deferred(), 2, "a")
@@ -114,20 +102,6 @@ def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
     group.warms_up("b")
     group.settle()
     assert group.owned() == {"a": [0], "b": [1]}
-
-
-def test_ration_applies_to_warm_moves() -> None:
-    policy = IncrementalPolicy(warmup=Warmup(), max_moves_per_round=1, move_interval_ms=1_000)
-    group = group_of(policy, 4, "a")
-    group.add("b")
-    group.round()
-    group.warms_up("b")
-    group.settle()
-    assert group.owned() == {"a": [0, 2, 3], "b": [1]}
-    assert group.warmups() == {"b": [3]}, "kept warm until its turn"
-    group.round(after_ms=1_000)
-    group.settle()
-    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
 
 
 # --- limits and time-outs -----------------------------------------------------------------------
@@ -213,16 +187,6 @@ def test_lost_resource_goes_to_the_warm_member_with_the_smallest_share() -> None
 
 
 # --- standbys -----------------------------------------------------------------------------------
-
-
-def test_standbys_are_on_other_racks_first_and_even() -> None:
-    group = WarmGroup(
-        existing=partitions(*range(6)), policy=simple(standbys=1, max_concurrent=9, per_member=9)
-    )
-    for number, (member, rack) in enumerate({"a": "r1", "b": "r1", "c": "r2"}.items()):
-        group.add(member, *range(number, 6, 3), rack=rack)
-    group.round()
-    assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
 
 
 def test_previous_owner_becomes_a_standby() -> None:

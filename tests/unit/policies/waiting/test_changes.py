@@ -98,17 +98,6 @@ def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, c
     assert plan.assigned.tolist() == plan.target.tolist()
 
 
-def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
-    """Partitions were added in the window. The return of the member starts the postponed moves."""
-    drill = _six(DeferredPolicy())
-    drill.leave("C")
-    drill.existing = {"T": range(9)}
-    assert _revoked(drill.round(10)) == []
-    assert _revoked(drill.round(20)) == []
-    drill.join("C2")
-    assert _revoked(drill.round(30)) != []
-
-
 def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(9)})
     drill.settle(A=[0, 1, 2], B=[3, 4, 5], C=[6, 7, 8])

@@ -65,34 +65,6 @@ def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits()
     assert drill.owned("U") == {"B": [0, 1]}
 
 
-def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1], B=[2, 3], L=[4])
-    drill.leave("L")
-    drill.join("D", instance_id="pod-D")
-    assert drill.round(10, leader="B", missed=["D"])["D"][0] == _t(4)
-    drill.leave("D")
-    drill.join("D2", instance_id="pod-D")
-    assert drill.round(20)["D2"] == (_t(4), None)
-    drill.join("E", instance_id="pod-E").round(30)
-    drill.round(40)
-    assert drill.owned() == {"A": [1], "B": [2], "D2": [4], "E": [3]}
-
-
-def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a_share() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 2], B=[3], D=[4])
-    drill.leave("D").round(0)
-    drill.join("E", instance_id="pod-E")
-    assert drill.round(T1, missed=["E"])["E"][0] == _t(4)
-    drill.leave("E")
-    drill.join("E2", instance_id="pod-E")
-    drill.join("D")
-    for now_ms in (T1 + 10, T1 + 20, T1 + 30):
-        drill.round(now_ms)
-    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
 def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
     """No delay is announced, since no other member could take it. A returning member gets it."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
@@ -105,17 +77,6 @@ def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> No
 
 
 # --- a leader that did not lead the last round ----------------------------------------------------
-
-
-def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
-    """No member remembers its ownership any more. The leader must not wait for itself."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(8)})
-    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
-    drill.leave("A").round(5, leader="B")
-    assert drill.timeout_ms == 60_000
-    told = drill.join("A2", instance_id="i-A").round(6)
-    assert told["A2"] == (_t(0, 1), None)
-    assert [told[member][1] for member in "BCD"] == [None] * 3
 
 
 # --- dynamic members that can be told apart -------------------------------------------------------

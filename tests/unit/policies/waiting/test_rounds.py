@@ -27,14 +27,6 @@ def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
     assert (told["A"], drill.timeout_ms) == ((_t(1, 4), None), 0)
 
 
-def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
-    """No member received the round, so nothing changes, including the deadline."""
-    drill = four()
-    drill.leave("D").round(0, missed="ABC")
-    assert steady(drill.round(20_000))
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
-
-
 def test_case_02_revocation_when_not_applied_is_told_again() -> None:
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
@@ -126,20 +118,6 @@ def test_case_08_delay_when_0_is_none_at_all() -> None:
     assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
 
 
-def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
-    """Two rounds serve all of them. A lost resource goes directly to its final owner."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(40)})
-    drill.settle(A=range(10), B=range(10, 20), C=range(20, 30), D=range(30, 40))
-    drill.leave("D").round(0)
-    for number in range(16):
-        drill.join(f"x{number:02d}")
-    told = drill.round(10)
-    lost = [index for held, _ in told.values() for index in held.get("T", ()) if index >= 30]
-    assert (sorted(lost), drill.listed("lost")) == (list(range(30, 40)), NOTHING)
-    assert (steady(drill.round(11)), drill.timeout_ms) == (True, 0)
-    assert set(map(len, drill.owned().values())) <= {2, 3}
-
-
 def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
     """All members are fenced and come back with new ids and no claims. Each gets a place."""
     drill = four()
@@ -148,17 +126,6 @@ def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None
         drill.join(member)
     assert steady(drill.round(5, leader="X"))
     assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
-    """A resource that the leader does not see is stopped. Later it is new, and granted."""
-    drill = four()
-    drill.existing = {"T": [1, 2, 3]}
-    drill.round(0)
-    assert drill.owned()["D"] == []
-    drill.existing = {"T": range(1, 5)}
-    drill.round(10)
-    assert (drill.timeout_ms, drill.owned()["D"]) == (0, [4])
 
 
 # --- the bugs of Connect ------------------------------------------------------------------------
@@ -288,23 +255,6 @@ def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
         }
     drill.finish_stops("A")
     assert drill.round(40)["D"] == (_t(4), None)
-
-
-def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> None:
-    """It has its resources back. Members that joined in the window get a share two rounds later."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
-    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12), D=range(12, 16))
-    drill.leave("D")
-    for member in "EF":
-        drill.join(member, instance_id=f"pod-{member}")
-    drill.round(0)
-    assert steady(drill.round(10))
-    told = drill.join("D2").round(20)
-    assert (told["D2"], told["E"][1]) == ((_t(12, 13, 14, 15), NOTHING), NOTHING)
-    assert [revoked for _, revoked in told.values() if revoked] == []
-    drill.round(30)
-    assert steady(drill.round(40))
-    assert sorted(map(len, drill.owned().values())) == [2, 2, 3, 3, 3, 3]
 
 
 def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:

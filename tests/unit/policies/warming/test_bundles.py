@@ -148,18 +148,6 @@ def test_ration_counts_bundles() -> None:
     assert len(topics(4, 4) - group.members["a"].owned) == 2
 
 
-def test_new_partition_goes_to_the_owner_of_its_bundle() -> None:
-    group = WarmGroup(existing=topics(2, 0), policy=simple())
-    group.add("a", topics=BOTH).owned = ResourceSet({"orders": [1]})
-    group.add("b", topics=BOTH).owned = ResourceSet({"orders": [0]})
-    group.round()
-    group.existing = topics(2, 2)
-    decision = group.round()
-    assert not decision.plan.follow_up
-    assert decision.plan.created.tolist() == [False, False, True, True]
-    assert group.members["a"].owned == both(1)
-
-
 def test_bundle_has_the_racks_of_its_first_part() -> None:
     claims = [MemberClaim(member_id="a", topics=BOTH, generation=1)]
     racks = {"orders": {0: ["r1"], 1: ["r2", "r3"]}, "payments": {1: ["r1"], 2: ["r3", "r1"]}}

@@ -69,15 +69,6 @@ def test_leaving_member_does_not_wait_for_ever(way: str, *, declines: bool) -> N
     assert group.owned()["c"] == []
 
 
-def test_resources_go_at_once_to_standbys() -> None:
-    group = settled(SimplePolicy(warmup=Warmup()))
-    group.members["b"].warm = partitions(2)
-    group.members["a"].warm = partitions(5)
-    group.hands_over("c")
-    group.settle()
-    assert group.owned() == {"a": [0, 3, 5], "b": [1, 2, 4], "c": []}
-
-
 def test_bundles_of_a_leaving_member_move_as_a_whole() -> None:
     existing = both_of(0, 1)
     group = WarmGroup(existing=existing, policy=SimplePolicy(warmup=Warmup(co_partition=[BOTH])))

@@ -65,14 +65,24 @@ def test_warm_ups_of_deleted_resources_end(*, is_warm: bool, forgets: bool) -> N
     assert decision.group.claimed().sum() == 4
 
 
-def test_standbys_are_on_other_hosts_first_within_a_rack_and_without_racks() -> None:
-    for rack in (None, "r1"):
-        policy = SimplePolicy(warmup=Warmup(standbys=1, max_concurrent=9, per_member=9))
-        group = WarmGroup(existing=partitions(*range(6)), policy=policy)
-        for number, (member, host) in enumerate({"a": "h1", "b": "h1", "c": "h2"}.items()):
-            group.add(member, *range(number, 6, 3), rack=rack).host = host
-        group.round()
-        assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"a": ("r1", None), "b": ("r1", None), "c": ("r2", None)},
+        {"a": ("r1", "h1"), "b": ("r1", "h1"), "c": ("r1", "h2")},
+        {"a": (None, "h1"), "b": (None, "h1"), "c": (None, "h2")},
+    ],
+    ids=["racks", "hosts within a rack", "hosts without racks"],
+)
+def test_standbys_are_elsewhere_first_and_even(
+    places: dict[str, tuple[str | None, str | None]],
+) -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=1, max_concurrent=9, per_member=9))
+    group = WarmGroup(existing=partitions(*range(6)), policy=policy)
+    for number, (member, (rack, host)) in enumerate(places.items()):
+        group.add(member, *range(number, 6, 3), rack=rack).host = host
+    group.round()
+    assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
 
 
 def test_another_rack_counts_more_than_another_host() -> None:
