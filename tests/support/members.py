@@ -4,7 +4,7 @@ If a test needs more members, `played_group` provides whole processes beside a m
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -89,19 +89,19 @@ class DrivenMember:
     now_ms: int = 10_000
     effects: tuple[Effect, ...] = ()
 
-    def give(self, event: Event) -> "DrivenMember":
+    def give(self, event: Event) -> Self:
         self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
         return self
 
-    def wait(self, duration_ms: int) -> "DrivenMember":
+    def wait(self, duration_ms: int) -> Self:
         self.now_ms += duration_ms
         return self.give(Woken())
 
-    def answer(self, kind: RequestKind, answer: Answer) -> "DrivenMember":
+    def answer(self, kind: RequestKind, answer: Answer) -> Self:
         request_id = self.member.outstanding[kind].request_id
         return self.give(Answered(request_id=request_id, answer=answer))
 
-    def refuse(self, kind: RequestKind, code: int) -> "DrivenMember":
+    def refuse(self, kind: RequestKind, code: int) -> Self:
         """Answer with an error; the transport's own codes mean that no answer came."""
         request_id = self.member.outstanding[kind].request_id
         if code < ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -158,21 +158,21 @@ class DrivenMember:
 
     # --- the way of a member through a round ---------------------------------------------------
 
-    def subscribe(self, *topics: str) -> "DrivenMember":
+    def subscribe(self, *topics: str) -> Self:
         """Subscribe and find the coordinator: the first join is pending."""
         self.give(SubscriptionChanged(topics=topics or ("T",)))
         return self.find()
 
-    def find(self, coordinator: Coordinator = NODE) -> "DrivenMember":
+    def find(self, coordinator: Coordinator = NODE) -> Self:
         return self.answer(RequestKind.FIND_COORDINATOR, found(coordinator))
 
     def join(
         self, generation: int = 1, *, leads: bool = False, protocol: str = "coopgroup"
-    ) -> "DrivenMember":
+    ) -> Self:
         answer = joined(generation, leads=leads, protocol=protocol)
         return self.answer(RequestKind.JOIN_GROUP, answer)
 
-    def decide(self) -> "DrivenMember":
+    def decide(self) -> Self:
         return self.give(self.decided())
 
     def decided(self) -> RoundDecided:
@@ -188,7 +188,7 @@ class DrivenMember:
         delay_ms: int = 0,
         loss_ms: int | None = None,
         warmups: ResourceSet | None = None,
-    ) -> "DrivenMember":
+    ) -> Self:
         """Answer the sync; in a follow-up the member learns which resources it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
         answer = synced(
@@ -196,12 +196,12 @@ class DrivenMember:
         )
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
-    def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
+    def sync_again(self, assigned: ResourceSet = HELD) -> Self:
         """Answer the sync of a round without a follow-up that lists the same stops again."""
         revoked = self.member.owned - assigned
         return self.answer(RequestKind.SYNC_GROUP, synced(assigned, revoked=revoked or None))
 
-    def heartbeat(self, code: int = 0) -> "DrivenMember":
+    def heartbeat(self, code: int = 0) -> Self:
         """Let the next heartbeat be sent, unless it is pending, and answer it."""
         if RequestKind.HEARTBEAT not in self.member.outstanding:
             self.wait(max(0, self.member.heartbeat_at_ms - self.now_ms))
