@@ -69,13 +69,6 @@ def test_balance_within_the_tolerance_moves_nothing() -> None:
     assert (WeightedAssignor(tolerance=1.0).assign(group, values) == group.owner).all()
 
 
-def test_resources_without_weight_are_spread_by_count() -> None:
-    """Otherwise one member could get all of them."""
-    group, values = _group({("t", index): 0 for index in range(9)}, a={}, b={}, c={})
-    target = WeightedAssignor().assign(group, values)
-    assert np.bincount(target).tolist() == [3, 3, 3]
-
-
 def test_weights_whose_sum_overflows_are_compared() -> None:
     """Some weights are lags, which have no upper bound."""
     weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}

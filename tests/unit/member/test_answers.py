@@ -3,7 +3,6 @@
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
-from coopgroup.member.events import LeaveRequested
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
@@ -44,12 +43,6 @@ def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> Non
     """Every time: each of these rounds waits for this member."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [refused_again(driven, code, generation) for generation in range(2, 6)] == [0] * 4
-
-
-def test_sync_when_it_succeeds_ends_the_row_of_failures() -> None:
-    driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(3)
-    assert driven.member.back_off.attempts == 1
-    assert driven.sync(HELD).member.back_off.attempts == 0
 
 
 def test_heartbeat_when_settled_ends_the_row_of_failures() -> None:
@@ -123,16 +116,6 @@ def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it
     assert told_delays_ms(driven) == (due_ms - driven.now_ms, due_ms - driven.now_ms + 29_100)
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000).wait(900)
     assert told_delays_ms(driven) == (0, 29_100)
-
-
-def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:
-    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD)
-    assert driven.member.delay.loss_until_ms is None
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(4).sync(HELD, delay_ms=50)
-    assert driven.member.delay.remaining_loss_ms(driven.now_ms) is None
-    driven.give(LeaveRequested(reason="closed"))
-    assert driven.member.delay.loss_until_ms is None
 
 
 def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:

@@ -13,14 +13,12 @@ from coopgroup.member.effects import (
 )
 from coopgroup.member.events import (
     Answered,
-    CommitRequested,
     LossHandled,
-    Offset,
     RevocationCompleted,
     WarmSetDeclared,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupAnswer, OffsetCommitAnswer, SyncGroupAnswer
+from coopgroup.model.group_api import JoinGroupAnswer, SyncGroupAnswer
 from coopgroup.session import Session, step
 from coopgroup.telemetry import AssigningMoved, AssignmentReceived, AssignmentUnreadable
 from tests.support.members import (
@@ -196,16 +194,6 @@ def test_refused_generation_of_a_led_group_is_a_loss_as_before() -> None:
     assert driven.lost() == [HELD]
 
 
-def test_commit_is_sent_again_after_the_conversion_down() -> None:
-    driven = taken_over()
-    offset = Offset(topic="T", partition=0, offset=7)
-    driven.give(CommitRequested(commit_id=1, offsets=(offset,)))
-    refused = OffsetCommitAnswer(codes=(("T", 0, ErrorCode.ILLEGAL_GENERATION),))
-    driven.answer(Kind.OFFSET_COMMIT, refused).heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    driven.answer(Kind.OFFSET_COMMIT, refused).join(9).sync(HELD)
-    assert driven.committed() == {0: 7}
-
-
 def test_leader_forgets_its_rounds_although_the_generation_stays() -> None:
     """The broker moves what it likes. So the first round after it has no memory."""
     driven = rejoining()
@@ -251,12 +239,6 @@ def test_sync_without_a_join_is_recognised_by_its_bytes(version: int) -> None:
     synced(driven, of_version(version, T0_AND_T1))
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert moved(driven) == ([] if version == 1 else [True])
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_assignment_of_any_version_is_read_after_a_join_without_a_leader(version: int) -> None:
-    driven = taken_over(of_version(version, ONLY_T0))
-    assert driven.revoked() == [T1]
 
 
 @pytest.mark.parametrize(

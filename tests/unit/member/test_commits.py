@@ -1,13 +1,12 @@
 """Commits: ordered, merged, kept through rounds, and never of another member's partitions."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind
-from coopgroup.member.chain import WIDTH
+from coopgroup.member.chain import WIDTH, Chain
 from coopgroup.member.commits import Commits, enqueue, settle, take_batch
 from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import Action
@@ -28,7 +27,6 @@ from tests.support.members import (
     rejoining,
     revoking,
     stable,
-    syncing_again,
 )
 
 COMMIT = RequestKind.OFFSET_COMMIT
@@ -48,11 +46,6 @@ def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
     request = driven.request(COMMIT).request
     assert isinstance(request, OffsetCommitRequest)
     return request.generation, {row[1]: row[2] for row in request.offsets}
-
-
-def joining_after_a_refused_sync() -> DrivenMember:
-    """The member has joined generation 2 and does not know its assignment."""
-    return syncing_again().refuse(RequestKind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
@@ -141,17 +134,6 @@ def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> No
     assert driven.finished() == [(1, {0: ErrorCode.KAFKA_STORAGE_ERROR})]
 
 
-def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() -> None:
-    driven = configured(stable(), commit_attempts_max=2)
-    failed = answer((0, ErrorCode.KAFKA_STORAGE_ERROR))
-    driven.give(commit(1, (0, 10))).answer(COMMIT, failed).give(commit(2, (0, 20))).wait(100)
-    driven.answer(COMMIT, failed)
-    assert driven.finished() == [(1, {0: ErrorCode.KAFKA_STORAGE_ERROR})]
-    assert committed(driven.wait(200)) == (1, {0: 20})
-    driven.answer(COMMIT, failed)
-    assert driven.finished() == [(2, {0: ErrorCode.KAFKA_STORAGE_ERROR})]
-
-
 def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
     driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
     assert driven.finished() == [(1, {0: 0, 1: ErrorCode.UNKNOWN_SERVER_ERROR})]
@@ -176,16 +158,6 @@ def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCod
     driven.answer(COMMIT, answer((0, code)))
     assert driven.finished() == [(1, {0: code})]
     assert driven.wait(500).sent() == []
-
-
-@pytest.mark.parametrize("reach", [syncing_again, joining_after_a_refused_sync])
-def test_commit_between_two_generations_is_sent_for_what_is_owned(
-    reach: Callable[[], DrivenMember],
-) -> None:
-    driven = reach().give(commit(1, (0, 10), (7, 5)))
-    if driven.member.state is MemberState.SYNCING:
-        driven.sync()
-    assert committed(driven) == (2, {0: 10})
 
 
 def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -> None:
@@ -226,3 +198,15 @@ def test_commit_without_an_answer_is_waited_for_until_the_lease_is_over() -> Non
     driven.heartbeat()  # the last one that is answered, sent right after the commit
     assert until_ms >= driven.member.lease.until_ms
     assert send.timeout_ms >= driven.member.config.request_timeout_ms
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, WIDTH - 1, WIDTH, WIDTH + 1, WIDTH**2 - 1, WIDTH**2, WIDTH**2 + WIDTH + 1]
+)
+def test_queue_holds_its_commits_in_order(size: int) -> None:
+    grown: Chain[int] = Chain()
+    for item in range(size):
+        grown = grown.append(item)
+    assert tuple(grown) == tuple(range(size))
+    assert (grown, hash(grown)) == (Chain.of(range(size)), hash(Chain.of(range(size))))
+    assert bool(grown) == bool(size)

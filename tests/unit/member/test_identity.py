@@ -21,7 +21,6 @@ from coopgroup.member.effects import (
 )
 from coopgroup.member.events import (
     LeaveRequested,
-    LossHandled,
     SubscriptionChanged,
 )
 from coopgroup.model import ResourceSet
@@ -97,19 +96,6 @@ def test_identity_when_not_asked_for_or_static_is_not_kept(config: MemberConfig)
 )
 def test_identity_when_the_id_is_over_is_kept_no_more(code: ErrorCode) -> None:
     assert kept(keeping().heartbeat(code)) == [None]
-
-
-@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.NONE])
-def test_identity_when_the_generation_is_lost_still_names_the_member(code: ErrorCode) -> None:
-    """The coordinator may still know the id, and will say so."""
-    driven = keeping()
-    if code:
-        driven.heartbeat(code)
-    else:
-        driven.wait(CONFIG.session_timeout_ms)
-    assert driven.member.state is MemberState.LOSING
-    assert kept(driven) == []
-    assert driven.give(LossHandled()).sent_join().member_id == "m"
 
 
 # --- coming back -------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Effects of events on a member: rounds, revocations, losses, leaving, time."""
 
-import attrs
 import pytest
 
-from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member, next_deadline_ms
+from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import (
     CancelJoin,
     DecideRound,
@@ -27,13 +26,9 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
     HeartbeatAnswer,
     LeaveGroupRequest,
-    SyncGroupAnswer,
 )
 from coopgroup.protocol import (
-    Assignment,
     UserData,
-    decode_subscription,
-    encode_assignment,
 )
 from tests.support.members import (
     CONFIG,
@@ -181,19 +176,6 @@ def test_catalogue_when_seen_is_in_the_next_join() -> None:
     assert driven.member.last_join.catalogue_version == 7
 
 
-def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
-    held = ResourceSet({"sink": [-1, 0, 1]})
-    config = attrs.evolve(CONFIG, index_min=-1)
-    driven = DrivenMember(member=new_member(config)).subscribe("*").join()
-    answer = SyncGroupAnswer(
-        error_code=0, assignment=encode_assignment(Assignment(assigned=held), index_min=-1)
-    )
-    driven.answer(Kind.SYNC_GROUP, answer)
-    assert driven.granted() == [held]
-    ((_, metadata),) = driven.give(RejoinRequested(reason="again")).sent_join().protocols
-    assert decode_subscription(metadata, index_min=-1).owned == held
-
-
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
 def test_rejoin_request_when_not_at_work_means_nothing(reach: type[DrivenMember]) -> None:
     driven = reach()
@@ -274,13 +256,6 @@ def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
     driven.join(2).sync(HELD)
     assert driven.granted() == [HELD]
     assert driven.revoked() == []
-
-
-def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given() -> None:
-    driven = eager(joining()).join().sync(HELD, follow_up=True)
-    told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
-    assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
-    assert driven.give(RevocationCompleted(resources=HELD)).sent() == ["JoinGroupRequest"]
 
 
 # --- time --------------------------------------------------------------------------------------

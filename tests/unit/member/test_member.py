@@ -170,16 +170,6 @@ def test_lease_when_the_group_moves_back_a_generation_is_renewed_in_it(code: Err
     assert heartbeat_generation(driven) == 2
 
 
-def test_lease_when_the_group_has_neither_generation_tries_both() -> None:
-    """The answer to the join is on its way, or another broker takes the group over."""
-    driven = moved_before_its_generation_was_stored(syncing_again())
-    driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert driven.sent() == []
-    driven.wait(1_000)
-    assert heartbeat_generation(driven) == 2
-    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
-
-
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
     driven = stable().wait(1_000)
     until = driven.member.lease.until_ms
@@ -296,18 +286,6 @@ def test_request_when_it_is_stuck_makes_the_member_stand_still_before_the_round_
     assert driven.member.hold_until_ms == end_ms
 
 
-def test_join_when_answered_after_all_goes_on_with_what_is_held() -> None:
-    """It was part of the round: the others waited for another member."""
-    driven = rejoining()
-    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND)
-    driven.wait(1_500)
-    assert driven.member.hold_until_ms < driven.now_ms
-    driven.join(2)
-    assert driven.member.hold_until_ms > driven.now_ms
-    assert driven.sync().lost() == []
-    assert driven.member.hold_until_ms > driven.now_ms
-
-
 @pytest.mark.parametrize(
     ("instance_id", "generation", "is_lost"),
     [("s", 3, True), ("s", 2, False), (None, 3, False)],
@@ -362,13 +340,6 @@ def test_lease_of_a_static_member_when_its_round_can_have_ended_before_its_join(
     state = MemberState.SYNCING if is_renewed else MemberState.RETURNING
     assert driven.member.state is state
     assert driven.member.lease.until_ms == (driven.now_ms + SESSION_MS if is_renewed else until_ms)
-
-
-def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() -> None:
-    """No round can have ended without it yet, so it was part of the unanswered round."""
-    driven = static(rejoining()).wait(1_000).join(3)
-    assert lost(driven) == []
-    assert driven.member.state is MemberState.SYNCING
 
 
 @pytest.mark.parametrize("make", [syncing, syncing_again])

@@ -22,12 +22,10 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.protocol import (
-    Assignment,
     KafkaAssignment,
     decode_cooperative_generation,
     decode_sticky_user_data,
     decode_subscription,
-    encode_assignment,
     encode_cooperative_generation,
     encode_kafka_assignment,
     has_signature,
@@ -43,7 +41,6 @@ from tests.support.members import (
     speaking,
     stable,
     static,
-    syncing,
     syncing_again,
 )
 
@@ -183,12 +180,6 @@ def test_assignment_of_another_leader_without_partitions_is_nothing_or_keeps_all
     driven = in_a_cooperative_round()
     driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
     assert (driven.revoked(), driven.member.state, driven.member.owned) == (revoked, state, HELD)
-
-
-def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
-    content = encode_assignment(Assignment(assigned=HELD)) + b"\0\0\0\7"
-    driven = syncing().answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
-    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
 
 
 # --- beside members that are eager -------------------------------------------------------------

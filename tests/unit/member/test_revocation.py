@@ -207,16 +207,6 @@ def test_revoking_when_told_more_tells_the_application_only_that() -> None:
     assert driven.member.revocation.pending == HELD
 
 
-@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE])
-def test_revoking_joins_soon_only_when_a_heartbeat_says_that_a_round_has_begun(
-    code: ErrorCode,
-) -> None:
-    """Then other members wait for this one."""
-    driven = revoking().heartbeat(code).wait(GRACE_MS)
-    joins = code is ErrorCode.REBALANCE_IN_PROGRESS
-    assert (driven.member.state is MemberState.JOINING) == joins
-
-
 @pytest.mark.parametrize(
     "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
 )
@@ -250,14 +240,6 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
     assert driven.granted() == [T1]
-
-
-def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
-    driven = rejoining_while_it_stops()
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).give(STOPPED)
-    driven.wait(100)
-    assert driven.claims().owned == T0
-    assert driven.join(3).sync(T0).member.state is MemberState.STABLE
 
 
 # --- in a group --------------------------------------------------------------------------------

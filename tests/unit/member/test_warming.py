@@ -129,27 +129,11 @@ def test_warm_member_rejoins_after_a_short_time_and_tells_it() -> None:
     assert warmups(driven).rejoin_at_ms is None
 
 
-def test_resources_that_become_warm_meanwhile_share_one_rejoin() -> None:
-    driven = warming(2, 3, 4).wait(PACE_MS).give(WarmedUp(resources=some(2)))
-    due_ms = driven.member.wants_a_round_at_ms
-    driven.wait(GRACE_MS - 1).give(WarmedUp(resources=some(3)))
-    assert driven.member.wants_a_round_at_ms == due_ms
-    assert told(driven.wait(1)) == some(2, 3)
-
-
 def test_rejoin_waits_for_one_heartbeat_interval_after_the_last_join() -> None:
     driven = warming(2)
     joined_ms = driven.member.last_join.sent_at_ms
     driven.give(WarmedUp(resources=some(2)))
     assert driven.member.wants_a_round_at_ms == joined_ms + PACE_MS
-
-
-@pytest.mark.parametrize("word", [some(3), some(0), some(7)])
-def test_word_about_resources_that_are_no_warmups_is_ignored(word: ResourceSet) -> None:
-    driven = next_round(warming(2, 3)).sync(warmups=some(2))
-    driven.give(WarmedUp(resources=word))
-    assert changes(driven) == []
-    assert driven.member.wants_a_round_at_ms is None
 
 
 def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
@@ -224,12 +208,6 @@ def test_loss_of_the_membership_keeps_warmups_until_the_next_assignment() -> Non
     assert (begun(driven), cancelled(driven)) == ([], [some(2)])
 
 
-def test_state_found_later_is_told_in_a_new_round() -> None:
-    driven = warming(2).give(WarmSetDeclared(warm=some(0, 5)))
-    assert told(driven) == some(5)
-    assert driven.sent_join().reason == "warm resources declared"
-
-
 def test_declaration_without_news_wants_no_round() -> None:
     driven = taking_part(some(2)).join().sync(warmups=some(2))
     assert driven.give(WarmSetDeclared(warm=some(2))).effects == ()
@@ -288,15 +266,3 @@ def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> 
     driven.give(WarmedUp(resources=some(3))).give(WarmupFailed(resources=some(3), error="e"))
     driven.give(WarmSetDeclared(warm=None)).give(Woken())
     assert driven.member.next_join.warmups is None
-
-
-def test_member_that_still_stops_resources_joins_soon_with_its_warm_set() -> None:
-    driven = next_round(warming(2)).sync(some(0), follow_up=True, warmups=some(2))
-    assert driven.member.state is MemberState.REVOKING
-    driven.give(WarmedUp(resources=some(2)))
-    due_ms = driven.member.wants_a_round_at_ms
-    assert due_ms is not None
-    driven.wait(due_ms - driven.now_ms)
-    assert driven.member.wants_a_round_at_ms == driven.now_ms + GRACE_MS
-    driven.wait(GRACE_MS)
-    assert (told(driven), driven.claims().owned) == (some(2), HELD)

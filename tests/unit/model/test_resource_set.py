@@ -23,6 +23,7 @@ def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
         Resource("é", 0),
     ]
     assert made.names == ("B", "b", "é")
+    assert made != made.to_dict()
     assert made.starts.tolist() == [0, 1, 4, 5]
     assert made.flat_indices.tolist() == [7, -1, 0, 3, 0]
     assert made.name_numbers.tolist() == [0, 1, 1, 1, 2]

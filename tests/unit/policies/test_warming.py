@@ -107,18 +107,6 @@ def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
 # --- limits and time-outs -----------------------------------------------------------------------
 
 
-def test_limits_bound_the_cold_warm_ups() -> None:
-    group = group_of(simple(max_concurrent=3, per_member=2), 12, "a")
-    for member in "bc":
-        group.add(member)
-    group.round()
-    assert sum(map(len, group.warmups().values())) == 3
-    assert max(map(len, group.warmups().values())) == 2
-    group.warms_up("b")
-    group.round()
-    assert len(group.warmups()["b"]) > 2, "a warm one does not count"
-
-
 def test_time_out_when_the_option_says_move_moves_cold() -> None:
     group = group_of(simple(timeout_ms=1_000), 2, "a")
     group.add("b")

@@ -5,8 +5,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coopgroup.assignors import LagAwareAssignor, create_assignor
+from coopgroup.assignors.lag.one_per_member import place_singles
 from coopgroup.errors import ConfigurationError
 from tests.support.groups import by_member, claim, group_of, lags_of
 
@@ -131,3 +134,58 @@ def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> No
     lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
     held = by_member(group, LagAwareAssignor().assign(group, lags))
     assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
+
+
+def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
+    names = [f"t{number:02}" for number in range(40)]
+    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
+    members = [claim(member, topics=names) for member in "ABCD"]
+    together = group_of(sizes, *members)
+    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
+    whole = by_member(together, LagAwareAssignor().assign(together, lags))
+    for place, name in enumerate(names):
+        alone = group_of({name: sizes[name]}, *members)
+        start, end = together.resources.starts[place : place + 2]
+        target = LagAwareAssignor().assign(alone, lags[start:end])
+        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
+        assert {member: held.get(name) for member, held in whole.items()} == expected
+
+
+# --- topics with no more partitions than subscribers: a member has at most one of each ------------
+
+SIZE = 5
+
+
+def _plain(lags: list[int], owner: list[int]) -> list[int]:
+    """Assign one topic, partition by partition."""
+    lags = [max(lag, 0) for lag in lags] if max(owner) >= 0 else lags
+    places = sorted(range(len(lags)), key=lambda place: (-lags[place], place))
+    holder = [-1] * len(lags)
+    for place in places:
+        if owner[place] >= 0 and owner[place] not in holder:
+            holder[place] = owner[place]
+    for place in places:
+        if holder[place] < 0:
+            holder[place] = min(set(range(SIZE)) - set(holder))
+    return holder
+
+
+partitions = st.lists(
+    st.tuples(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), st.integers(-1, SIZE - 1)),
+    min_size=1,
+    max_size=SIZE,
+)
+
+
+@given(st.lists(partitions, min_size=1, max_size=6))
+def test_topics_when_placed_together_are_placed_as_each_alone(
+    topics: list[list[tuple[int, int]]],
+) -> None:
+    placed = place_singles(
+        np.array([len(topic) for topic in topics]),
+        np.array([lag for topic in topics for lag, _ in topic]),
+        np.array([owner for topic in topics for _, owner in topic], dtype=np.int32),
+        SIZE,
+    )
+    expected = [_plain(*map(list, zip(*topic, strict=True))) for topic in topics]
+    assert placed.tolist() == [holder for topic in expected for holder in topic]

@@ -56,16 +56,6 @@ def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
     assert _target(group) == half
 
 
-def test_topics_when_group_is_fresh_spread_as_far_as_they_can() -> None:
-    topics = [f"t{number}" for number in range(30)]
-    members = [claim(f"m{number}", topics=topics) for number in range(7)]
-    group = group_of({name: range(3 + place % 9) for place, name in enumerate(topics)}, *members)
-    held = _target(group)
-    for name in topics:
-        counts = [len(mine.get(name, ())) for mine in held.values()]
-        assert max(counts) - min(counts) <= 1
-
-
 def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

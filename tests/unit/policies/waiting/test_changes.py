@@ -6,14 +6,13 @@ The target always differs from the assignment here: a second assignor simulates 
 import attrs
 import pytest
 
-from coopgroup.assignors import RangeAssignor, RoundRobinAssignor, StickyAssignor
+from coopgroup.assignors import RangeAssignor, RoundRobinAssignor
 from coopgroup.model import ResourceSet
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, Policy
 from tests.support.groups import Told
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, steady
 
-NOTHING: dict[str, list[int]] = {}
 POLICIES = [DeferredPolicy(), IncrementalPolicy(max_moves_per_round=1)]
 both = pytest.mark.parametrize("policy", POLICIES, ids=["deferred", "incremental"])
 
@@ -49,21 +48,6 @@ def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: 
 
 
 @both
-def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
-    policy: Policy,
-) -> None:
-    """Range assigns each topic separately. A more even target is no reason to move anything."""
-    drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(3), "U": range(3)})
-    for member, indices in (("A", [0, 1]), ("B", [2])):
-        drill.join(member, {"T": indices, "U": indices}, topics=["T", "U"])
-    drill.round(0)
-    drill.assignor = StickyAssignor()
-    drill.leave("B").round(10)
-    told = drill.join("Z", topics=["T", "U"]).round(20)
-    assert (told["Z"], _revoked(told)) == (({"T": [2], "U": [2]}, None), [])
-
-
-@both
 @pytest.mark.parametrize(
     "change",
     ["additional", "expired", "created", "deleted", "subscription", "stranger", "other owners"],
@@ -96,23 +80,6 @@ def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, c
     assert drill.decided is not None
     plan = drill.decided.plan
     assert plan.assigned.tolist() == plan.target.tolist()
-
-
-def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(9)})
-    drill.settle(A=[0, 1, 2], B=[3, 4, 5], C=[6, 7, 8])
-    for actor in drill.actors.values():
-        actor.slow = actor.owned
-    drill.join("D")
-    before = {member: revoked or None for member, (_, revoked) in drill.round(10).items()}
-    assert sum(revoked is not None for revoked in before.values()) > 1
-    drill.leave("C")
-    drill.assignor = RoundRobinAssignor()
-    told = drill.round(50)
-    assert {member: revoked for member, (_, revoked) in told.items()} == {
-        member: before[member] for member in told
-    }
-    assert drill.listed("lost") != NOTHING
 
 
 @pytest.mark.parametrize("claims", [True, False], ids=["with its claims", "without claims"])

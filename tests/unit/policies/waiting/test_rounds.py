@@ -79,23 +79,6 @@ def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
     assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
 
 
-@pytest.mark.parametrize(
-    ("member_id", "instance_id", "gets"),
-    [("D", None, [4]), ("E", "pod-D", [4]), ("E", "pod-E", []), ("E", None, [])],
-    ids=["same member", "same static id", "another static id", "no static id"],
-)
-def test_case_06_joiner_is_told_from_who_is_expected(
-    member_id: str, instance_id: str | None, gets: list[int]
-) -> None:
-    """The same member id, a new id of the same instance id, and a stranger for a static owner."""
-    drill = four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D").round(0)
-    drill.join(member_id, instance_id=instance_id).round(10)
-    assert drill.owned()[member_id] == gets
-
-
 def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_at_once() -> None:
     """Created resources are granted. A deleted one is no longer waited for, and the delay ends."""
     drill = four()

@@ -158,3 +158,15 @@ def test_bundle_has_the_racks_of_its_first_part() -> None:
     assert kept.racks == ("r1", "r2", "r3")
     assert kept.starts.tolist() == [0, 1, 3, 5]
     assert kept.numbers.tolist() == [0, 1, 2, 0, 2]
+
+
+def test_bundles_end_while_a_member_subscribes_to_one_topic_only() -> None:
+    group = WarmGroup(existing=topics(2, 2), policy=simple())
+    group.add("a", topics=BOTH, warm=None).owned = both(0, 1)
+    group.round()
+    group.add("b", topics=("orders",), warm=None)
+    group.settle()
+    assert group.members["b"].owned == ResourceSet({"orders": [0, 1]})
+    group.members["b"].topics = BOTH
+    group.settle()
+    assert {group.members[name].owned for name in "ab"} == {both(0), both(1)}
