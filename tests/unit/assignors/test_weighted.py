@@ -56,19 +56,6 @@ def test_connectors_are_balanced_apart_from_tasks() -> None:
         assert sum(index >= 0 for _, index in held[member]) == 6
 
 
-def test_balance_within_the_tolerance_moves_nothing() -> None:
-    weights = {("t", index): 10 for index in range(21)}
-    owned = {"t": list(range(11))}, {"t": list(range(11, 21))}
-    group, values = _group(weights | {("t", 0): 9}, a=owned[0], b=owned[1])
-    assert (WeightedAssignor().assign(group, values) == group.owner).all()
-    weights[("t", 0)], weights[("t", 1)], weights[("t", 20)] = 14, 14, 6
-    group, values = _group(weights, a=owned[0], b=owned[1])
-    target = WeightedAssignor(tolerance=0.0).assign(group, values)
-    loads = _loads(group, target, values)
-    assert max(loads) - min(loads) <= 2
-    assert (WeightedAssignor(tolerance=1.0).assign(group, values) == group.owner).all()
-
-
 def test_weights_whose_sum_overflows_are_compared() -> None:
     """Some weights are lags, which have no upper bound."""
     weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}

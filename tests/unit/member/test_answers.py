@@ -3,11 +3,10 @@
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
-from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
+from coopgroup.model import EMPTY, NO_LOSS
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
 SYNC = RequestKind.SYNC_GROUP
-T0 = ResourceSet({"T": [0]})
 
 # After these errors the member joins immediately: another round has begun.
 OF_A_ROUND = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION]
@@ -88,18 +87,6 @@ def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, delay_ms=delay_ms)
     assert driven.member.delay.remaining_ms(driven.now_ms) == remains_ms
-
-
-def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_told() -> None:
-    """The pending join reported a remainder, so one more join reports the end."""
-    driven = syncing_again().sync(HELD, delay_ms=700)
-    due = driven.now_ms + 700
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3)
-    driven.now_ms = due + 50
-    driven.sync(T0, follow_up=True)
-    assert driven.member.revocation.join_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
-    driven.wait(CONFIG.revocation_grace_ms)
-    assert told_delay_ms(driven) == 0
 
 
 def test_pause_between_moves_when_over_is_told_as_no_loss() -> None:

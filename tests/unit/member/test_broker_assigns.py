@@ -154,17 +154,6 @@ def test_conversions_are_reported_once() -> None:
     assert moved(driven) == []
 
 
-@pytest.mark.parametrize("request_kind", [Kind.JOIN_GROUP, Kind.SYNC_GROUP])
-def test_conversion_up_within_a_round_loses_nothing(request_kind: RequestKind) -> None:
-    """The broker refuses the waiting joins and syncs of a group that it converts."""
-    driven = rejoining() if request_kind is Kind.JOIN_GROUP else syncing_again()
-    driven.refuse(request_kind, BEGUN)
-    if request_kind is Kind.JOIN_GROUP:
-        driven.wait(driven.member.back_off.until_ms - driven.now_ms)
-    assert driven.claims().owned == HELD
-    assert driven.lost() == []
-
-
 def test_conversion_between_join_and_sync_may_change_the_protocol() -> None:
     """Regression: the member failed. The group's protocol is no longer that of the join."""
     driven = joined(rejoining(), 1).refuse(Kind.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

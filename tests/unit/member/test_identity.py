@@ -70,16 +70,6 @@ def test_identity_is_kept_of_each_completed_round() -> None:
     assert kept(driven.sync()) == [KeptIdentity(member_id="m", generation=2, topics=("T",))]
 
 
-def test_identity_tells_the_topics_of_its_round_not_those_wanted_since() -> None:
-    """The group's stored assignment belongs to the topics of the join."""
-    driven = DrivenMember(member=new_member(KEEPING)).subscribe().join()
-    driven.give(SubscriptionChanged(topics=("T", "U"))).sync()
-    assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
-    assert kept(driven.join(2).sync()) == [
-        KeptIdentity(member_id="m", generation=2, topics=("T", "U"))
-    ]
-
-
 @pytest.mark.parametrize(
     "config",
     [attrs.evolve(KEEPING, keeps_identity=False), attrs.evolve(KEEPING, instance_id="i-1")],

@@ -129,17 +129,6 @@ def test_lease_when_rounds_follow_each_other_counts_from_each_join() -> None:
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
 
 
-def test_lease_when_a_join_is_answered_with_the_same_round_again_is_not_renewed() -> None:
-    """This answer does not restart the session."""
-    driven = syncing_again()
-    until_ms = driven.member.lease.until_ms
-    driven.now_ms += 500
-    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(2)
-    assert driven.member.state is MemberState.SYNCING
-    assert driven.member.lease.until_ms == until_ms
-    assert driven.sync().member.lease.until_ms == until_ms
-
-
 def moved_before_its_generation_was_stored(driven: DrivenMember) -> DrivenMember:
     """Let another broker take the group over while the sync of generation 2 waits."""
     driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NOT_COORDINATOR)
@@ -198,12 +187,6 @@ def test_lease_when_a_join_begins_no_round_counts_from_a_heartbeat() -> None:
     driven.sync()
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert driven.member.lease.until_ms == asked_at_ms + SESSION_MS
-
-
-def test_lease_of_a_new_id_counts_from_the_round() -> None:
-    driven = joined_again().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED).join(2)
-    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
 
 
 def test_lease_is_over_although_a_late_answer_comes() -> None:
@@ -354,22 +337,22 @@ def test_sync_when_answered_after_a_slow_leader_loses_nothing(
     assert driven.member.lease.settled_at_ms == beat_at
 
 
-def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
+@pytest.mark.parametrize(
+    ("reach", "kind", "was_longer"),
+    [
+        (lambda: rejoining().heartbeat(IN_A_ROUND), RequestKind.JOIN_GROUP, True),
+        (lambda: leading_again().wait(1_000).decide(), RequestKind.SYNC_GROUP, False),
+    ],
+)
+def test_request_when_it_fails_leaves_only_the_time_since_the_last_peace(
+    reach: Callable[[], DrivenMember], kind: RequestKind, *, was_longer: bool
+) -> None:
     """It may not have arrived, so the coordinator may have waited without success since then."""
-    driven = rejoining()
-    settled_at = driven.member.lease.settled_at_ms
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.rejoin_by_ms > settled_at + REJOIN_MS
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
-    assert driven.member.rejoin_by_ms == settled_at + REJOIN_MS
-
-
-def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:
-    """The decision may not have arrived."""
-    driven = leading_again()
-    joined_at = driven.member.lease.settled_at_ms
-    driven.wait(1_000).decide().refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
-    assert driven.member.rejoin_by_ms == joined_at + REJOIN_MS
+    driven = reach()
+    by_ms = driven.member.lease.settled_at_ms + REJOIN_MS
+    assert (driven.member.rejoin_by_ms > by_ms) is was_longer
+    driven.refuse(kind, ErrorCode.NO_ANSWER)
+    assert driven.member.rejoin_by_ms == by_ms
 
 
 @pytest.mark.parametrize(

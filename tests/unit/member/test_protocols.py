@@ -144,18 +144,6 @@ def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rej
     assert owned == T0
 
 
-def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> None:
-    """Its earlier life may have died before it rejoined after a revocation."""
-    driven = static(speaking(DrivenMember(), *ALL))
-    driven.subscribe().join(protocol="cooperative-sticky")
-    told(driven, T0)
-    states = [driven.member.state]
-    assert decode_subscription(offered(driven)["coopgroup"]).owned == T0
-    driven.join(2, protocol="cooperative-sticky")
-    told(driven, HELD)
-    assert [*states, driven.member.state] == [MemberState.JOINING, MemberState.STABLE]
-
-
 def test_static_member_that_stalled_in_a_cooperative_round_asks_for_one_round() -> None:
     """It lost all before it received the revocation, and the coordinator begins no round for it."""
     driven = static(in_a_cooperative_round())

@@ -133,15 +133,6 @@ def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_c
     assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
 
 
-def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> None:
-    driven = holding().wait(CONFIG.session_timeout_ms)
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert driven.finished() == [(1, {1: code})]
-    assert driven.lost() == [HELD]
-    assert (driven.member.revocation.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
-    assert driven.member.revocation.join_at_ms is None
-
-
 @pytest.mark.parametrize("reach", [stable, rejoining, leading_again, syncing_again])
 def test_revocation_when_it_was_not_asked_for_means_nothing(
     reach: Callable[[], DrivenMember],

@@ -147,15 +147,6 @@ def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> Non
     assert second == {"A": (_t(1, 2), None), "B": (_t(3, 4), None)}
 
 
-def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> None:
-    group = group_of({"T": [1]}, claim("A", _t(1), topics=["U"]), claim("B"))
-    plan, state = _stage(group)
-    assert told(group, plan) == {"A": (NOTHING, _t(1)), "B": (NOTHING, NOTHING)}
-    assert group.resources.take(plan.waiting).to_dict() == _t(1)
-    second, _ = _round({"T": [1]}, claim("A", topics=["U"]), claim("B"), state=state, generation=2)
-    assert second == {"A": (NOTHING, None), "B": (_t(1), None)}
-
-
 def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_granted() -> None:
     group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
     plan, state = _stage(group)

@@ -92,18 +92,6 @@ def test_range_assignor_keeps_its_own_choice() -> None:
     assert group.warmups() == {"b": [2, 3]}
 
 
-def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
-    """A waiting policy rests once its target is reached; a held move is not reached."""
-    group = group_of(deferred(), 2, "a")
-    group.add("b")
-    for _ in range(3):
-        group.round(after_ms=DELAY_MS)
-    assert group.warmups() == {"b": [1]}
-    group.warms_up("b")
-    group.settle()
-    assert group.owned() == {"a": [0], "b": [1]}
-
-
 # --- limits and time-outs -----------------------------------------------------------------------
 
 
@@ -230,16 +218,6 @@ def test_state_with_warm_ups_survives_json() -> None:
 
 
 # --- without the option -------------------------------------------------------------------------
-
-
-def test_option_without_members_that_take_part_changes_nothing() -> None:
-    groups = [WarmGroup(policy=policy) for policy in (SimplePolicy(), simple(standbys=1))]
-    for group in groups:
-        group.add("a", 0, 1, 2, 3, warm=None)
-        group.add("b", warm=None)
-        group.settle()
-    first, second = (group.decide().assignments for group in groups)
-    assert first == second
 
 
 def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:

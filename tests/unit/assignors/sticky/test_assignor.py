@@ -27,20 +27,6 @@ def test_fresh_group_when_assigned_takes_turns() -> None:
     }
 
 
-def test_member_when_joining_gets_its_share_and_others_keep_theirs() -> None:
-    group = group_of(
-        {"a": range(4), "b": range(4)},
-        claim("A", {"a": [0, 1], "b": [0, 1]}, topics=["a", "b"]),
-        claim("B", {"a": [2, 3], "b": [2, 3]}, topics=["a", "b"]),
-        claim("C", topics=["a", "b"]),
-    )
-    assert _target(group) == {
-        "A": {"a": [0, 1], "b": [0]},
-        "B": {"a": [2, 3], "b": [2]},
-        "C": {"b": [1, 3]},
-    }
-
-
 def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
     """A member that gives up half of its load halves it in every topic (librdkafka#4044)."""
     topics = ["a", "b", "c"]

@@ -238,11 +238,3 @@ def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
         }
     drill.finish_stops("A")
     assert drill.round(40)["D"] == (_t(4), None)
-
-
-def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
-    """It is unknown which members received it, so the follow-up round is announced again."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D").round(0, missed="ABCD")
-    assert drill.round(10)["B"] == (_t(2), NOTHING)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coopgroup.model import MemberClaim, ResourceSet, resolve_claims
-from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
+from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
 from coopgroup.policies.base import Policy
 from coopgroup.policies.warming.bundles import Bundles, bundles_of
 from tests.support.warm_group import WarmGroup
@@ -133,19 +133,6 @@ def test_part_that_stops_late_holds_back_its_bundle() -> None:
     assert not decision.plan.follow_up, "only the slow member has to rejoin"
     group.round()
     assert group.members["b"].owned == both(1)
-
-
-def test_ration_counts_bundles() -> None:
-    policy = IncrementalPolicy(
-        warmup=Warmup(co_partition=TOGETHER), max_moves_per_round=1, move_interval_ms=0
-    )
-    group = WarmGroup(existing=topics(4, 4), policy=policy)
-    group.add("a", topics=BOTH, warm=None).owned = both(0, 1, 2, 3)
-    group.round()
-    group.add("b", topics=BOTH, warm=None)
-    decision = group.round()
-    assert len(decision.group.resources.take(decision.plan.waiting)) == 4
-    assert len(topics(4, 4) - group.members["a"].owned) == 2
 
 
 def test_bundle_has_the_racks_of_its_first_part() -> None:
