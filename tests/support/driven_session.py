@@ -1,6 +1,6 @@
 """A session that unit tests drive like a member; its member leads a group of its own."""
 
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import attrs
 
@@ -56,7 +56,7 @@ class DrivenSession(DrivenMember):
     def duties(self, kind: type[Asked]) -> list[Asked]:
         return [effect for effect in self.asked if isinstance(effect, kind)]
 
-    def change(self, **changes: object) -> Self:
+    def change(self, **changes: Any) -> Self:  # noqa: ANN401 - any field
         """Replace fields of the session."""
         self.session = attrs.evolve(self.session, **changes)
         self.member = self.session.member

@@ -4,6 +4,7 @@ The bytes of the assignments are those that Kafka 4.3.0 sent: its version is tha
 subscription, and its user data is null.
 """
 
+import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
@@ -12,15 +13,15 @@ from coopgroup.member.effects import (
     Report,
 )
 from coopgroup.member.events import (
-    Answered,
     LossHandled,
     RevocationCompleted,
     WarmSetDeclared,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupAnswer, SyncGroupAnswer
-from coopgroup.session import Session, step
+from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.session import Session
 from coopgroup.telemetry import AssigningMoved, AssignmentReceived, AssignmentUnreadable
+from tests.support.driven_session import DrivenSession
 from tests.support.members import (
     CONFIG,
     HELD,
@@ -31,6 +32,7 @@ from tests.support.members import (
     rejoining,
     syncing_again,
 )
+from tests.support.members import joined as join_answer
 
 Kind = RequestKind
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
@@ -43,21 +45,10 @@ def of_version(version: int, content: bytes) -> bytes:
     return version.to_bytes(2, "big") + content[2:]
 
 
-def join_answer(epoch: int, protocol: str = "coopgroup") -> JoinGroupAnswer:
-    """Return the answer of a coordinator that assigns: it names no leader."""
-    return JoinGroupAnswer(
-        error_code=0,
-        generation=epoch,
-        protocol_name=protocol,
-        leader_id="",
-        member_id="m",
-        members=(),
-        skip_assignment=False,
-    )
-
-
 def joined(driven: DrivenMember, epoch: int, protocol: str = "coopgroup") -> DrivenMember:
-    return driven.answer(Kind.JOIN_GROUP, join_answer(epoch, protocol))
+    """Give the answer of a coordinator that assigns: it names no leader."""
+    answer = join_answer(epoch, protocol=protocol)
+    return driven.answer(Kind.JOIN_GROUP, attrs.evolve(answer, leader_id=""))
 
 
 def synced(driven: DrivenMember, content: bytes) -> DrivenMember:
@@ -185,12 +176,10 @@ def test_refused_generation_of_a_led_group_is_a_loss_as_before() -> None:
 
 def test_leader_forgets_its_rounds_although_the_generation_stays() -> None:
     """The broker moves what it likes. So the first round after it has no memory."""
-    driven = rejoining()
-    session = Session(member=driven.member, led_generation=1, refusals=1, retry_at_ms=99_000)
-    request_id = driven.member.outstanding[Kind.JOIN_GROUP].request_id
-    answered = Answered(request_id=request_id, answer=join_answer(1))
-    session, _ = step(session, answered, now_ms=driven.now_ms)
-    assert session == Session(member=session.member)
+    driven = DrivenSession.of(rejoining())
+    driven.change(led_generation=1, refusals=1, retry_at_ms=99_000)
+    joined(driven, 1)
+    assert driven.session == Session(member=driven.member)
 
 
 # --- the lease ------------------------------------------------------------------------------------

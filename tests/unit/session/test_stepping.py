@@ -122,7 +122,8 @@ def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
 def test_memory_when_another_member_led_a_round_is_forgotten() -> None:
     """The memory describes an older group."""
     driven = led_again()
-    assert driven.session.policy_state is not None
+    remembered = driven.session.policy_state
+    assert remembered is not None
     driven.join(3).sync(THREE)
     assert (driven.session.policy_state, driven.session.led_generation) == (None, None)
 
