@@ -54,7 +54,7 @@ UNTOLD = "revoked without a follow-up round: T-3"
 CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
     ("nothing moves", FOUR, "A01 B23", NO_ROUND, []),
     ("a stop, and a round", FOUR, "A01 B2", {"waiting": "T3"}, []),
-    ("b: a claim is ownership until it is given up", FOUR, "A01 B2 C3", {},
+    ("b: a claim is ownership until it is given up (KAFKA-14639)", FOUR, "A01 B2 C3", {},
      ["granted while another member still claims it: T-3"]),
     ("b: the rightful owner may keep it", ONE_IS_STALE, "A0", {}, []),
     ("b: a stale claim counts too", ONE_IS_STALE, "B0", {},
