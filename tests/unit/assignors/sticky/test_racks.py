@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.assignors import StickyAssignor
+from coopgroup.assignors import StickyAssignor, quotas
 from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from tests.support.groups import by_member, no_lags
 
@@ -66,3 +66,20 @@ def test_free_partitions_when_racks_are_known_go_to_them() -> None:
     racks = ["a", "a", "a", "b", "b", "c"]
     members: Members = {"m1": ("c", []), "m2": ("b", []), "m3": ("a", [])}
     assert _placed(racks, members) == {"m1": [1, 5], "m2": [3, 4], "m3": [0, 2]}
+
+
+def test_large_group_when_not_made_the_best_is_still_suited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quotas, "ARCS_MAX", 0)
+    racks = ["a", "b", "c"] * 20
+    members: Members = {f"m{place}": (rack, []) for place, rack in enumerate("cbacba")}
+    for place, some in enumerate(_placed(racks, members).values()):
+        assert {racks[index] for index in some} == {"cbacba"[place]}
+        assert len(some) == 10
+    owned: Members = {
+        f"m{place}": (rack, [*range(10 * place, 10 * place + 10)])
+        for place, rack in enumerate("acacac")
+    }
+    held = _placed(racks, {**owned, "new": ("b", [])})
+    assert {racks[index] for index in held["new"]} == {"b"}

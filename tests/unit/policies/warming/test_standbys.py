@@ -191,3 +191,15 @@ def test_member_that_declines_everything_gets_nothing_if_the_option_says_cancel(
         group.round()
     assert group.owned() == {"a": [0, 1, 2, 3], "b": []}
     assert group.warmups() == {}
+
+
+def test_new_standbys_end_with_the_slots_of_the_group() -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=1, max_concurrent=1))
+    group = WarmGroup(existing=partitions(*range(4)), policy=policy)
+    group.add("a", 0, 2)
+    group.add("b", 1, 3)
+    group.round()
+    assert group.warmups() == {"b": [0]}
+    group.warms_up("b")
+    group.round()
+    assert group.warmups() == {"a": [1], "b": [0]}
