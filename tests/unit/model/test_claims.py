@@ -1,6 +1,7 @@
 """From claims to rightful owners: the cases of KIP-792."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
 from tests.support.checkers import claims_of
@@ -50,18 +51,15 @@ def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> N
 
 
 def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
+    told: dict[str, Any] = {
+        "instance_id": "host-b",
+        "rack": "r1",
+        "remaining_delay_ms": 70,
+        "remaining_loss_ms": 900,
+    }
     group = resolve_claims(
         [
-            MemberClaim(
-                member_id="b",
-                topics=("t",),
-                owned=ResourceSet({"t": [0]}),
-                generation=2,
-                instance_id="host-b",
-                rack="r1",
-                remaining_delay_ms=70,
-                remaining_loss_ms=900,
-            ),
+            MemberClaim(member_id="b", topics=("t",), generation=2, **told),
             MemberClaim(member_id="a", topics=("s", "t")),
             MemberClaim(member_id="c", topics=(), readable=False),
             MemberClaim(member_id="d", topics=("s", "t")),
@@ -70,13 +68,7 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     )
     assert group.members == (
         GroupMember(member_id="a"),
-        GroupMember(
-            member_id="b",
-            instance_id="host-b",
-            rack="r1",
-            remaining_delay_ms=70,
-            remaining_loss_ms=900,
-        ),
+        GroupMember(member_id="b", **told),
         GroupMember(member_id="c", readable=False),
         GroupMember(member_id="d"),
     )

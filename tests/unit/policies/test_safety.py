@@ -169,27 +169,24 @@ def test_target_when_right_is_taken() -> None:
     check_target(group_of({}), np.empty(0, dtype=np.int32))
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        (None, "target is a NoneType, expected an array, int32 of shape (3,)"),
-        (
-            np.zeros(2, dtype=np.int32),
-            "target is int32 of shape (2,), expected int32 of shape (3,)",
-        ),
-        (np.zeros(3), "target is float64 of shape (3,), expected int32 of shape (3,)"),
-        (np.array([0, 2, -1], dtype=np.int32), "target names member 2 of a group of 2"),
-        (np.array([0, 0, 0], dtype=np.int32), "target places what is not assignable: T-9"),
-        (
-            np.array([0, 1, -1], dtype=np.int32),
-            "target names a holder that does not subscribe: T-1",
-        ),
-        (
-            np.array([-1, 0, -1], dtype=np.int32),
-            "target leaves out what is assignable and has a subscriber: T-0",
-        ),
-    ],
-)
+def _numbers(*numbers: int) -> Int32Array:
+    return np.array(numbers, dtype=np.int32)
+
+
+# fmt: off
+WRONG_TARGETS: list[tuple[Any, str]] = [
+    (None, "target is a NoneType, expected an array, int32 of shape (3,)"),
+    (_numbers(0, 0), "target is int32 of shape (2,), expected int32 of shape (3,)"),
+    (np.zeros(3), "target is float64 of shape (3,), expected int32 of shape (3,)"),
+    (_numbers(0, 2, -1), "target names member 2 of a group of 2"),
+    (_numbers(0, 0, 0), "target places what is not assignable: T-9"),
+    (_numbers(0, 1, -1), "target names a holder that does not subscribe: T-1"),
+    (_numbers(-1, 0, -1), "target leaves out what is assignable and has a subscriber: T-0"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("target", "reason"), WRONG_TARGETS)
 def test_target_when_wrong_is_refused_with_the_reason(target: Int32Array, reason: str) -> None:
     group = group_of({"T": [0, 1]}, claim("A", {"T": [9]}), claim("B", topics=[]))
     with pytest.raises(AssignorError) as caught:
