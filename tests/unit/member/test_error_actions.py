@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+import attrs
 import pytest
 
 from coopgroup.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
@@ -13,6 +14,7 @@ from coopgroup.telemetry import RequestRefused
 from tests.support.members import (
     HELD,
     DrivenMember,
+    joined,
     joining,
     leaving,
     rejoining,
@@ -150,8 +152,11 @@ def test_leave_whatever_it_is_answered_ends(kind: RequestKind, code: ErrorCode) 
 def test_take_id_joins_again_at_once_with_the_id() -> None:
     """KIP-394: the first join is answered with the member id to use. That is not a failure."""
     assert rows_of(Action.TAKE_ID) == [(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)]
-    driven = joining().refuse(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)
-    assert driven.sent() == ["JoinGroupRequest"]
+    driven = joining()
+    assert driven.sent_join().member_id == ""
+    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-9")
+    driven.answer(Kind.JOIN_GROUP, refused)
+    assert (driven.sent(), driven.sent_join().member_id) == (["JoinGroupRequest"], "m-9")
     assert (driven.member.back_off.attempts, driven.member.state) == (0, MemberState.JOINING)
 
 
