@@ -14,13 +14,19 @@ from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
-from coopgroup.kafka.rpc.topics import FindPartition
+from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
 from coopgroup.kafka.rpc.transport import AnyLane
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
 __all__ = [
+    "FOUND",
+    "HERE",
+    "LOST",
+    "MOVED",
+    "THERE",
     "FakeCoordinator",
     "FakeDriver",
     "FakeLibrdkafka",
@@ -31,6 +37,11 @@ __all__ = [
 ]
 
 Partition = tuple[str, int]
+HERE = Coordinator(node_id=1, host="here", port=1)
+THERE = Coordinator(node_id=2, host="there", port=2)
+FOUND = FoundPartition(error_code=0, partition=3, leader=HERE)
+MOVED = FoundPartition(error_code=0, partition=3, leader=THERE)
+LOST = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 
 
 def places(messages: Iterable[Message]) -> list[tuple[int | None, int | None]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from coopgroup import CooperativeConsumer
 from coopgroup.errors import ConfigurationError
@@ -74,15 +73,6 @@ def test_callback_when_it_raises_is_heard_from_poll(
     with consumer, pytest.raises(expected) as caught:
         poll_on(consumer, count)
     assert str(caught.value) == message
-
-
-def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
-    heard: list[KafkaError] = []
-    with CooperativeConsumer({**NOBODY, "error_cb": heard.append}) as consumer:
-        deadline = time.monotonic() + 10
-        while not heard and time.monotonic() < deadline:
-            consumer.poll(0.05)
-    assert heard[0].name() == "_TRANSPORT"
 
 
 def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
