@@ -23,7 +23,6 @@ from coopgroup.model.group_api import (
     GroupRequest,
     HeartbeatRequest,
     JoinGroupRequest,
-    LeaveGroupRequest,
     SyncGroupRequest,
 )
 from coopgroup.session import SessionEvent
@@ -37,7 +36,11 @@ from tests.unit.kafka.one_member_group import (
     subscribe,
 )
 
-PATIENT = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 8_000}
+PATIENT = {
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 8_000,
+}
 
 
 def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
@@ -46,19 +49,13 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
         subscribe(hand, driver)
         assert group.requests == [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest]
         assert driver.lease_until_s == hand.now_s + 6.0
-        hand.advance(0.02)
+        assert driver.calm_until_s == pytest.approx(hand.now_s + 0.3)
+        hand.advance(0.3)
         assert driver.lease_until_s == hand.now_s + 6.0
         assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
-
-
-def test_driver_at_rest_is_calm_until_its_next_heartbeat(hand: Hand) -> None:
-    slow = {**PATIENT, "heartbeat.interval.ms": 300}
-    with running(hand, more=slow) as (driver, group):
-        subscribe(hand, driver)
-        assert driver.calm_until_s == pytest.approx(hand.now_s + 0.3)
         group.silent = frozenset({HeartbeatRequest})
-        hand.advance(0.3)
-        assert group.requests.count(HeartbeatRequest) == 1
+        hand.advance(0.31)
+        assert group.requests.count(HeartbeatRequest) == 2
         assert driver.calm_until_s is None
 
 
@@ -95,22 +92,6 @@ def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
 
 
-def test_driver_when_the_application_does_not_poll_leaves_the_group(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
-) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
-    driver.polled_at_s = hand.now_s
-    driver.post(Woken())
-    hand.advance(0.799)
-    assert not driver.inbox.waiting
-    hand.advance(0.002)
-    cause = "max.poll.interval.ms exceeded"
-    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=cause)
-    assert LeaveGroupRequest in group.requests
-
-
 def test_driver_when_refused_permanently_fails_the_application(
     hand: Hand,
     driver_and_group: DriverAndGroup,
@@ -134,15 +115,13 @@ def test_driver_when_refused_permanently_fails_the_application(
 def test_driver_when_it_leaves_drops_what_was_not_heard(
     hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
-    driver, group = driver_and_group
+    driver, _ = driver_and_group
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
-    assert driver.inbox.waiting
     driver.post(LeaveRequested(reason="closed"))
     hand.run()
     assert has_left(driver.member)
     assert (driver.inbox.take(), driver.lease_until_s) == (None, math.inf)
-    assert group.requests[-1] is LeaveGroupRequest
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
@@ -175,10 +154,10 @@ def test_driver_wakes_the_application_when_it_asked_for_it(
     hand.advance(0.049)
     assert not driver.inbox.waiting
     hand.advance(0.002)
-    assert (driver.inbox.take(), driver.inbox.take_call(), driver.inbox.waiting) == (
+    assert (driver.inbox.waiting, driver.inbox.take(), driver.inbox.take_call()) == (
+        True,
         None,
         None,
-        False,
     )
     hand.advance(0.05)
     assert not driver.inbox.waiting

@@ -52,26 +52,20 @@ def bells(monkeypatch: pytest.MonkeyPatch) -> list[FakeBell]:
     return made
 
 
-def test_member_that_leaves_rings_before_its_connections_close(
-    hand: Hand, bells: list[FakeBell]
-) -> None:
-    with running(hand, more=SLOW) as (driver, _):
-        subscribe(hand, driver)
-        driver.post(LeaveRequested(reason="closed"))
-        hand.run()
-        assert "ring" in bells[0].calls
-    (bell,) = bells
-    assert (bell.topic, bell.group_id) == ("bell", driver.settings.member.group_id)
-    assert bell.calls == ["start", "ring", "finish"]
-
-
-def test_ring_that_is_heard_becomes_a_heartbeat(hand: Hand, bells: list[FakeBell]) -> None:
+def test_member_hears_rings_and_rings_as_it_leaves(hand: Hand, bells: list[FakeBell]) -> None:
+    """A ring becomes a heartbeat; the last ring is sent before the connections close."""
     with running(hand, more=SLOW) as (driver, group):
         subscribe(hand, driver)
+        (bell,) = bells
+        assert (bell.topic, bell.group_id) == ("bell", driver.settings.member.group_id)
         assert HeartbeatRequest not in group.requests
-        bells[0].heard()
+        bell.heard()
         hand.run()
         assert HeartbeatRequest in group.requests
+        driver.post(LeaveRequested(reason="closed"))
+        hand.run()
+        assert bell.calls == ["start", "ring"]
+    assert bell.calls == ["start", "ring", "finish"]
 
 
 def test_driver_without_a_topic_makes_no_bell(hand: Hand, bells: list[FakeBell]) -> None:

@@ -21,32 +21,26 @@ from tests.unit.kafka.one_member_group import (
     subscribe,
 )
 
+Codes = list[tuple[tuple[str, int, int], ...]]
+# Without heartbeats in between, whose answers would prove that the coordinator is alive.
+SELDOM = {
+    "session.timeout.ms": 9_000,
+    "max.poll.interval.ms": 9_000,
+    "heartbeat.interval.ms": 8_000,
+}
+
+
+def ended(code: ErrorCode) -> Codes:
+    return [(("orders", 0, int(code)),)]
+
 
 def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndGroup) -> None:
     driver, _ = driver_and_group
     outside = commit(driver)
-    hand.run()
-    assert bool(outside)
-    assert outside == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
     subscribe(hand, driver)
     inside = commit(driver)
     hand.run()
-    assert bool(inside)
-    assert inside == [(("orders", 0, 0),)]
-
-
-def test_commit_when_the_driver_stops_ends_too(
-    hand: Hand, driver_and_group: DriverAndGroup
-) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
-    group.silent = frozenset({OffsetCommitRequest})
-    waiting = commit(driver)
-    hand.run()
-    assert OffsetCommitRequest in group.requests
-    driver.stop()
-    driver.stop()
-    assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+    assert (outside, inside) == (ended(ErrorCode.UNKNOWN_MEMBER_ID), ended(ErrorCode.NONE))
 
 
 def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
@@ -57,18 +51,12 @@ def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
             return None
         return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
 
-    # No heartbeat in between: its answer would prove that the coordinator is alive.
-    seldom = {
-        "session.timeout.ms": 9_000,
-        "max.poll.interval.ms": 9_000,
-        "heartbeat.interval.ms": 8_000,
-    }
-    with running(hand, more=seldom) as (driver, group):
+    with running(hand, more=SELDOM) as (driver, group):
         subscribe(hand, driver)
         group.override = cut_off
         outcome = commit(driver)
         hand.advance(1.0)
-        assert outcome == [(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)]
+        assert outcome == ended(ErrorCode.REQUEST_TIMED_OUT)
         sent = group.requests.count(OffsetCommitRequest)
         group.override = None
         hand.advance(0.5)
@@ -76,34 +64,26 @@ def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
         assert driver.member.state is MemberState.STABLE
 
 
-def test_commit_when_the_driver_was_stopped_ends_at_once(
+def test_commits_when_the_driver_stops_end_once_each(
     hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
-    ended: list[tuple[tuple[str, int, int], ...]] = []
-    early = driver.new_commit(ended.append)
-    driver.stop()
-    assert ended == [()]  # ended without an offset
-    driver.post(CommitRequested(commit_id=early, offsets=(Offset("orders", 0, 5),)))
-    assert ended == [()]
-    assert commit(driver) == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
-
-
-def test_commits_when_the_driver_stops_meanwhile_end_once_each(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
-) -> None:
+    """Also those that are sent, that wait, that are not posted yet, and that come later."""
     driver, group = driver_and_group
     subscribe(hand, driver)
-    outcomes: list[list[tuple[tuple[str, int, int], ...]]] = []
-    outcomes += [commit(driver) for _ in range(10)]
+    outcomes = [commit(driver) for _ in range(10)]
     group.silent = frozenset({OffsetCommitRequest})
     hand.run()
+    assert OffsetCommitRequest in group.requests
     outcomes += [commit(driver) for _ in range(10)]
+    early: Codes = []
+    commit_id = driver.new_commit(early.append)
     driver.stop()
+    driver.stop()
+    assert early == [()]  # ended without an offset
+    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
     outcomes.append(commit(driver))
-    assert {len(one) for one in outcomes} == {1}
+    assert early == [()]
+    assert outcomes == [ended(ErrorCode.UNKNOWN_MEMBER_ID)] * 21
 
 
 COMMITS = 3_000
@@ -113,7 +93,6 @@ def test_commits_that_time_out_together_cost_the_member_one_step(
     hand: Hand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seldom = {"session.timeout.ms": 9_000, "max.poll.interval.ms": 9_000}
     steps: list[object] = []
 
     def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
@@ -121,22 +100,21 @@ def test_commits_that_time_out_together_cost_the_member_one_step(
             steps.append(event)
         return step(session, event, now_ms=now_ms)
 
-    with running(hand, more=seldom | {"heartbeat.interval.ms": 8_000}) as (driver, group):
+    with running(hand, more=SELDOM) as (driver, group):
         subscribe(hand, driver)
         group.silent = frozenset({OffsetCommitRequest})
         monkeypatch.setattr(driver_module, "step", counted)
         outcomes = [commit(driver) for _ in range(COMMITS)]
         hand.advance(1.0)
-        assert all(outcomes)
-    assert {one[0] for one in outcomes} == {(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)}
+    assert outcomes == [ended(ErrorCode.REQUEST_TIMED_OUT)] * COMMITS
     assert len(steps) < COMMITS // 10
 
 
 def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
     """The thread checks after each event. Checking every commit made commits quadratic."""
     pending = PendingCommits(timeout_ms=0, warn=fail)
-    ended: list[object] = []
-    ids = [pending.register(ended.append) for _ in range(3)]
+    outcomes: list[object] = []
+    ids = [pending.register(outcomes.append) for _ in range(3)]
     for commit_id in ids:
         pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
     pending.end(ids[0], ErrorCode.NONE)
@@ -161,4 +139,4 @@ def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
     group.answer_held()
     hand.run()
     assert driver.wait_for_commits(0.0)
-    assert outcomes == [[(("orders", 0, 0),)]] * 3
+    assert outcomes == [ended(ErrorCode.NONE)] * 3

@@ -60,31 +60,26 @@ def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     assert driver.member.state is MemberState.STABLE
 
 
-def test_driver_when_a_first_step_fails_tells_the_application(
-    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failing", [["step"], ["step", "fail"]])
+def test_driver_when_a_first_step_fails_tells_the_application_once(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: list[str],
 ) -> None:
+    """Even if the member cannot fail either."""
     driver, _ = driver_and_group
-    monkeypatch.setattr(driver_module, "step", fail)
+    for name in failing:
+        monkeypatch.setattr(driver_module, name, fail)
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
     assert driver.inbox.take() == INTERNAL_ERROR
     assert driver.inbox.take_call() is None
-    driver.post(SubscriptionChanged(topics=("orders",)))
-    hand.run()
-    assert driver.inbox.take() is None  # reported once
-    assert driver.member.state is MemberState.FAILED
-
-
-def test_driver_when_the_member_cannot_even_fail_tells_the_application(
-    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, _ = driver_and_group
-    monkeypatch.setattr(driver_module, "step", fail)
-    monkeypatch.setattr(driver_module, "fail", fail)
-    driver.post(LossHandled())
-    hand.run()
-    assert driver.inbox.waiting
-    assert driver.inbox.take() == INTERNAL_ERROR
+    if "fail" not in failing:
+        driver.post(SubscriptionChanged(topics=("orders",)))
+        hand.run()
+        assert driver.inbox.take() is None
+        assert driver.member.state is MemberState.FAILED
 
 
 def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(

@@ -1,9 +1,11 @@
 """A leader uses the lags of one moment for all rounds of a rebalance, or it never ends."""
 
+from collections.abc import Callable
 from random import Random
 from typing import cast
 
 import numpy as np
+import pytest
 from attrs import define, field
 
 from coopgroup.assignors.lag.assignor import LagAwareAssignor
@@ -23,7 +25,6 @@ from coopgroup.session import DecideRound, RoundDecided
 from tests.support.by_hand import Hand
 
 ROUNDS_MAX = 8
-ANSWER_S = 10.0
 
 
 @define
@@ -121,23 +122,19 @@ def group(hand: Hand, policy: Policy | None = None) -> Group:
     return Group(hand=hand, topic=topic, owned=owned, policy=policy or SimplePolicy())
 
 
-def test_rebalance_ends_although_lags_change_from_round_to_round(hand: Hand) -> None:
-    for seed in range(20):
-        members = group(hand)
-        members.topic.random.seed(seed)
-        assert members.rebalance() <= ROUNDS_MAX
+RATIONED = IncrementalPolicy(
+    max_moves_per_round=6, move_interval_ms=500, scheduled_rebalance_timeout_ms=9_000
+)
 
 
-def test_rationed_rebalance_ends_although_lags_change_in_its_pauses(hand: Hand) -> None:
-    for seed in range(20):
-        members = group(
-            hand,
-            IncrementalPolicy(
-                max_moves_per_round=6, move_interval_ms=500, scheduled_rebalance_timeout_ms=9_000
-            ),
-        )
-        members.topic.random.seed(seed)
-        assert members.rebalance() <= ROUNDS_MAX
+@pytest.mark.parametrize("policy", [SimplePolicy(), RATIONED])
+@pytest.mark.parametrize("seed", range(20))
+def test_rebalance_ends_although_lags_change_from_round_to_round_or_in_its_pauses(
+    hand: Hand, policy: Policy, seed: int
+) -> None:
+    members = group(hand, policy)
+    members.topic.random.seed(seed)
+    assert members.rebalance() <= ROUNDS_MAX
 
 
 def test_next_rebalance_looks_the_lags_up_again(hand: Hand) -> None:
@@ -148,19 +145,21 @@ def test_next_rebalance_looks_the_lags_up_again(hand: Hand) -> None:
     assert members.topic.looks > looks
 
 
-def test_lags_of_a_rebalance_that_another_member_went_on_with_are_not_used(hand: Hand) -> None:
-    members = group(hand)
-    assert members.play_round()
+def _led_by_another(members: Group) -> None:
     members.generation += 1
-    looks = members.topic.looks
-    members.play_round()
-    assert members.topic.looks == looks + 1
 
 
-def test_lags_are_looked_up_again_when_a_topic_has_grown_meanwhile(hand: Hand) -> None:
+def _grow(members: Group) -> None:
+    members.topic.partitions += 1
+
+
+@pytest.mark.parametrize("happen", [_led_by_another, _grow])
+def test_lags_are_looked_up_again_when_something_happened_meanwhile(
+    hand: Hand, happen: Callable[[Group], None]
+) -> None:
     members = group(hand)
     assert members.play_round()
-    members.topic.partitions += 1
+    happen(members)
     looks = members.topic.looks
     members.play_round()
     assert members.topic.looks == looks + 1
