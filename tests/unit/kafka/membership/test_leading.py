@@ -198,7 +198,7 @@ class _StatelessPolicy(_NamelessPolicy):
 
 
 DICT = "policy stateless: TypeError: expected a PolicyState, got a dict"
-MEMORY: Any = object()
+MEMORY = object()
 
 
 @pytest.mark.parametrize(
@@ -217,10 +217,10 @@ def test_round_when_anything_is_raised_moves_nothing(
     led: Led,
     assignor: object,
     policy: object,
-    state: Any,
-    reason: str,  # noqa: ANN401
+    state: object,
+    reason: str,
 ) -> None:
-    led.lead(assignor, policy).start(_duty(2, owned=EXISTING, state=state))
+    led.lead(assignor, policy).start(_duty(2, owned=EXISTING, state=cast("PolicyState", state)))
     hand.run()
     assert reason in led.refusal()
     decision = led.answers()[0].decision

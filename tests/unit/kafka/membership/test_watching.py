@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -100,8 +100,8 @@ class Watched:
     _next: Job | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        unused: Any = None
-        leader = RoundLeader(
+        unused, cluster = cast("Any", None), cast("Any", self.cluster)
+        self.assigned = RoundLeader(
             assignor=unused,
             policy=unused,
             lookup=unused,
@@ -110,12 +110,10 @@ class Watched:
             sink=unused,
             seen=SeenTopics(topics=("a", "b"), partitions=ResourceSet({"a": [0]})),
         )
-        self.assigned = leader
-        lookup: Any = self.cluster
         sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.append(event))
         self.watcher = TopicWatcher(
-            lookup=lookup,
-            leader=leader,
+            lookup=cluster,
+            leader=self.assigned,
             leads=lambda: self.leads,
             post=self._post,
             sink=sink,
@@ -128,10 +126,12 @@ class Watched:
         else:
             self.posted.append(event)
 
-    def start(self) -> None:
-        """Do what the group's thread does for the watcher."""
+    def start(self, *topics: str) -> None:
+        """Do what the group's thread does for the watcher; wish for topics."""
         self.is_started = True
         self._plan()
+        if topics:
+            self.watcher.watch(TopicWish.read(topics))
 
     def _plan(self) -> None:
         if self._next is not None:
@@ -153,8 +153,7 @@ def test_names_are_posted_at_once_without_a_look(hand: Hand) -> None:
 
 def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.advance(0.05)
     assert watched.cluster.looked == ["names"] * 3
     watched.cluster.topics = {"orders": [0], "other": [0], "third": [0]}
@@ -167,8 +166,7 @@ def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
 
 def test_leader_asks_for_a_round_when_partitions_change(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"a": [0]}), leads=True)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["a", "b"]))
+    watched.start("a", "b")
     hand.advance(0.6)
     assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
     assert len(watched.cluster.looked) > 3
@@ -190,8 +188,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
         watched.assigned.seen = led
 
     watched.cluster.on_look = lead
-    watched.watcher.watch(TopicWish.read(["a", "b"]))
-    watched.start()
+    watched.start("a", "b")
     hand.advance(2.0)
     assert watched.cluster.looked == ["metadata"] * 2
     assert watched.assigned.seen is led
@@ -201,8 +198,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
 def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     watched = Watched(hand, Cluster({"orders": [0]}, error), refresh_ms=-1)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.run()
     assert (watched.warned, watched.posted) == (["topics_unavailable"], [])
     watched.cluster.error = None
@@ -220,12 +216,14 @@ def test_wish_when_withdrawn_is_looked_for_no_more(hand: Hand) -> None:
 
 
 def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(hand: Hand) -> None:
+    """After the look, the watcher has no job until the next one is due."""
     watched = Watched(hand, Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
     watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    watched.start()
+    watched.start("^o")
     hand.run()
     assert watched.posted == [SubscriptionChanged(topics=("bills",))]
+    assert hand.jobs("coopgroup-watcher") == []
+    assert watched.watcher.due_s == hand.now_s + 600
 
 
 def posix_matches(pattern: str, topic: str) -> bool:
@@ -277,33 +275,16 @@ def test_clients_are_given_back_when_they_are_idle(hand: Hand) -> None:
     hand.advance(600.0)
     assert watched.cluster.looked[3:] == ["given back"]
     assert watched.watcher.due_s == math.inf
-
-
-def test_clients_are_not_given_back_after_the_end(hand: Hand) -> None:
-    """The close frees them."""
-    watched = Watched(hand, Cluster({}))
-    watched.start()
-    watched.watcher.stop()
+    watched.watcher.stop()  # the close frees them
     watched.watcher.give_back_soon()
     hand.advance(600.0)
-    assert watched.cluster.looked == []
-
-
-def test_watcher_has_no_job_between_looks(hand: Hand) -> None:
-    watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=600_000)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    hand.run()
-    assert watched.posted == [SubscriptionChanged(topics=("orders",))]
-    assert hand.jobs("coopgroup-watcher") == []
-    assert watched.watcher.due_s == hand.now_s + 600
+    assert len(watched.cluster.looked) == 4
 
 
 def test_watcher_without_a_free_thread_tries_again(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.start()
     submit, refused = Worker.submit, [True, True]
 
     def refuse(worker: Worker, call: Callable[[], None], **more: Any) -> Job:  # noqa: ANN401
@@ -313,7 +294,7 @@ def test_watcher_without_a_free_thread_tries_again(
         return submit(worker, call, **more)
 
     monkeypatch.setattr(Worker, "submit", refuse)
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.advance(2.0)
     assert watched.posted == [SubscriptionChanged(topics=("orders",))]
     assert refused == []
@@ -324,12 +305,16 @@ def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(
     hand: Hand, *, is_looking: bool
 ) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=0 if is_looking else 600_000)
-    watched.start()
     done: list[str] = []
-    if is_looking:
-        watched.cluster.on_look = lambda: watched.watcher.finish(lambda: done.append("duty"))
-        watched.watcher.watch(TopicWish.read(["^o"]))
-    else:
+
+    def finish() -> None:
         watched.watcher.finish(lambda: done.append("duty"))
+
+    if is_looking:
+        watched.cluster.on_look = finish
+        watched.start("^o")
+    else:
+        watched.start()
+        finish()
     hand.advance(60.0)
     assert done == ["duty"]
