@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from attrs import define, field
 
+from coopgroup.kafka.membership import bell as bell_module
+from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.leaving import has_left
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.records.pending_commits import PendingCommits
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.member.events import (
+    Answered,
+    BellRang,
     CommitRequested,
+    CommitsAbandoned,
     LeaveRequested,
     LossHandled,
+    Offset,
+    RequestFailed,
+    RevocationCompleted,
     SubscriptionChanged,
     Woken,
 )
+from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
     GroupRequest,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupRequest,
+    OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.session import SessionEvent
+from coopgroup.session import Session, SessionEvent, step
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     DriverAndGroup,
     Outcome,
     commit,
+    fail,
     running,
     subscribe,
+    warnings,
 )
 
 PATIENT = {
@@ -164,3 +183,363 @@ def test_driver_wakes_the_application_when_it_asked_for_it(
     driver.remind(hand.now_s)
     hand.run()
     assert driver.inbox.waiting
+
+
+# --- Each commit requested from the group's thread ends exactly once -----------------------------
+
+
+Codes = list[tuple[tuple[str, int, int], ...]]
+# Without heartbeats in between, whose answers would prove that the coordinator is alive.
+SELDOM = {
+    "session.timeout.ms": 9_000,
+    "max.poll.interval.ms": 9_000,
+    "heartbeat.interval.ms": 8_000,
+}
+
+
+def ended(code: ErrorCode) -> Codes:
+    return [(("orders", 0, int(code)),)]
+
+
+def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndGroup) -> None:
+    driver, _ = driver_and_group
+    outside = commit(driver)
+    subscribe(hand, driver)
+    inside = commit(driver)
+    hand.run()
+    assert (outside, inside) == (ended(ErrorCode.UNKNOWN_MEMBER_ID), ended(ErrorCode.NONE))
+
+
+def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
+    """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
+
+    def cut_off(request: GroupRequest) -> Outcome:
+        if not isinstance(request, OffsetCommitRequest):
+            return None
+        return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
+
+    with running(hand, more=SELDOM) as (driver, group):
+        subscribe(hand, driver)
+        group.override = cut_off
+        outcome = commit(driver)
+        hand.advance(1.0)
+        assert outcome == ended(ErrorCode.REQUEST_TIMED_OUT)
+        sent = group.requests.count(OffsetCommitRequest)
+        group.override = None
+        hand.advance(0.5)
+        assert (sent > 0, group.requests.count(OffsetCommitRequest)) == (True, sent)
+        assert driver.member.state is MemberState.STABLE
+
+
+def test_commits_when_the_driver_stops_end_once_each(
+    hand: Hand, driver_and_group: DriverAndGroup
+) -> None:
+    """Also those that are sent, that wait, that are not posted yet, and that come later."""
+    driver, group = driver_and_group
+    subscribe(hand, driver)
+    outcomes = [commit(driver) for _ in range(10)]
+    group.silent = frozenset({OffsetCommitRequest})
+    hand.run()
+    assert OffsetCommitRequest in group.requests
+    outcomes += [commit(driver) for _ in range(10)]
+    early: Codes = []
+    commit_id = driver.new_commit(early.append)
+    driver.stop()
+    driver.stop()
+    assert early == [()]  # ended without an offset
+    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+    outcomes.append(commit(driver))
+    assert early == [()]
+    assert outcomes == [ended(ErrorCode.UNKNOWN_MEMBER_ID)] * 21
+
+
+COMMITS = 3_000
+
+
+def test_commits_that_time_out_together_cost_the_member_one_step(
+    hand: Hand,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[object] = []
+
+    def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
+        if isinstance(event, CommitsAbandoned):
+            steps.append(event)
+        return step(session, event, now_ms=now_ms)
+
+    with running(hand, more=SELDOM) as (driver, group):
+        subscribe(hand, driver)
+        group.silent = frozenset({OffsetCommitRequest})
+        monkeypatch.setattr(driver_module, "step", counted)
+        outcomes = [commit(driver) for _ in range(COMMITS)]
+        hand.advance(1.0)
+    assert outcomes == [ended(ErrorCode.REQUEST_TIMED_OUT)] * COMMITS
+    assert len(steps) < COMMITS // 10
+
+
+def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
+    """The thread checks after each event. Checking every commit made commits quadratic."""
+    pending = PendingCommits(timeout_ms=0, warn=fail)
+    outcomes: list[object] = []
+    ids = [pending.register(outcomes.append) for _ in range(3)]
+    for commit_id in ids:
+        pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
+    pending.end(ids[0], ErrorCode.NONE)
+    assert pending.overdue() == ids[1:]
+    assert pending.overdue() == []
+    patient = PendingCommits(timeout_ms=60_000, warn=fail)
+    patient.take_up(CommitRequested(commit_id=1, offsets=()))
+    assert (patient.overdue(), patient.are_waited_for) == ([], True)
+
+
+def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+) -> None:
+    driver, group = driver_and_group
+    subscribe(hand, driver)
+    group.silent = frozenset({OffsetCommitRequest})
+    outcomes = [commit(driver) for _ in range(3)]
+    hand.run()
+    assert not driver.wait_for_commits(0.0)
+    assert not any(outcomes)
+    group.answer_held()
+    hand.run()
+    assert driver.wait_for_commits(0.0)
+    assert outcomes == [ended(ErrorCode.NONE)] * 3
+
+
+# --- Bugs inside the group's thread --------------------------------------------------------------
+
+
+INTERNAL_ERROR = FailMember(
+    code=ErrorCode.UNKNOWN_SERVER_ERROR, message="internal error: LookupError: a bug"
+)
+
+
+def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver, _ = driver_and_group
+    subscribe(hand, driver)
+    monkeypatch.setattr(driver_module, "step", fail)
+    waiting = commit(driver)
+    hand.run()
+    assert bool(waiting)
+    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    assert "internal_error" in warnings(caplog)
+    assert (driver.member.state, driver.lease_until_s) == (MemberState.FAILED, math.inf)
+    assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+    assert not driver.leads
+    monkeypatch.undo()
+    driver.post(LossHandled())
+    driver.post(LeaveRequested(reason="subscribed anew"))
+    subscribe(hand, driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+@pytest.mark.parametrize("failing", [["step"], ["step", "fail"]])
+def test_driver_when_a_first_step_fails_tells_the_application_once(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: list[str],
+) -> None:
+    """Even if the member cannot fail either."""
+    driver, _ = driver_and_group
+    for name in failing:
+        monkeypatch.setattr(driver_module, name, fail)
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    hand.run()
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    if "fail" not in failing:
+        driver.post(SubscriptionChanged(topics=("orders",)))
+        hand.run()
+        assert driver.inbox.take() is None
+        assert driver.member.state is MemberState.FAILED
+
+
+def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(
+    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = driver_and_group
+    subscribe(hand, driver)
+    tries: list[object] = []
+
+    def count(session: object) -> None:
+        tries.append(session)
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(driver_module, "session_deadline_ms", count)
+    driver.post(CommitRequested(commit_id=driver.new_commit(lambda _: None), offsets=()))
+    hand.run()
+    assert driver.member.state is MemberState.FAILED
+    tries.clear()
+    hand.advance(1.0)
+    assert 1 <= len(tries) <= 25
+
+
+def test_driver_when_the_log_fails_lives_on(
+    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = driver_and_group
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
+    monkeypatch.setattr(TelemetrySink, "write", fail)
+    driver.post(LossHandled())  # refused, and the refusal is logged
+    subscribe(hand, driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_a_commits_caller_fails_goes_on(
+    hand: Hand, driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, group = driver_and_group
+    subscribe(hand, driver)
+    for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
+        caplog.clear()
+        group.silent = silent
+        commit_id = driver.new_commit(fail)
+        driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+        hand.advance(0.6)
+        assert "internal_error" in warnings(caplog)
+    group.silent = frozenset()
+    driver.post(LossHandled())
+    hand.advance(1.0)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_the_transport_fails_inside_only_warns(
+    hand: Hand, driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, group = driver_and_group
+    subscribe(hand, driver)
+    assert group.report is not None
+    group.report(OSError("a loop that failed"))
+    assert "a loop that failed" in warnings(caplog)
+    assert not driver.inbox.waiting
+    first = driver.lease_until_s
+    hand.advance(0.02)
+    assert driver.lease_until_s > first
+
+
+def test_driver_when_the_transport_takes_no_request_tries_again(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+) -> None:
+    """An unsent request needs an outcome, too; otherwise the member waits forever."""
+    driver, group = driver_and_group
+    group.failure = RuntimeError("the transport is not running")
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    hand.advance(0.05)
+    group.failure = None
+    hand.advance(1.0)
+    assert driver.inbox.waiting
+    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+
+
+# --- The group's thread and its bell -------------------------------------------------------------
+
+
+SLOW = {
+    "coopgroup.bell.topic": "bell",
+    "session.timeout.ms": 45_000,
+    "heartbeat.interval.ms": 20_000,
+    "max.poll.interval.ms": 60_000,
+}
+
+
+@define(kw_only=True)
+class FakeBell:
+    """Notes its calls, in order."""
+
+    heard: Callable[[], None]
+    topic: str
+    group_id: str
+    calls: list[str] = field(factory=list)
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def ring(self) -> None:
+        self.calls.append("ring")
+
+    def finish(self, timeout_s: float) -> None:
+        assert timeout_s <= 1.0
+        self.calls.append("finish")
+
+
+@pytest.fixture
+def bells(monkeypatch: pytest.MonkeyPatch) -> list[FakeBell]:
+    made: list[FakeBell] = []
+
+    def make(*, heard: Callable[[], None], topic: str, group_id: str, **_: Any) -> FakeBell:  # noqa: ANN401
+        made.append(FakeBell(heard=heard, topic=topic, group_id=group_id))
+        return made[-1]
+
+    monkeypatch.setattr(bell_module, "TopicBell", make)
+    return made
+
+
+def test_member_hears_rings_and_rings_as_it_leaves(hand: Hand, bells: list[FakeBell]) -> None:
+    """A ring becomes a heartbeat; the last ring is sent before the connections close."""
+    with running(hand, more=SLOW) as (driver, group):
+        subscribe(hand, driver)
+        (bell,) = bells
+        assert (bell.topic, bell.group_id) == ("bell", driver.settings.member.group_id)
+        assert HeartbeatRequest not in group.requests
+        bell.heard()
+        hand.run()
+        assert HeartbeatRequest in group.requests
+        driver.post(LeaveRequested(reason="closed"))
+        hand.run()
+        assert bell.calls == ["start", "ring"]
+    assert bell.calls == ["start", "ring", "finish"]
+
+
+def test_driver_without_a_topic_makes_no_bell(hand: Hand, bells: list[FakeBell]) -> None:
+    without = {key: value for key, value in SLOW.items() if "bell" not in key}
+    with running(hand, more=without) as (driver, _):
+        subscribe(hand, driver)
+    assert bells == []
+
+
+# --- Events for the group's thread ---------------------------------------------------------------
+
+
+COMMIT = CommitRequested(commit_id=1, offsets=())
+STOPPED = RevocationCompleted(resources=ResourceSet({"t": [0]}))
+LEAVE = LeaveRequested(reason="closed")
+ANSWER = Answered(request_id=1, answer=HeartbeatAnswer(error_code=0))
+FAILURE = RequestFailed(request_id=2, code=-2, message="cut off")
+
+
+def test_answers_when_commits_wait_are_taken_first() -> None:
+    """A heartbeat's answer renews the lease, however many commits were requested before."""
+    events = GroupEvents()
+    for event in (COMMIT, STOPPED, ANSWER, FAILURE, LEAVE):
+        events.put(event)
+    events.end()
+    taken = [events.take(0.0) for _ in range(8)]
+    # If an answer was taken early, its token later wakes the thread for nothing.
+    assert taken == [ANSWER, FAILURE, COMMIT, STOPPED, Woken(), Woken(), LEAVE, None]
+
+
+def test_answer_that_comes_alone_is_taken_once() -> None:
+    events = GroupEvents()
+    events.put(COMMIT)
+    assert events.take(None) == COMMIT
+    events.put(ANSWER)
+    assert [events.take(0.0) for _ in range(3)] == [ANSWER, Woken(), Woken()]
+
+
+def test_ring_overtakes_commits() -> None:
+    events = GroupEvents()
+    for event in (COMMIT, COMMIT, BellRang()):
+        events.put(event)
+    assert events.take(0.0) == BellRang()

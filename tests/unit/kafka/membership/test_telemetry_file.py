@@ -17,7 +17,6 @@ import pytest
 
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, ResourcesStarted
 from tests.support.by_hand import Hand
@@ -70,40 +69,16 @@ def opened(path: Path, warned: Warned | None = None, **limits: int) -> Iterator[
         file.close()
 
 
-@contextmanager
-def hung_pipe(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Return a file whose writes hang: a full pipe without a reader."""
-    path = folder / "hung"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    filler = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    try:
-        while True:
-            os.write(filler, b"x" * 4096)
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(filler)
-    try:
-        yield path, reader
-    finally:
-        os.close(reader)
-
-
 def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, tmp_path: Path
 ) -> None:
-    """Heartbeats continue, and the consumer can be closed; this test would hang otherwise."""
-    monkeypatch.setattr("coopgroup.kafka.membership.telemetry_file._CLOSE_S", 0.01)
-    with hung_pipe(tmp_path) as (path, _):
-        sink = TelemetrySink("g", str(path), None, FileLimits(queue_records=10))
-        record = ResourcesStarted(resources=ResourceSet({"t": [0]}))
-        for _ in range(100):
-            sink.write(record, member_id="m", generation=1)
-        sink.close()
-    said = [one.getMessage() for one in caplog.records]
-    assert any("telemetry_dropped" in line for line in said)
-    assert any("telemetry_file_hangs" in line for line in said)
+    """Heartbeats continue, and the consumer can be closed."""
+    warned, path = Warned(), tmp_path / "t.jsonl"
+    hand.is_held = lambda _: True
+    with opened(path, warned, queue_records=10) as file:
+        put(file, *range(100))
+        assert file.dropped == 90
+    assert [one["path"] for one in warned.fields("telemetry_file_hangs")] == [str(path)]
 
 
 def test_records_beyond_the_queue_are_dropped_counted_and_said(hand: Hand, tmp_path: Path) -> None:
