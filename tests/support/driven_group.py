@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -43,10 +43,7 @@ from coopgroup.member.events import (
     SubscriptionChanged,
 )
 from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import (
-    Coordinator,
-    GroupRequest,
-)
+from coopgroup.model.group_api import Coordinator, GroupRequest
 from coopgroup.policies.base import Policy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.simulator.coordinator import GroupCoordinator
@@ -86,6 +83,7 @@ class _Wire:
     Attributes:
         sent: requests with the times at which they were sent.
         is_cut: whether the network swallows requests and answers.
+        waiting: requests without an answer by token: lane, request, end of its time, callback.
     """
 
     name: str
@@ -106,10 +104,9 @@ class _Wire:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        token = next(self.group.tokens)
-        ends_s = self.group.hand.now_s + timeout_ms / 1000
-        self.sent.append((self.group.hand.now_s, request))
-        self.waiting[token] = (lane, request, ends_s, on_answer)
+        token, now_s = next(self.group.tokens), self.group.hand.now_s
+        self.sent.append((now_s, request))
+        self.waiting[token] = (lane, request, now_s + timeout_ms / 1000, on_answer)
         self.queue.append(token)
 
     def close_lane(self, lane: Lane) -> None:
@@ -123,11 +120,6 @@ class _Wire:
         if not self.is_cut and token in self.waiting:
             self.waiting.pop(token)[-1](answer)
 
-    def disconnect(self, token: int) -> None:
-        """End a request whose connection broke."""
-        failure = TransportFailure(kind=FailureKind.DISCONNECTED, message="disconnected")
-        self.answer(token, failure)
-
     def turn(self) -> None:
         """Deliver what was sent, and end what waited for too long."""
         queue, self.queue = self.queue, []
@@ -140,17 +132,6 @@ class _Wire:
     def _fail(self, whether: Callable[[Any], bool], kind: FailureKind) -> None:
         for token in [token for token, one in self.waiting.items() if whether(one)]:
             self.waiting.pop(token)[-1](TransportFailure(kind=kind, message=kind.value))
-
-
-@define(eq=False)
-class _Lookup:
-    group: DrivenGroup
-
-    def metadata(self, _topics: object) -> TopicMetadata:
-        return TopicMetadata(resources=ResourceSet({TOPIC: range(self.group.partitions)}))
-
-    def close(self) -> None:
-        pass
 
 
 @define(eq=False)
@@ -177,8 +158,6 @@ class DrivenMember:
     revoke: Callable[[set[int]], set[int]] = set
     is_polling: bool = True
     _commit_at_s: float = 0.0
-
-    # --- the application -------------------------------------------------------------------------
 
     def work(self) -> None:
         """Poll once: serve the notices, fetch under the lease, and commit when it is time."""
@@ -236,18 +215,15 @@ class DrivenMember:
         offsets = tuple(Offset(TOPIC, one, self.owned[one]) for one in sorted(partitions))
         self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
 
-    # --- the group's thread ----------------------------------------------------------------------
-
     def turn(self) -> None:
         """Let the driver handle all events, and what is due."""
-        driver = self.driver
         for _ in range(_TURNS_MAX):
-            event = driver.take(0.0)
+            event = self.driver.take(0.0)
             assert event is not None
-            driver.turn(event)
-            if driver.pause_s() > 0 and not driver.has_events:
+            self.driver.turn(event)
+            if self.driver.pause_s() > 0 and not self.driver.has_events:
                 return
-        pytest.fail(f"{self.name} never rests: {driver.member}")
+        pytest.fail(f"{self.name} never rests: {self.driver.member}")
 
     # --- what tests ask --------------------------------------------------------------------------
 
@@ -296,7 +272,8 @@ class DrivenGroup:
             def listen(envelope: Envelope, records: list[Record] = records) -> None:
                 records.append(envelope.record)
 
-            lookup: Any = _Lookup(self)
+            topics = TopicMetadata(resources=ResourceSet({TOPIC: range(self.partitions)}))
+            lookup: Any = SimpleNamespace(metadata=lambda _, topics=topics: topics, close=list)
             driver = GroupDriver(
                 settings=read_settings({**SETTINGS, **self.settings, **given, "client.id": name}),
                 assignor=self.assignor,
@@ -325,7 +302,8 @@ class DrivenGroup:
     def move_coordinator(self) -> None:
         """Let another broker take over the group; connections to the old broker break."""
         for token in self.coordinator.fail_over(self.coordinator.node_id + 1, self.now_ms):
-            self._owners.pop(int(token)).disconnect(int(token))  # type: ignore[call-overload]
+            gone = TransportFailure(kind=FailureKind.DISCONNECTED, message="moved")
+            self._owners.pop(int(token)).answer(int(token), gone)  # type: ignore[call-overload]
 
     def deliver(self, token: int, request: GroupRequest, client: str) -> None:
         self._owners[token] = self.members[client].wire

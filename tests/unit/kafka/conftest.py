@@ -10,7 +10,7 @@ import pytest
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from tests.support.by_hand import Hand, by_hand
-from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running
+from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running, subscribe
 
 
 @pytest.fixture
@@ -32,6 +32,13 @@ def driver_and_group(hand: Hand) -> Iterator[DriverAndGroup]:
     """Run a driver whose application polls."""
     with running(hand) as both:
         yield both
+
+
+@pytest.fixture
+def joined(hand: Hand, driver_and_group: DriverAndGroup) -> DriverAndGroup:
+    """Return a driver whose member owns partitions."""
+    subscribe(hand, driver_and_group[0])
+    return driver_and_group
 
 
 @pytest.fixture

@@ -174,9 +174,7 @@ DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
 
 @contextmanager
 def running(
-    hand: Hand,
-    slot: IdentitySlot | None = None,
-    more: Mapping[str, object] = MappingProxyType({}),
+    hand: Hand, slot: IdentitySlot | None = None, more: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[DriverAndGroup]:
     """Start a driver; its events and deadlines are jobs of the hand."""
     settings = SETTINGS | dict(more)

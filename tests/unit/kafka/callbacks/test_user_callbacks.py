@@ -57,11 +57,7 @@ def poll_on(consumer: CooperativeConsumer, count: int) -> None:
     ],
 )
 def test_callback_when_it_raises_is_heard_from_poll(
-    key: str,
-    count: int,
-    callback: Callable[..., None],
-    expected: type[BaseException],
-    message: str,
+    key: str, count: int, callback: Callable[..., None], expected: type[BaseException], message: str
 ) -> None:
     raising: list[Any] = [callback]
 

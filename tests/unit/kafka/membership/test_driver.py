@@ -79,8 +79,7 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
 
 
 def test_driver_tells_the_member_how_fast_the_application_works(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, _ = driver_and_group
     driver.meter.rate_per_s = 7.5
@@ -93,11 +92,9 @@ def test_driver_tells_the_member_how_fast_the_application_works(
 
 
 def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, joined: DriverAndGroup
 ) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     group.silent = frozenset({HeartbeatRequest})
     hand.advance(0.599)
     assert not driver.inbox.waiting
@@ -112,8 +109,7 @@ def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
 
 
 def test_driver_when_refused_permanently_fails_the_application(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, group = driver_and_group
 
@@ -144,12 +140,10 @@ def test_driver_when_it_leaves_drops_what_was_not_heard(
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
-    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, joined: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler interrupts `post` on the same thread, and may close the consumer."""
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
-
+    driver, _ = joined
     put = driver._events.put  # noqa: SLF001  (interrupted here)
 
     def interrupted(event: SessionEvent) -> None:
@@ -164,8 +158,7 @@ def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
 
 
 def test_driver_wakes_the_application_when_it_asked_for_it(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, _ = driver_and_group
     driver.remind(hand.now_s + 30)
@@ -231,12 +224,9 @@ def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
         assert driver.member.state is MemberState.STABLE
 
 
-def test_commits_when_the_driver_stops_end_once_each(
-    hand: Hand, driver_and_group: DriverAndGroup
-) -> None:
+def test_commits_when_the_driver_stops_end_once_each(hand: Hand, joined: DriverAndGroup) -> None:
     """Also those that are sent, that wait, that are not posted yet, and that come later."""
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     outcomes = [commit(driver) for _ in range(10)]
     group.silent = frozenset({OffsetCommitRequest})
     hand.run()
@@ -257,8 +247,7 @@ COMMITS = 3_000
 
 
 def test_commits_that_time_out_together_cost_the_member_one_step(
-    hand: Hand,
-    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[object] = []
 
@@ -293,11 +282,9 @@ def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> 
 
 
 def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, joined: DriverAndGroup
 ) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     group.silent = frozenset({OffsetCommitRequest})
     outcomes = [commit(driver) for _ in range(3)]
     hand.run()
@@ -319,12 +306,11 @@ INTERNAL_ERROR = FailMember(
 
 def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     hand: Hand,
-    driver_and_group: DriverAndGroup,
+    joined: DriverAndGroup,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
+    driver, _ = joined
     monkeypatch.setattr(driver_module, "step", fail)
     waiting = commit(driver)
     hand.run()
@@ -366,10 +352,9 @@ def test_driver_when_a_first_step_fails_tells_the_application_once(
 
 
 def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(
-    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, joined: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
+    driver, _ = joined
     tries: list[object] = []
 
     def count(session: object) -> None:
@@ -397,10 +382,9 @@ def test_driver_when_the_log_fails_lives_on(
 
 
 def test_driver_when_a_commits_caller_fails_goes_on(
-    hand: Hand, driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
+    hand: Hand, joined: DriverAndGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
         caplog.clear()
         group.silent = silent
@@ -415,10 +399,9 @@ def test_driver_when_a_commits_caller_fails_goes_on(
 
 
 def test_driver_when_the_transport_fails_inside_only_warns(
-    hand: Hand, driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
+    hand: Hand, joined: DriverAndGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     assert group.report is not None
     group.report(OSError("a loop that failed"))
     assert "a loop that failed" in warnings(caplog)
@@ -429,8 +412,7 @@ def test_driver_when_the_transport_fails_inside_only_warns(
 
 
 def test_driver_when_the_transport_takes_no_request_tries_again(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     """An unsent request needs an outcome, too; otherwise the member waits forever."""
     driver, group = driver_and_group

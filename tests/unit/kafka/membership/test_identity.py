@@ -334,10 +334,7 @@ def test_slot_is_written_in_the_format_of_earlier_releases(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("broken_at", [0, 50, 75])
 def test_write_that_is_cut_off_leaves_no_identity_at_all(
-    tmp_path: Path,
-    slots: list[IdentitySlot],
-    monkeypatch: pytest.MonkeyPatch,
-    broken_at: int,
+    tmp_path: Path, slots: list[IdentitySlot], monkeypatch: pytest.MonkeyPatch, broken_at: int
 ) -> None:
     """A mixture of two identities is always wrong; a write of 0 bytes leaves the old identity."""
     warnings = Warnings()

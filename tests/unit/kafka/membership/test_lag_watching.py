@@ -127,9 +127,7 @@ def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
     assert len(watched.posted) == 1
 
 
-def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(
-    hand: Hand,
-) -> None:
+def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(hand: Hand) -> None:
     def slow() -> Lags:
         hand.now_s += 0.051
         return UNEVEN

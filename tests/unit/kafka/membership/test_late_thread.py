@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.kafka.membership.late_thread import LateThread
 from tests.support.by_hand import Hand
-from tests.unit.kafka.one_member_group import DriverAndGroup, running, subscribe, warnings
+from tests.unit.kafka.one_member_group import running, subscribe, warnings
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,7 @@ from tests.unit.kafka.one_member_group import DriverAndGroup, running, subscribe
     ],
 )
 def test_delay_from_a_quarter_of_the_session_on_is_warned_of_once_a_minute(
-    hand: Hand,
-    session_ms: int,
-    calls: list[tuple[float, float]],
-    warned: list[tuple[int, int]],
+    hand: Hand, session_ms: int, calls: list[tuple[float, float]], warned: list[tuple[int, int]]
 ) -> None:
     """A delay that may cost the membership is warned of although a lesser one was."""
     told: list[dict[str, Any]] = []
@@ -53,12 +50,11 @@ def test_delay_from_a_quarter_of_the_session_on_is_warned_of_once_a_minute(
         assert one["session_ms"] == session_ms
 
 
+@pytest.mark.usefixtures("joined")
 def test_driver_warns_when_its_thread_did_not_get_to_run(
-    hand: Hand, driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
+    hand: Hand, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when a C call holds the GIL."""
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
     hand.now_s += 1.0
     hand.run()
     assert "may have dropped" in warnings(caplog)

@@ -217,12 +217,7 @@ MEMORY = object()
     ],
 )
 def test_round_when_anything_is_raised_moves_nothing(
-    hand: Hand,
-    led: Led,
-    assignor: object,
-    policy: object,
-    state: object,
-    reason: str,
+    hand: Hand, led: Led, assignor: object, policy: object, state: object, reason: str
 ) -> None:
     led.lead(assignor, policy).start(_duty(2, owned=EXISTING, state=cast("PolicyState", state)))
     hand.run()
