@@ -1,4 +1,4 @@
-"""Fixtures that release slots and stop drivers at the end of a test."""
+"""Fixtures that stop drivers at the end of a test."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from tests.support.by_hand import Hand, by_hand
 from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running, subscribe
-
-
-@pytest.fixture
-def slots() -> Iterator[list[IdentitySlot]]:
-    held: list[IdentitySlot] = []
-    yield held
-    for slot in held:
-        slot.release()
 
 
 @pytest.fixture

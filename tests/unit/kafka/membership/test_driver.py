@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -314,13 +313,12 @@ def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     monkeypatch.setattr(driver_module, "step", fail)
     waiting = commit(driver)
     hand.run()
-    assert bool(waiting)
     assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
     assert driver.inbox.take() == INTERNAL_ERROR
     assert driver.inbox.take_call() is None
     assert "internal_error" in warnings(caplog)
     assert (driver.member.state, driver.lease_until_s) == (MemberState.FAILED, math.inf)
-    assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+    assert waiting == ended(ErrorCode.UNKNOWN_MEMBER_ID)
     assert not driver.leads
     monkeypatch.undo()
     driver.post(LossHandled())
@@ -436,13 +434,11 @@ SLOW = {
 }
 
 
-@define(kw_only=True)
+@define
 class FakeBell:
     """Notes its calls, in order."""
 
-    heard: Callable[[], None]
-    topic: str
-    group_id: str
+    given: dict[str, Any]
     calls: list[str] = field(factory=list)
 
     def start(self) -> None:
@@ -456,39 +452,29 @@ class FakeBell:
         self.calls.append("finish")
 
 
-@pytest.fixture
-def bells(monkeypatch: pytest.MonkeyPatch) -> list[FakeBell]:
-    made: list[FakeBell] = []
+def test_member_hears_rings_and_rings_as_it_leaves(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring becomes a heartbeat; the last ring is sent before the connections close."""
+    bells: list[FakeBell] = []
 
-    def make(*, heard: Callable[[], None], topic: str, group_id: str, **_: Any) -> FakeBell:  # noqa: ANN401
-        made.append(FakeBell(heard=heard, topic=topic, group_id=group_id))
-        return made[-1]
+    def make(**given: Any) -> FakeBell:  # noqa: ANN401
+        bells.append(FakeBell(given))
+        return bells[-1]
 
     monkeypatch.setattr(bell_module, "TopicBell", make)
-    return made
-
-
-def test_member_hears_rings_and_rings_as_it_leaves(hand: Hand, bells: list[FakeBell]) -> None:
-    """A ring becomes a heartbeat; the last ring is sent before the connections close."""
     with running(hand, more=SLOW) as (driver, group):
         subscribe(hand, driver)
         (bell,) = bells
-        assert (bell.topic, bell.group_id) == ("bell", driver.settings.member.group_id)
+        assert (bell.given["topic"], bell.given["group_id"]) == ("bell", "g")
         assert HeartbeatRequest not in group.requests
-        bell.heard()
+        bell.given["heard"]()
         hand.run()
         assert HeartbeatRequest in group.requests
         driver.post(LeaveRequested(reason="closed"))
         hand.run()
         assert bell.calls == ["start", "ring"]
     assert bell.calls == ["start", "ring", "finish"]
-
-
-def test_driver_without_a_topic_makes_no_bell(hand: Hand, bells: list[FakeBell]) -> None:
-    without = {key: value for key, value in SLOW.items() if "bell" not in key}
-    with running(hand, more=without) as (driver, _):
-        subscribe(hand, driver)
-    assert bells == []
 
 
 # --- Events for the group's thread ---------------------------------------------------------------

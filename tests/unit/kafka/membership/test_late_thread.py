@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.kafka.membership.late_thread import LateThread
 from tests.support.by_hand import Hand
-from tests.unit.kafka.one_member_group import running, subscribe, warnings
+from tests.unit.kafka.one_member_group import warnings
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,3 @@ def test_driver_warns_when_its_thread_did_not_get_to_run(
     hand.now_s += 1.0
     hand.run()
     assert "may have dropped" in warnings(caplog)
-
-
-def test_driver_does_not_warn_of_a_short_hold(hand: Hand, caplog: pytest.LogCaptureFixture) -> None:
-    patient = {"session.timeout.ms": 60_000, "max.poll.interval.ms": 60_000}
-    with running(hand, more=patient) as (driver, _):
-        subscribe(hand, driver)
-        hand.now_s += 0.5
-        hand.advance(1.0)
-    assert "group_thread_late" not in warnings(caplog)

@@ -1,7 +1,7 @@
 """The leader's work: one decision at a time, always an answer, and an end when it is stopped."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
@@ -75,16 +75,27 @@ class _SlowAssignor:
 
 
 def _duty(
-    generation: int, *, owned: ResourceSet | None = None, state: PolicyState | None = None
+    generation: int, state: object = None, now_ms: int = 0, **owned: ResourceSet
 ) -> DecideRound:
-    subscription = Subscription(
-        topics=("orders",), owned=owned or ResourceSet(), generation=generation - 1
-    )
-    metadata = encode_subscription(subscription)
+    """Return the duty of a leader "a" whose members own something."""
     return DecideRound(
         generation=generation,
-        members=(JoinedMember(member_id="a", group_instance_id=None, metadata=metadata),),
-        context=RoundContext(leader_id="a", generation=generation - 1, now_ms=0, state=state),
+        members=tuple(
+            JoinedMember(
+                member_id=name,
+                group_instance_id=None,
+                metadata=encode_subscription(
+                    Subscription(topics=("orders",), owned=one, generation=generation - 1)
+                ),
+            )
+            for name, one in (owned or {"a": ResourceSet()}).items()
+        ),
+        context=RoundContext(
+            leader_id="a",
+            generation=generation - 1,
+            now_ms=now_ms,
+            state=cast("PolicyState", state),
+        ),
     )
 
 
@@ -96,12 +107,16 @@ class Led:
     leader: RoundLeader = field(init=False)
 
     def lead(
-        self, assignor: object = None, policy: object = None, timeout_ms: int = 5_000
+        self,
+        assignor: object = None,
+        policy: object = None,
+        timeout_ms: int = 5_000,
+        lookup: object = None,
     ) -> RoundLeader:
         self.leader = RoundLeader(
             assignor=cast("Any", assignor or StickyAssignor()),
             policy=cast("Any", policy or SimplePolicy()),
-            lookup=cast("ClusterLookup", _Lookup()),
+            lookup=cast("ClusterLookup", lookup or _Lookup()),
             timeout_ms=timeout_ms,
             post=self.posted.append,
             sink=TelemetrySink("group"),
@@ -177,22 +192,11 @@ class _QuittingAssignor(_NoLagsAssignor):
         raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
 
 
-class _NamelessPolicy:
-    """The simple policy without a name."""
-
-    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return SimplePolicy().offer(group, context)
-
-    def stage(
-        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
-    ) -> StagedRound:
-        return SimplePolicy().stage(group, target, context, offer)
-
-
-class _StatelessPolicy(_NamelessPolicy):
-    """Return an invalid state."""
+class _StatelessPolicy:
+    """The simple policy with an invalid state."""
 
     name = "stateless"
+    offer = SimplePolicy().offer
 
     def stage(
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
@@ -209,7 +213,6 @@ MEMORY = object()
     ("assignor", "policy", "state", "reason"),
     [
         (_NoLagsAssignor(), None, None, "needs_lags"),
-        (None, _NamelessPolicy(), None, "name"),
         (None, _StatelessPolicy(), None, DICT),
         (_QuittingAssignor(), None, None, "SystemExit: 1 members, 2 lags"),
         (object(), object(), None, "attribute"),
@@ -219,7 +222,7 @@ MEMORY = object()
 def test_round_when_anything_is_raised_moves_nothing(
     hand: Hand, led: Led, assignor: object, policy: object, state: object, reason: str
 ) -> None:
-    led.lead(assignor, policy).start(_duty(2, owned=EXISTING, state=cast("PolicyState", state)))
+    led.lead(assignor, policy).start(_duty(2, state, a=EXISTING))
     hand.run()
     assert reason in led.refusal()
     decision = led.answers()[0].decision
@@ -366,19 +369,19 @@ def test_fork_waits_for_the_import_in_the_background() -> None:
     assert output_of(FORK) == "0\n"
 
 
-# --- A leader uses the lags of one moment for all rounds of a rebalance, or it never ends --------
+# --- the lags of one moment hold for all rounds of a rebalance, or it never ends ----------------
 
 
 ROUNDS_MAX = 8
 
 
 @define
-class BusyTopic:
+class _BusyTopic:
     """A topic with small lags that differ in each look-up, as in a group at rest."""
 
+    random: Random
     partitions: int = 17
     looks: int = 0
-    random: Random = field(factory=lambda: Random(1))
 
     def metadata(self, _topics: object) -> TopicMetadata:
         return TopicMetadata(resources=ResourceSet({"orders": range(self.partitions)}))
@@ -388,54 +391,36 @@ class BusyTopic:
         values = [self.random.randrange(6) for _ in resources]
         return Lags(resources=resources, values=np.array(values, dtype=np.int64))
 
-    def close(self) -> None:
-        pass
-
 
 @define
-class Group:
-    """Six members that follow each assignment immediately, and their leader.
+class _Group:
+    """Six members that follow each assignment immediately; the first one leads and owns all.
 
     Attributes:
         now_ms: clock; each pause that the leader announces advances it.
     """
 
     hand: Hand
-    topic: BusyTopic
-    owned: dict[str, ResourceSet]
     policy: Policy = field(factory=SimplePolicy)
+    topic: _BusyTopic = field(factory=lambda: _BusyTopic(Random(1)))
+    owned: dict[str, ResourceSet] = field(factory=lambda: dict.fromkeys("abcdef", ResourceSet()))
     now_ms: int = 0
     generation: int = 0
-    state: PolicyState | None = None
-    posted: list[RoundDecided | RejoinRequested] = field(factory=list)
-    leader: RoundLeader = field(init=False)
+    led: Led = field(factory=Led)
 
     def __attrs_post_init__(self) -> None:
-        self.leader = RoundLeader(
-            assignor=LagAwareAssignor(scope="group"),
-            policy=self.policy,
-            lookup=cast("ClusterLookup", self.topic),
-            timeout_ms=10_000,
-            post=self.posted.append,
-            sink=TelemetrySink("group"),
-        )
+        self.owned["a"] = ResourceSet({"orders": range(self.topic.partitions)})
+        self.led.lead(LagAwareAssignor(scope="group"), self.policy, 10_000, self.topic)
 
     def play_round(self) -> bool:
         """Play a round; return whether another one follows."""
         self.generation += 1
-        duty = DecideRound(
-            generation=self.generation,
-            members=tuple(self._joined(name) for name in sorted(self.owned)),
-            context=RoundContext(
-                leader_id="a", generation=self.generation - 1, now_ms=self.now_ms, state=self.state
-            ),
-        )
-        self.leader.start(duty)
+        before = self.led.answers()
+        state = before[-1].decision.state if before else None
+        self.led.leader.start(_duty(self.generation, state=state, now_ms=self.now_ms, **self.owned))
         self.hand.run()
-        answer = cast("RoundDecided", self.posted[-1])
-        self.state = answer.decision.state
         follows = False
-        for name, content in answer.decision.assignments:
+        for name, content in self.led.answers()[-1].decision.assignments:
             assignment = decode_assignment(content)
             self.owned[name] = assignment.assigned
             pause_ms = assignment.scheduled_rebalance_timeout_ms
@@ -443,28 +428,9 @@ class Group:
             self.now_ms += pause_ms
         return follows
 
-    def rebalance(self) -> int:
-        """Play rounds until none follows; return their number."""
-        for count in range(1, ROUNDS_MAX + 1):
-            if not self.play_round():
-                return count
-        raise AssertionError("the rebalance does not end")
-
-    def _joined(self, name: str) -> JoinedMember:
-        subscription = Subscription(
-            topics=("orders",), owned=self.owned[name], generation=self.generation - 1
-        )
-        return JoinedMember(
-            member_id=name, group_instance_id=None, metadata=encode_subscription(subscription)
-        )
-
-
-def group(hand: Hand, policy: Policy | None = None) -> Group:
-    """Return a group whose first member owns everything; the others have just joined."""
-    topic = BusyTopic()
-    owned = {name: ResourceSet() for name in "abcdef"}
-    owned["a"] = ResourceSet({"orders": range(topic.partitions)})
-    return Group(hand=hand, topic=topic, owned=owned, policy=policy or SimplePolicy())
+    def rebalance(self) -> None:
+        """Play rounds until none follows."""
+        assert not all(self.play_round() for _ in range(ROUNDS_MAX)), "it does not end"
 
 
 RATIONED = IncrementalPolicy(
@@ -477,34 +443,24 @@ RATIONED = IncrementalPolicy(
 def test_rebalance_ends_although_lags_change_from_round_to_round_or_in_its_pauses(
     hand: Hand, policy: Policy, seed: int
 ) -> None:
-    members = group(hand, policy)
-    members.topic.random.seed(seed)
-    assert members.rebalance() <= ROUNDS_MAX
+    """The next rebalance looks the lags up again."""
+    group = _Group(hand, policy, _BusyTopic(Random(seed)))
+    group.rebalance()
+    looks = group.topic.looks
+    group.rebalance()
+    assert group.topic.looks > looks
 
 
-def test_next_rebalance_looks_the_lags_up_again(hand: Hand) -> None:
-    members = group(hand)
-    members.rebalance()
-    looks = members.topic.looks
-    members.rebalance()
-    assert members.topic.looks > looks
-
-
-def _led_by_another(members: Group) -> None:
-    members.generation += 1
-
-
-def _grow(members: Group) -> None:
-    members.topic.partitions += 1
-
-
-@pytest.mark.parametrize("happen", [_led_by_another, _grow])
-def test_lags_are_looked_up_again_when_something_happened_meanwhile(
-    hand: Hand, happen: Callable[[Group], None]
+@pytest.mark.parametrize("happens", ["another member leads", "the topic grows"])
+def test_lags_are_looked_up_again_when_something_happens_meanwhile(
+    hand: Hand, happens: str
 ) -> None:
-    members = group(hand)
-    assert members.play_round()
-    happen(members)
-    looks = members.topic.looks
-    members.play_round()
-    assert members.topic.looks == looks + 1
+    group = _Group(hand)
+    assert group.play_round()
+    if happens == "another member leads":
+        group.generation += 1
+    else:
+        group.topic.partitions += 1
+    looks = group.topic.looks
+    group.play_round()
+    assert group.topic.looks == looks + 1
