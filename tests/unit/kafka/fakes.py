@@ -59,9 +59,7 @@ class FakeCoordinator:
 
     Attributes:
         code: error code of group-level answers.
-        requests: requests in order, each with its destination.
         is_silent: keep requests in `waiting` instead of answering them.
-        waiting: callbacks of requests without an answer.
         override: returns an answer that replaces the usual one, or None.
     """
 
@@ -162,7 +160,6 @@ class FakeLibrdkafka:
     """Return the records that a test feeds, and count each as consumed, as librdkafka does.
 
     Attributes:
-        queue: records for the next fetches.
         failure: raised by the next fetch after it took its records, which are then lost.
         log: records of the broker; an assigned partition fetches them from its start offset.
         without_broker: whether librdkafka knows no broker, which it says only when asked.
@@ -203,12 +200,8 @@ class FakeLibrdkafka:
 
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return positions like confluent_kafka: -1001 before the first record."""
-        return [
-            TopicPartition(
-                one.topic, one.partition, self._positions.get((one.topic, one.partition), -1001)
-            )
-            for one in partitions
-        ]
+        names = [(one.topic, one.partition) for one in partitions]
+        return [TopicPartition(*one, self._positions.get(one, -1001)) for one in names]
 
     def list_topics(self, _topic: str, *, timeout: float) -> None:
         assert timeout > 0
@@ -270,16 +263,11 @@ class FakeDriver:
     """A group that behaves as the test tells it.
 
     Attributes:
-        member: the attributes of a member that the tests need.
         code: outcome of commits, which end immediately; None keeps them waiting.
-        waiting: callbacks of pending commits.
         left: reason of each leave, and whether it was permanent.
         reminders: times at which the application asked to be woken.
-        warned: events and fields of warnings.
-        settings: the settings that the tests need.
         on_commit: called with the id of each pending commit, if set.
         waited_s: limits of the waits for commits.
-        meter: measures the work of the application.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)

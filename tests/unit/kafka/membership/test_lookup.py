@@ -8,6 +8,7 @@ import threading
 import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -24,7 +25,7 @@ CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
 def lookup_of(
-    config: dict[str, object] | None = None, reset: str = "earliest", timeout_ms: int = 500
+    config: dict[str, Any] | None = None, reset: str = "earliest", timeout_ms: int = 500
 ) -> ClusterLookup:
     return ClusterLookup(config or {}, "billing", reset, timeout_ms, CONNECTION)
 
@@ -39,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_metadata_when_there_is_no_controller_is_listed() -> None:
     with open_stage("mock", 4, lambda _line: None) as stage:
-        config = dict(stage.client_config)
+        config: dict[str, Any] = dict(stage.client_config)
         producer = Producer(config)
         producer.produce("orders", b"x")
         producer.flush(10)

@@ -61,7 +61,7 @@ def numbers(*paths: Path) -> list[int]:
 
 
 @contextmanager
-def opened(path: Path, warned: Warned | None = None, **limits: int) -> Iterator[TelemetryFile]:
+def opened(path: Path, warned: Warned | None = None, /, **limits: int) -> Iterator[TelemetryFile]:
     file = TelemetryFile(path, FileLimits(**limits), Warned() if warned is None else warned)
     try:
         yield file
@@ -169,7 +169,7 @@ def test_rotation_can_be_turned_off_or_keep_nothing(
 ) -> None:
     """0 bytes mean no rotation; 0 backups mean that the file is truncated."""
     path = tmp_path / "t.jsonl"
-    with opened(path, **{"max_bytes": 1_000, **limits}) as file:
+    with opened(path, None, **{"max_bytes": 1_000, **limits}) as file:
         put(file, *range(100))
     assert list(tmp_path.iterdir()) == [path]
     found = numbers(path)

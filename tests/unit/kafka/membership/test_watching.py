@@ -40,7 +40,11 @@ def test_wish_when_a_pattern_is_invalid_is_refused() -> None:
 
 @define
 class Cluster:
-    """Topics by name, with their partitions; or an error."""
+    """Topics by name, with their partitions; or an error.
+
+    Attributes:
+        on_look: an event of the next look-up.
+    """
 
     topics: dict[str, list[int]]
     error: Exception | None = None
@@ -49,26 +53,24 @@ class Cluster:
     is_unused: bool = True
     looked: list[str] = field(factory=list)
 
-    def _happen(self) -> None:
-        """Run the event of this look-up, once."""
+    def _look(self, what: str) -> None:
+        self.looked.append(what)
         on_look, self.on_look = self.on_look, None
         if on_look is not None:
             on_look()
-
-    def topic_names(self) -> tuple[str, ...]:
-        self.looked.append("names")
-        self._happen()
         if self.error is not None:
             raise self.error
+
+    def topic_names(self) -> tuple[str, ...]:
+        self._look("names")
         return tuple(sorted(self.topics))
 
     def forget_names(self) -> None:
         pass
 
     def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
-        self.looked.append("metadata")
         known = {name: self.topics[name] for name in names if name in self.topics}
-        self._happen()
+        self._look("metadata")
         return TopicMetadata(resources=ResourceSet(known))
 
     def give_back(self, unused_s: float) -> bool:
