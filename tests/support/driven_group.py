@@ -19,7 +19,6 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
@@ -44,13 +43,12 @@ from coopgroup.member.events import (
 )
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Coordinator, GroupRequest
-from coopgroup.policies.base import Policy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import Envelope, Record
 from tests.support.by_hand import Hand, by_hand
 
-__all__ = ["STEP_S", "TOPIC", "DrivenGroup", "DrivenMember", "Fetch", "driven_group"]
+__all__ = ["STEP_S", "TOPIC", "DrivenGroup", "driven_group"]
 
 STEP_S: Final = 0.01
 TOPIC: Final = "t"
@@ -81,14 +79,12 @@ class _Wire:
     """The transport of one member: requests reach the coordinator in the next step.
 
     Attributes:
-        sent: requests with the times at which they were sent.
         is_cut: whether the network swallows requests and answers.
         waiting: requests without an answer by token: lane, request, end of its time, callback.
     """
 
     name: str
     group: DrivenGroup
-    sent: list[tuple[float, GroupRequest]] = field(factory=list)
     is_cut: bool = False
     waiting: dict[int, tuple[Lane, GroupRequest, float, Callable[[Any], None]]] = field(
         factory=dict
@@ -105,7 +101,6 @@ class _Wire:
         timeout_ms: int,
     ) -> None:
         token, now_s = next(self.group.tokens), self.group.hand.now_s
-        self.sent.append((now_s, request))
         self.waiting[token] = (lane, request, now_s + timeout_ms / 1000, on_answer)
         self.queue.append(token)
 
@@ -234,10 +229,6 @@ class DrivenMember:
     def told(self, kind: str) -> list[tuple[int, ...]]:
         return [partitions for _, one, partitions in self.heard if one == kind]
 
-    def sent(self, kind: type) -> list[float]:
-        """Return when it sent requests of a kind."""
-        return [at_s for at_s, request in self.wire.sent if isinstance(request, kind)]
-
 
 @define(eq=False)
 class DrivenGroup:
@@ -251,8 +242,6 @@ class DrivenGroup:
 
     hand: Hand
     partitions: int
-    policy: Policy
-    assignor: Assignor
     settings: Mapping[str, object]
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
     members: dict[str, DrivenMember] = field(factory=dict)
@@ -276,8 +265,8 @@ class DrivenGroup:
             lookup: Any = SimpleNamespace(metadata=lambda _, topics=topics: topics, close=list)
             driver = GroupDriver(
                 settings=read_settings({**SETTINGS, **self.settings, **given, "client.id": name}),
-                assignor=self.assignor,
-                policy=self.policy,
+                assignor=StickyAssignor(),
+                policy=SimplePolicy(),
                 lookup=lookup,
                 sink=TelemetrySink("g", listener=listen),
             )
@@ -390,16 +379,11 @@ class DrivenGroup:
 
 @contextmanager
 def driven_group(
-    partitions: int = 12,
-    policy: Policy | None = None,
-    assignor: Assignor | None = None,
-    settings: Mapping[str, object] = MappingProxyType({}),
+    partitions: int = 12, settings: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[DrivenGroup]:
     """Yield a group without members; all of it ends with the test."""
     with by_hand() as hand, pytest.MonkeyPatch.context() as patch:
-        group = DrivenGroup(
-            hand, partitions, policy or SimplePolicy(), assignor or StickyAssignor(), settings
-        )
+        group = DrivenGroup(hand, partitions, settings)
         patch.setattr(driver_module, "GroupTransport", lambda *_: group._next_wire)  # noqa: SLF001
         yield group
         group.check_single_owner()

@@ -16,7 +16,7 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.transport import TransportFailure
+from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.effects import GrantResources, Lane
 from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
@@ -124,6 +124,11 @@ class OneMemberGroup:
             return
         answer = None if self.override is None else self.override(request)
         on_answer(usual_answer(request) if answer is None else answer)
+
+    def refuse(self, kind: type, failure: FailureKind) -> None:
+        """Let all requests of a kind fail."""
+        refusal = TransportFailure(kind=failure, message="refused")
+        self.override = lambda request: refusal if isinstance(request, kind) else None
 
     def answer_held(self) -> None:
         """Answer the pending requests, and all later requests immediately."""

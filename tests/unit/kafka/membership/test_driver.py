@@ -15,7 +15,7 @@ from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.records.pending_commits import PendingCommits
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import FailureKind
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.member.events import (
@@ -34,7 +34,6 @@ from coopgroup.member.events import (
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
-    GroupRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -46,7 +45,6 @@ from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     DriverAndGroup,
-    Outcome,
     commit,
     fail,
     running,
@@ -111,13 +109,7 @@ def test_driver_when_refused_permanently_fails_the_application(
     hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, group = driver_and_group
-
-    def refuse(request: GroupRequest) -> Outcome:
-        if not isinstance(request, JoinGroupRequest):
-            return None
-        return TransportFailure(kind=FailureKind.UNSUPPORTED, message="too old")
-
-    group.override = refuse
+    group.refuse(JoinGroupRequest, FailureKind.UNSUPPORTED)
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
     assert driver.inbox.waiting
@@ -204,15 +196,9 @@ def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndG
 
 def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
     """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
-
-    def cut_off(request: GroupRequest) -> Outcome:
-        if not isinstance(request, OffsetCommitRequest):
-            return None
-        return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
-
     with running(hand, more=SELDOM) as (driver, group):
         subscribe(hand, driver)
-        group.override = cut_off
+        group.refuse(OffsetCommitRequest, FailureKind.DISCONNECTED)
         outcome = commit(driver)
         hand.advance(1.0)
         assert outcome == ended(ErrorCode.REQUEST_TIMED_OUT)

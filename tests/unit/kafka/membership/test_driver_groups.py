@@ -7,18 +7,10 @@ step of `STEP_S` is the only delay, so "does not pause" means a record in every 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
-from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.model.group import GroupSnapshot
-from coopgroup.model.group_api import (
-    SyncGroupRequest,
-)
-from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies.deferred import DeferredPolicy
-from coopgroup.telemetry import MembershipLost, RoundDecided, RoundRefused
+from coopgroup.telemetry import MembershipLost, RoundDecided
 from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, driven_group
 
 SESSION_S = 6.0
@@ -139,46 +131,6 @@ def test_members_work_and_commit_on_while_a_heavy_partition_stops() -> None:
         assert group.repeated() == 0
 
 
-# --- a leader that cannot decide ----------------------------------------------------------------
-
-
-class _Moody:
-    """The sticky assignor, which can also fail."""
-
-    name = "moody"
-    needs_lags = False
-    fails = False
-
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        if self.fails:
-            raise ValueError("no target today")
-        return StickyAssignor().assign(group, lags)
-
-
-def test_nothing_moves_and_rounds_become_rare_while_an_assignor_raises() -> None:
-    """Each try is a rebalance, so tries come after 1, 2, 4 … seconds; work goes on meanwhile."""
-    assignor = _Moody()
-    with driven_group(4, assignor=assignor) as group:
-        _started(group, "a")
-        assignor.fails = True
-        began_s, before = group.hand.now_s, len(group.members["a"].sent(SyncGroupRequest))
-        group.add("b")
-        group.run(30.0)
-        assert group.shares() == {"a": {0, 1, 2, 3}, "b": set()}
-        tries_s = group.members["a"].sent(SyncGroupRequest)[before:]
-        pauses_s = [after - one for one, after in pairwise(tries_s)]
-        assert 4 <= len(tries_s) <= 7
-        assert all(after > 1.5 * one for one, after in pairwise(pauses_s[1:]))
-        refused = [one for one in group.members["a"].records if isinstance(one, RoundRefused)]
-        assert all("ValueError: no target today" in one.violations[0] for one in refused)
-        assert len(refused) == len(tries_s)
-        assert max(group.gaps_s(began_s).values()) < 1.5 * STEP_S
-        assert _codes(group) == {0}
-        assignor.fails = False
-        group.settle()
-        assert group.repeated() == 0
-
-
 # --- leases -------------------------------------------------------------------------------------
 
 
@@ -253,25 +205,6 @@ def test_a_new_coordinator_costs_no_pause_and_no_partition(in_a_round: bool) -> 
         else:
             assert (group.shares(), _rounds(group)) == (before, rounds)
             assert max(group.gaps_s(began_s).values()) < 1.5 * STEP_S
-
-
-# --- policies -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("role", ["leader", "follower"])
-def test_deferred_moves_nothing_when_a_killed_member_returns_under_a_new_id(role: str) -> None:
-    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
-    with driven_group(6, policy) as group:
-        _started(group, "abc")
-        name = group.leader() if role == "leader" else _follower(group)
-        before, began_s = group.shares(), group.hand.now_s
-        group.take_away(name)
-        group.run(SESSION_S + 5.0)
-        group.add(name)
-        group.settle()
-        assert group.shares() == before
-        gaps, others = group.gaps_s(began_s), [one for one in before if one != name]
-        assert all(gaps[one] < 1.5 * STEP_S for other in others for one in before[other])
 
 
 def test_a_static_member_that_returns_moves_nothing() -> None:
