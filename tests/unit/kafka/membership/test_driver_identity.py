@@ -71,21 +71,29 @@ def keeping_the_round(stored: bytes) -> Callable[[GroupRequest], Outcome]:
     return answer
 
 
+def settled(joins: list[str]) -> Callable[[GroupRequest], Outcome]:
+    """Answer as a group that waits for a member, and note the reasons of joins."""
+
+    def answer(request: GroupRequest) -> Outcome:
+        if isinstance(request, JoinGroupRequest):
+            joins.append(request.reason)
+            return attrs.evolve(cast("JoinGroupAnswer", usual_answer(request)), generation=2)
+        if isinstance(request, SyncGroupRequest) and not request.assignments:
+            assert (request.member_id, request.generation) == ("m", 1)
+            return SyncGroupAnswer(error_code=0, assignment=STORED)
+        return None
+
+    return answer
+
+
 @pytest.mark.parametrize("seen", [None, SEEN], ids=["follower", "leader"])
 def test_driver_comes_back_as_who_was_kept(
     hand: Hand, tmp_path: Path, seen: SeenTopics | None
 ) -> None:
     """It sends no join. A leader keeps watching its topics until another member leads."""
     keep(tmp_path, seen)
-
-    def settled(request: GroupRequest) -> Outcome:
-        if isinstance(request, SyncGroupRequest):
-            assert (request.member_id, request.generation) == ("m", 1)
-            return SyncGroupAnswer(error_code=0, assignment=STORED)
-        return None
-
     with running(hand, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
-        group.override = settled
+        group.override = settled([])
         assert not driver.leads
         subscribe(hand, driver)
         assert JoinGroupRequest not in group.requests
@@ -125,18 +133,9 @@ def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
     """The round is requested once, and stays on file until then: no other member knows of it."""
     keep(tmp_path, SEEN, in_ms)
     joins: list[str] = []
-
-    def settled(request: GroupRequest) -> Outcome:
-        if isinstance(request, JoinGroupRequest):
-            joins.append(request.reason)
-            return attrs.evolve(cast("JoinGroupAnswer", usual_answer(request)), generation=2)
-        if isinstance(request, SyncGroupRequest) and not request.assignments:
-            return SyncGroupAnswer(error_code=0, assignment=STORED)
-        return None
-
     slot = take_slot(str(tmp_path), "g", fail)
     with running(hand, slot, STATE) as (driver, group):
-        group.override = settled
+        group.override = settled(joins)
         subscribe(hand, driver)
         slot.release()
         again = take_slot(str(tmp_path), "g", fail)
