@@ -59,8 +59,3 @@ def test_exporter_without_its_library_names_the_extra(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(CoopgroupError, match=r"is not installed: pip install '.*prometheus-client"):
         getattr(metrics, name)
-
-
-def test_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Nagios'"):
-        getattr(metrics, "Nagios")  # noqa: B009 - mypy would refuse the plain spelling

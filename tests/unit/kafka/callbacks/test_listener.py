@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -93,26 +94,21 @@ def test_revocation_when_the_callback_raises_is_completed_and_the_rest_waits() -
     assert (stage.listener.owned, stage.driver.inbox.waiting) == (BOTH, False)
 
 
+@pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("has_on_lost", [True, False])
-def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(has_on_lost: bool) -> None:
-    """Another member may own the partitions already."""
-    stage = holding()
-    if not has_on_lost:
-        stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke"))
-    stage.tell(LOSS)
-    assert stage.heard == [("lost" if has_on_lost else "revoke", [0, 1])]
-    assert stage.driver.posted == [LossHandled()]
-    assert stage.stops() == [(BOTH, StopReason.LOST)]
-    assert stage.fetching.fetched == ResourceSet()
-
-
-def test_loss_when_the_callback_raises_is_answered() -> None:
-    """Otherwise the member would never rejoin."""
-    stage = holding()
-    stage.listener.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
-    with pytest.raises(LookupError):
+def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(
+    has_on_lost: bool, raises: bool
+) -> None:
+    """Another member may own the partitions already. It is answered although a callback raises."""
+    stage, error = holding(), LookupError("no") if raises else None
+    lost = stage.hearing("lost", error) if has_on_lost else None
+    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", error), on_lost=lost)
+    with pytest.raises(LookupError) if raises else nullcontext():
         stage.tell(LOSS)
-    assert (stage.driver.posted, stage.listener.owned) == ([LossHandled()], ResourceSet())
+    assert stage.heard == [("lost" if has_on_lost else "revoke", [0, 1])]
+    assert (stage.driver.posted, stage.listener.owned) == ([LossHandled()], EMPTY)
+    assert stage.stops() == [(BOTH, StopReason.LOST)]
+    assert stage.fetching.fetched == EMPTY
 
 
 def test_warmups_call_back_in_their_order() -> None:
@@ -327,9 +323,3 @@ def test_warm_set_with_on_warmup_is_what_the_application_found() -> None:
     assert callbacks.warm_set(None) == EMPTY
     warm = [TopicPartition("t", 1), TopicPartition("t", 0)]
     assert callbacks.warm_set(warm) == ResourceSet({"t": [0, 1]})
-
-
-@pytest.mark.parametrize("wrong", [5, ["t"], "t-0"])
-def test_partitions_of_another_type_are_refused(wrong: Any) -> None:  # noqa: ANN401
-    with pytest.raises(TypeError, match=r"^requires list of TopicPartition$"):
-        as_resources(wrong)

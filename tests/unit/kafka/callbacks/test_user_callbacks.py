@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from coopgroup import CooperativeConsumer
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
@@ -69,11 +68,6 @@ def test_callback_when_it_raises_is_heard_from_poll(
     with consumer, pytest.raises(expected) as caught:
         poll_on(consumer, count)
     assert str(caught.value) == message
-
-
-def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
-    with pytest.raises(ConfigurationError, match="error_cb: got 5"):
-        CooperativeConsumer({**NOBODY, "error_cb": 5})
 
 
 def test_listener_of_telemetry_keeps_its_way_to_watch_members() -> None:
