@@ -48,8 +48,6 @@ from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import Envelope, Record
 from tests.support.by_hand import Hand, by_hand
 
-__all__ = ["STEP_S", "TOPIC", "DrivenGroup", "driven_group"]
-
 STEP_S: Final = 0.01
 TOPIC: Final = "t"
 COMMIT_EVERY_S: Final = 0.25

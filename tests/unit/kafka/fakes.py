@@ -21,21 +21,6 @@ from coopgroup.kafka.rpc.transport import AnyLane
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
-__all__ = [
-    "FOUND",
-    "HERE",
-    "LOST",
-    "MOVED",
-    "THERE",
-    "FakeCoordinator",
-    "FakeDriver",
-    "FakeLibrdkafka",
-    "HandTransport",
-    "places",
-    "record",
-    "starts",
-]
-
 Partition = tuple[str, int]
 HERE = Coordinator(node_id=1, host="here", port=1)
 THERE = Coordinator(node_id=2, host="there", port=2)

@@ -22,8 +22,6 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import ResourcesStopped, StopReason
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
-__all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "holding", "owning", "revoked"]
-
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
 ZERO = ResourceSet({"t": [0]})

@@ -44,22 +44,6 @@ from coopgroup.session import SeenTopics
 from tests.support.by_hand import Hand
 from tests.support.turned_driver import turn_drivers
 
-__all__ = [
-    "ORDERS",
-    "SEEN",
-    "STATE",
-    "WAIT_S",
-    "DriverAndGroup",
-    "OneMemberGroup",
-    "Outcome",
-    "commit",
-    "fail",
-    "running",
-    "subscribe",
-    "usual_answer",
-    "warnings",
-]
-
 WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
 SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
