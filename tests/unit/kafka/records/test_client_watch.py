@@ -156,14 +156,6 @@ def test_new_client_is_paused_where_the_earlier_one_was(
     assert [number for number, _ in paused] == ([1] if is_async else [0, 1])
 
 
-def test_a_second_replacement_keeps_the_positions_of_the_first(stage: Stage) -> None:
-    stage.get(record(0, 7))
-    for _ in range(2):
-        stage.lose_brokers()
-        stage.play(30)
-    assert [client.calls for client in stage.clients[1:]] == [[("assign", [(0, 8)])]] * 2
-
-
 @pytest.mark.parametrize("change", ["seek", "end", "begin"])
 def test_a_client_is_not_replaced_while_a_signal_handler_changes_the_partitions(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, change: str
@@ -198,14 +190,3 @@ def test_a_client_that_cannot_be_made_is_tried_again(stage: Stage) -> None:
     stage.refusal = None
     stage.play(16)
     assert (len(stage.clients), stage.warnings[-1]) == (2, "consumer_replaced")
-
-
-def test_an_interrupted_fetch_after_a_seek_returns_to_the_sought_offset(stage: Stage) -> None:
-    stage.get(record(0, 7))
-    stage.fetching.seek(TopicPartition("t", 0, 30))
-    stage.clients[0].calls.clear()
-    stage.clients[0].feed([record(0, 30)])
-    stage.clients[0].failure = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        stage.fetching.fetch(1, 0)
-    assert stage.clients[0].calls == [("unassign", [(0, -1001)]), ("assign", [(0, 30)])]

@@ -63,19 +63,19 @@ def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
 
 
 @pytest.mark.parametrize(
-    ("reset", "offset"), [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END)]
+    ("reset", "found", "begins"),
+    [
+        ("earliest", CommittedOffset(-1), (OFFSET_BEGINNING, None, None)),
+        ("latest", CommittedOffset(-1), (OFFSET_END, None, None)),
+        ("latest", CommittedOffset(7, 3, "note"), (7, 3, "note")),
+    ],
 )
-def test_without_a_commit_it_begins_as_auto_offset_reset_says(reset: str, offset: int) -> None:
-    """The offset is explicit; without it librdkafka would look for a commit first."""
-    _, librdkafka = begin(reset, CommittedOffset(-1))
-    assert [one.offset for one in librdkafka.assigned] == [offset]
-
-
-def test_with_a_commit_it_begins_there_with_epoch_and_note() -> None:
+def test_partition_begins_at_its_commit_or_as_auto_offset_reset_says(
+    reset: str, found: CommittedOffset, begins: tuple[int, int | None, str | None]
+) -> None:
     """With the epoch librdkafka detects a truncated log (KIP-320)."""
-    _, librdkafka = begin("latest", CommittedOffset(7, 3, "note"))
-    (one,) = librdkafka.assigned
-    assert (one.offset, one.leader_epoch, one.metadata) == (7, 3, "note")
+    (one,) = begin(reset, found)[1].assigned
+    assert (one.offset, one.leader_epoch, one.metadata) == begins
 
 
 def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> None:
@@ -246,22 +246,18 @@ def test_an_event_is_told_when_a_signal_strikes_as_it_is_taken() -> None:
     pytest.fail("it never ends")
 
 
-def test_held_partition_begins_when_it_is_released() -> None:
+@pytest.mark.parametrize("sought", [None, 7])
+def test_held_partition_begins_when_it_is_released_where_seek_says(sought: int | None) -> None:
     fetching = Fetching(FakeLibrdkafka(), starts())
     held = fetching.hold([ZERO])
     assert (fetching.begun, fetching.fetched) == (ResourceSet({"t": [0]}), ResourceSet({}))
     assert fetching.positions([ZERO])[0].offset == OFFSET_INVALID
+    if sought is not None:
+        fetching.seek(TopicPartition("t", 0, sought))
     fetching.release(held)
-    assert fetching.consumer.calls == [("assign", [(0, OFFSET_BEGINNING)])]
+    begins = OFFSET_BEGINNING if sought is None else sought
+    assert fetching.consumer.calls == [("assign", [(0, begins)])]
     assert fetching.held == {}
-
-
-def test_held_partition_begins_where_seek_says() -> None:
-    fetching = Fetching(FakeLibrdkafka(), starts())
-    held = fetching.hold([ZERO])
-    fetching.seek(TopicPartition("t", 0, 7))
-    fetching.release(held)
-    assert fetching.consumer.calls == [("assign", [(0, 7)])]
 
 
 def test_held_partition_that_is_given_up_or_held_again_is_not_begun() -> None:

@@ -202,11 +202,6 @@ def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
             assert ask(transport, LOOK_UP).error_code == 0
 
 
-def test_look_up_fails_when_every_broker_is_dead() -> None:
-    with transport_to(dead_address(), dead_address()) as transport:
-        assert ask(transport, LOOK_UP).kind is FailureKind.DISCONNECTED
-
-
 def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coordinator) -> None:
     with transport_to(broker) as transport:
         named = evolve(node, host="localhost")
@@ -328,13 +323,6 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
         UNKNOWN_GROUP,
         TransportFailure(kind=FailureKind.DISCONNECTED, message="the transport was closed"),
     }
-
-
-def test_no_thread_is_left_when_closed(broker: str, node: Coordinator) -> None:
-    before = set(threading.enumerate())
-    with transport_to(broker) as transport:
-        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
-    assert set(threading.enumerate()) == before
 
 
 def test_send_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
