@@ -171,15 +171,6 @@ def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
     assert source.warned[-1].startswith("catalogue_unavailable: ConfigurationError")
 
 
-def test_catalogue_never_goes_back() -> None:
-    """An outdated replica may answer after a current one."""
-    source = Source(content=NEW)
-    lookup = source.lookup()
-    lookup.look()
-    source.content = OLD
-    assert lookup.look() == NEW
-
-
 def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     """A hanging application costs one thread, not one per round."""
     source, found = Source(), list[Catalogue | None]()

@@ -26,10 +26,7 @@ class Stage:
     """A watcher with its catalogue, its member and its posts.
 
     Attributes:
-        leads: whether the member led the last round.
-        joined_with: version in its last join.
-        generation: generation of its last completed round.
-        posted: events for the group.
+        joined_with: version in the last join of the member.
     """
 
     hand: Hand
@@ -162,8 +159,7 @@ def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:
     stage.watcher.start()
     stage.watcher.stop()
     stage.watcher.look_soon()
-    assert stage.hand.jobs() == []
-    assert stage.posted == [CatalogueSeen(version=1)]
+    assert (stage.hand.jobs(), stage.posted) == ([], [CatalogueSeen(version=1)])
 
 
 def test_watcher_joins_although_the_catalogue_cannot_be_read(stage: Stage) -> None:

@@ -171,18 +171,6 @@ def test_revoked_resources_are_given_up_independently_as_each_has_stopped(bench:
     assert bench.actions(HEAVY) == bench.actions(LIGHT) == ["start", "stop"]
 
 
-def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Bench) -> None:
-    def while_it_starts() -> None:
-        bench.put(REVOKE_HEAVY)
-        assert not bench.work.holds(HEAVY)
-        assert bench.actions() == ["start"]
-
-    bench.during["start", HEAVY] = while_it_starts
-    bench.grant(ONLY_HEAVY)
-    assert bench.given_up() == [HEAVY]
-    assert bench.actions() == ["start", "stop"]
-
-
 def test_start_when_it_raises_is_reported_and_tried_again_after_growing_delays(
     bench: Bench,
 ) -> None:
@@ -202,15 +190,6 @@ def test_start_when_it_raises_is_reported_and_tried_again_after_growing_delays(
     ]
     records = [one for one in bench.written if isinstance(one, WorkFailed)]
     assert [one.error for one in records] == ["ValueError: no", "OSError: still no"]
-
-
-def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -> None:
-    bench.failures["start", LIGHT] = [ValueError("no")] * 9
-    bench.grant(ONLY_LIGHT)
-    bench.put(RevokeResources(resources=ONLY_LIGHT))
-    assert bench.given_up() == [LIGHT]
-    assert bench.actions(LIGHT) == ["start"]
-    assert bench.stops() == []
 
 
 def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench) -> None:
@@ -268,13 +247,6 @@ def test_stop_in_progress_when_all_is_lost_is_not_reported(
     assert bench.stops() == [(HEAVY, "lost")]
     assert bench.posted == [LossHandled()]
     assert bench.actions() == actions
-
-
-def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made(bench: Bench) -> None:
-    bench.work.put(GrantResources(resources=ONLY_HEAVY))
-    bench.put(LOSE_HEAVY)
-    assert bench.work.wait_idle(0.0)
-    assert bench.calls == []
 
 
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
@@ -341,21 +313,17 @@ def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
 
 
 def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
+    """The leave is already sent: a changed subscription would make the process join again."""
     bench.grant()
     assert bench.work.close(STOP_S)
     assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
+    bench.calls.clear()
+    bench.grant(ResourceSet({"fresh": [0]}))
+    assert (bench.posted, bench.calls) == ([], [])
     bench.grant()
     assert not bench.work.held()
     bench.put(RevokeResources(resources=ONLY_LIGHT))
     assert bench.given_up() == [LIGHT]
-
-
-def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
-    """The leave is already sent: a later change would make the process join again."""
-    assert bench.work.close(STOP_S)
-    bench.grant(ResourceSet({"fresh": [0]}))
-    assert bench.posted == []
-    assert bench.calls == []
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:

@@ -39,38 +39,25 @@ class GivenWork:
 
 
 @contextmanager
-def _probed(
-    hand: Hand,
-) -> Iterator[tuple[MemberProbe, GivenWork, OneMemberGroup]]:
+def _probed(hand: Hand) -> Iterator[tuple[MemberProbe, GivenWork, OneMemberGroup]]:
     with running(hand) as (driver, group):
         work = GivenWork()
         yield MemberProbe(driver, work), work, group
 
 
-def test_member_before_it_subscribes_is_neither_joined_nor_stuck(
-    hand: Hand,
-) -> None:
-    with _probed(hand) as (probe, _, _):
-        health = probe.read()
-        assert (health.group_id, health.client_id, health.state) == (
-            "g",
-            "coopgroup",
-            "unsubscribed",
-        )
-        assert (health.is_joined, health.is_ready, health.problems()) == (False, False, ())
-        assert health.coordinator_silent_s == math.inf
-
-
-def test_member_in_its_group_is_joined_and_has_a_lease(hand: Hand) -> None:
+def test_member_is_joined_and_has_a_lease_after_it_has_subscribed(hand: Hand) -> None:
     with _probed(hand) as (probe, work, _):
+        health = probe.read()
+        assert (health.group_id, health.client_id) == ("g", "coopgroup")
+        assert (health.state, health.is_joined, health.is_ready) == ("unsubscribed", False, False)
+        assert (health.problems(), health.coordinator_silent_s) == ((), math.inf)
         subscribe(hand, probe.driver)
         work.sample = WorkSample(owned=ORDERS)
         health = probe.read()
         assert (health.is_joined, health.leads, health.generation) == (True, True, 1)
         assert (health.owned, health.member_id) == (ORDERS, "m")
         assert health.lease_s == pytest.approx(0.6)
-        assert health.coordinator_silent_s < 5
-        assert health.problems() == ()
+        assert (health.problems(), health.coordinator_silent_s < 5) == ((), True)
 
 
 def test_application_that_does_not_poll_is_a_problem(hand: Hand) -> None:
