@@ -238,6 +238,11 @@ class AioStage:
         self.librdkafka.feed([record(partition, offset) for offset in offsets])
 
     @property
+    def posted(self) -> list[Any]:
+        """Return the events for the group, without requests to commit."""
+        return [one for one in self.driver.posted if not isinstance(one, CommitRequested)]
+
+    @property
     def committed(self) -> list[tuple[int, int]]:
         """Return (partition, offset) of all requested commits."""
         return [

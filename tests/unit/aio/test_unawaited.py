@@ -10,15 +10,6 @@ from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, P1, ZERO, AioStage
 
 
-async def test_await_of_an_idle_partition_takes_no_others_without_bound(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        stage.feed(0, *range(20_000))
-        for _ in range(2):
-            assert await consumer.getmany(P1, timeout=0.3) == {}
-        assert len(stage.fetching.record_buffer.ready) < 2_000
-        assert stage.librdkafka.paused == {0}
-
-
 async def test_awaited_partition_gets_its_records_and_the_others_continue(stage: AioStage) -> None:
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(20_000))
