@@ -282,12 +282,12 @@ def test_call_when_the_system_has_no_thread_runs_with_the_next(
     assert bench.calls == [("start", LIGHT), ("start", HEAVY)]
 
 
-def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
-    bench.grant()
-    bench.lease_until_s = bench.hand.now_s
-    assert not bench.work.holds(LIGHT)
-    assert bench.work.token(HEAVY) is None
-    assert not bench.work.held()
+def test_membership_that_is_over_is_reported(bench: Bench) -> None:
+    bench.put(FailMember(code=30, message="not authorised"))
+    (failure,) = bench.reported
+    found = (failure.resource, failure.action, str(failure.error))
+    assert found == (None, "membership", "not authorised")
+    assert bench.work.failure is not None
 
 
 def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
@@ -356,17 +356,6 @@ def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
     bench.hand.is_held = lambda _: False
     bench.hand.run()
     assert bench.actions() == ["start", "lost"]
-
-
-def test_membership_that_is_over_is_reported(bench: Bench) -> None:
-    bench.put(FailMember(code=30, message="not authorised"))
-    (failure,) = bench.reported
-    assert (failure.resource, failure.action, str(failure.error)) == (
-        None,
-        "membership",
-        "not authorised",
-    )
-    assert bench.work.failure is not None
 
 
 def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None:

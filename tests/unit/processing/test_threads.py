@@ -37,18 +37,6 @@ def test_close_waits_for_the_records_in_progress(make: Make) -> None:
     group.play(story())
 
 
-def test_record_lost_by_its_own_handler_does_not_count(make: Make) -> None:
-    group = make(*records(0, 2))
-
-    def lose(message: FakeRecord) -> None:
-        group.handle(message)
-        group.lose(0)
-
-    group.handler = lose
-    group.play()
-    assert (group.handled, group.consumer.stored) == ([(0, 0)], {})
-
-
 def test_bytes_may_pass_their_limit_by_one_record(make: Make) -> None:
     """Its size is not known before."""
     script = [FakeRecord(at=at, its_value=bytes(1_000)) for at in range(100)]

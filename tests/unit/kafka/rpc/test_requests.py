@@ -234,24 +234,21 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
     assert new.api_version(message) == version_min
 
 
-@pytest.mark.parametrize(("version", "skip_assignment"), [(9, True), (5, False)])
-def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: bool) -> None:
+@pytest.mark.parametrize(("version", "skips"), [(9, True), (5, False)])
+def test_join_answer_is_complete_when_read(version: int, *, skips: bool) -> None:
     """A leader reads the members; before v9 it is never told to skip the assignment."""
     response: Any = wire.JoinGroupResponse
-    member = response.JoinGroupResponseMember(
-        version=version, member_id="m", group_instance_id="s", metadata=b"\x01"
-    )
+    given = {"member_id": "m", "group_instance_id": "s", "metadata": b"\x01"}
+    fields = {"generation_id": 4, "protocol_type": "consumer", "protocol_name": "first"}
     message = response(
         version=version,
         throttle_time_ms=0,
         error_code=0,
-        generation_id=4,
-        protocol_type="consumer",
-        protocol_name="first",
         leader="m",
         member_id="m",
-        members=[member],
-        **({"skip_assignment": True} if version == 9 else {}),
+        members=[response.JoinGroupResponseMember(version=version, **given)],
+        **fields,
+        **({"skip_assignment": True} if skips else {}),
     )
     decoded = response.decode(message.encode(), version=version)
     assert read_answer(join(), decoded) == api.JoinGroupAnswer(
@@ -261,14 +258,24 @@ def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: boo
         leader_id="m",
         member_id="m",
         members=(api.JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
-        skip_assignment=skip_assignment,
+        skip_assignment=skips,
     )
 
 
-COORDINATOR = wire_coordinator.FindCoordinatorResponse.Coordinator
 LEFT = wire.LeaveGroupResponse.MemberResponse
-COMMITTED = wire.OffsetCommitResponse.OffsetCommitResponseTopic
-COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
+HERE = {"node_id": 1, "host": "h", "port": 2}
+NOT_NOW = {"error_code": 15, "error_message": "not now"}
+
+
+def found(**fields: Any) -> Any:  # noqa: ANN401
+    return wire_coordinator.FindCoordinatorResponse(**fields)
+
+
+def committed(topic: str, *codes: tuple[int, int]) -> Any:  # noqa: ANN401
+    kind = wire.OffsetCommitResponse.OffsetCommitResponseTopic
+    partition: Any = kind.OffsetCommitResponsePartition
+    partitions = [partition(partition_index=one, error_code=code) for one, code in codes]
+    return kind(name=topic, partitions=partitions)
 
 
 @pytest.mark.parametrize(
@@ -276,25 +283,19 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
     [
         (
             FIND,
-            wire_coordinator.FindCoordinatorResponse(
+            found(
                 coordinators=[
-                    COORDINATOR(
-                        key="g", node_id=1, host="h", port=2, error_code=0, error_message=None
-                    )
+                    found().Coordinator(key="g", error_code=0, error_message=None, **HERE)
                 ]
             ),
             api.FindCoordinatorAnswer(
-                error_code=0,
-                error_message="",
-                coordinator=api.Coordinator(node_id=1, host="h", port=2),
+                error_code=0, error_message="", coordinator=api.Coordinator(**HERE)
             ),
         ),
         (
             FIND,
-            wire_coordinator.FindCoordinatorResponse(
-                error_code=15, error_message="not now", node_id=-1, host="", port=-1
-            ),
-            api.FindCoordinatorAnswer(error_code=15, error_message="not now", coordinator=None),
+            found(**NOT_NOW, node_id=-1, host="", port=-1),
+            api.FindCoordinatorAnswer(**NOT_NOW, coordinator=None),
         ),
         (
             sync(),
@@ -315,18 +316,7 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
         (
             commit(),
             wire.OffsetCommitResponse(
-                topics=[
-                    COMMITTED(
-                        name="b",
-                        partitions=[
-                            COMMITTED_PARTITION(partition_index=2, error_code=22),
-                            COMMITTED_PARTITION(partition_index=0, error_code=0),
-                        ],
-                    ),
-                    COMMITTED(
-                        name="a", partitions=[COMMITTED_PARTITION(partition_index=1, error_code=3)]
-                    ),
-                ]
+                topics=[committed("b", (2, 22), (0, 0)), committed("a", (1, 3))]
             ),
             api.OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
         ),

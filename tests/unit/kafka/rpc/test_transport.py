@@ -25,8 +25,6 @@ from coopgroup.model.group_api import (
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
     HeartbeatAnswer,
-    JoinedMember,
-    JoinGroupAnswer,
     JoinGroupRequest,
     SyncGroupAnswer,
     SyncGroupRequest,
@@ -86,18 +84,10 @@ def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coor
         member_id = first.member_id
         if first.error_code == 79:
             first = ask(transport, evolve(join, member_id=member_id), node, timeout_ms=LONG_MS)
-        assert first.generation > 0
-        assert first == JoinGroupAnswer(
-            error_code=0,
-            generation=first.generation,
-            protocol_name="first",
-            leader_id=member_id,
-            member_id=member_id,
-            members=(
-                JoinedMember(member_id=member_id, group_instance_id=None, metadata=b"subscription"),
-            ),
-            skip_assignment=False,
-        )
+        assert (first.error_code, first.leader_id, first.protocol_name) == (0, member_id, "first")
+        assert [(one.member_id, one.metadata) for one in first.members] == [
+            (member_id, b"subscription")
+        ]
         sync = SyncGroupRequest(
             group_id="g",
             generation=first.generation,
