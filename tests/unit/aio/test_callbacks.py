@@ -91,9 +91,7 @@ async def test_on_lost_does_not_overtake_the_begin_of_on_assign(stage: AioStage)
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
-async def test_callback_that_raises_is_heard_at_the_next_await(
-    stage: AioStage, is_coroutine: bool
-) -> None:
+async def test_exception_is_heard_at_the_next_await(stage: AioStage, is_coroutine: bool) -> None:
     def plain(_: object, __: object) -> None:
         raise LookupError("not mine")
 
@@ -173,9 +171,7 @@ async def test_loss_does_not_wait_for_the_revocation_that_it_ends(stage: AioStag
     assert heard == ["revoke", "lost", "end"]
 
 
-async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_awaits(
-    stage: AioStage,
-) -> None:
+async def test_stalled_application_hears_the_loss_and_rejoins_at_its_await(stage: AioStage) -> None:
     """Otherwise the member would get partitions that it would lose again at once."""
     stage.driver.settings.max_poll_interval_ms = 50
     heard: list[str] = []
@@ -288,9 +284,7 @@ async def test_on_assign_may_await_the_position_of_its_partition(
 
 
 @pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
-async def test_end_waits_for_an_on_revoke_that_is_still_running(
-    stage: AioStage, ends_with: str
-) -> None:
+async def test_end_waits_for_an_on_revoke_in_progress(stage: AioStage, ends_with: str) -> None:
     """Otherwise its offsets would be committed before its state is written."""
     written: list[list[tuple[int, int]]] = []
 

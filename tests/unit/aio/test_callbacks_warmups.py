@@ -79,9 +79,7 @@ async def test_cancelled_warm_up_is_heard_while_it_still_runs(stage: AioStage) -
     assert stage.subscription.warm == EMPTY
 
 
-async def test_warm_up_that_has_not_begun_when_it_is_cancelled_never_begins(
-    stage: AioStage,
-) -> None:
+async def test_warm_up_that_is_cancelled_before_it_begins_never_begins(stage: AioStage) -> None:
     """It would create the state that `on_warmup_cancelled` has just deleted."""
     stage.resources, app = ZERO, App()
     async with stage.joined(**app.callbacks):
@@ -121,9 +119,7 @@ async def test_kept_state_is_warmed_up_after_a_slow_on_revoke(stage: AioStage) -
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
-async def test_on_warmup_when_it_raises_leaves_the_member_at_work(
-    stage: AioStage, is_coroutine: bool
-) -> None:
+async def test_on_warmup_may_raise_and_work_goes_on(stage: AioStage, is_coroutine: bool) -> None:
     """No await raises it, as with the other callbacks: the group works without warm-ups."""
 
     def plain(_: object, __: object) -> None:

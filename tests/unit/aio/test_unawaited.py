@@ -71,9 +71,7 @@ async def test_consumer_that_was_held_back_gets_the_awaited_records(stage: AioSt
         assert stage.librdkafka.paused == {0}
 
 
-async def test_pause_of_the_application_outlasts_that_of_an_unawaited_partition(
-    stage: AioStage,
-) -> None:
+async def test_pause_of_the_application_outlasts_one_for_lack_of_an_await(stage: AioStage) -> None:
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(5_000))
         assert await consumer.getmany(P1, timeout=0.1) == {}
@@ -84,9 +82,7 @@ async def test_pause_of_the_application_outlasts_that_of_an_unawaited_partition(
         assert [(await consumer.getone()).offset for _ in range(5_000)] == [*range(5_000)]
 
 
-async def test_partition_that_was_paused_and_revoked_is_not_paused_when_it_returns(
-    stage: AioStage,
-) -> None:
+async def test_paused_partition_that_was_revoked_returns_without_its_pause(stage: AioStage) -> None:
     """Otherwise it would stay paused: the pause outlasts the assignment in librdkafka."""
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(5_000))

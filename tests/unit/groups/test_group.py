@@ -166,7 +166,7 @@ def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> N
         group.hand_over(0.1)
 
 
-def test_hand_over_waits_for_a_round_that_is_on_its_way(
+def test_hand_over_waits_for_a_round(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The round may still grant a resource."""
@@ -187,7 +187,7 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
     monkeypatch.undo()
 
 
-def test_group_that_cannot_start_is_closed(
+def test_failed_start_closes_group(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`with` raises the error on entry, so the user's code never closes the group."""
@@ -231,9 +231,7 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
         ({"catalogue": Catalogue}, ConfigurationError, "catalogue: got"),
     ],
 )
-def test_wrong_arguments_are_refused(
-    more: dict[str, Any], error: type[Exception], said: str
-) -> None:
+def test_wrong_arguments_fail(more: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         make(**more)
 

@@ -63,9 +63,7 @@ def test_credentials_reach_the_connections_of_the_group() -> None:
         leadership.set_sasl_credentials("me", "new")  # no effect
 
 
-def test_election_that_arrives_after_its_lease_is_reported(
-    hand: Hand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_election_after_its_lease_is_reported(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat may renew the lease, and then this process leads."""
     elected = list[int]()
     leadership = Leadership(SETTINGS, on_elected=elected.append)
@@ -87,7 +85,7 @@ def test_election_that_arrives_after_its_lease_is_reported(
 
 
 @pytest.mark.parametrize(("timeout_s", "took_s"), [(None, 4.0), (10.0, 4.0), (2.0, 2.0)])
-def test_wait_ends_in_time_or_when_it_is_closed(
+def test_wait_ends_in_time_or_when_closed(
     hand: Hand, timeout_s: float | None, took_s: float
 ) -> None:
     leadership, began_s = Leadership(SETTINGS), hand.now_s

@@ -103,7 +103,7 @@ def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> N
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_leader_that_is_behind_waits_for_what_another_member_has_seen(
+def test_leader_that_is_behind_waits_for_the_newer_catalogue(
     hand: Hand, *, is_closed: bool
 ) -> None:
     source, began_s = Source(), hand.now_s

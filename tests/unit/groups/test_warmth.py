@@ -95,9 +95,7 @@ def test_assigned_resource_starts_when_its_warm_up_has_returned(bench: Bench) ->
     assert bench.actions() == ["warm", "start"]
 
 
-def test_resource_that_is_assigned_and_taken_away_during_its_warm_up_never_starts(
-    bench: Bench,
-) -> None:
+def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Bench) -> None:
     def while_it_warms() -> None:
         bench.put(GRANT)
         bench.put(REVOKE_HEAVY)

@@ -90,9 +90,7 @@ def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("content", [SECOND, Catalogue.of({("a", 0): 9}, version=2)])
-def test_leader_asks_once_for_a_round_when_a_resource_or_a_weight_changed(
-    stage: Stage, content: Catalogue
-) -> None:
+def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Catalogue) -> None:
     stage.start()
     stage.content = content
     stage.looks(9)
@@ -132,9 +130,7 @@ def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None
     assert stage.posted[2:] == [CatalogueSeen(version=2)]
 
 
-def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(
-    stage: Stage,
-) -> None:
+def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(stage: Stage) -> None:
     """Its join began no round (KIP-345), so the leader has not received its version."""
     stage.leads, stage.instance_id = False, "w1"
     stage.start()

@@ -171,9 +171,7 @@ def test_revoked_resources_are_given_up_independently_as_each_has_stopped(bench:
     assert bench.actions(HEAVY) == bench.actions(LIGHT) == ["start", "stop"]
 
 
-def test_start_when_it_raises_is_reported_and_tried_again_after_growing_delays(
-    bench: Bench,
-) -> None:
+def test_start_that_raises_is_reported_and_tried_again_after_delays(bench: Bench) -> None:
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     began_s = bench.hand.now_s
     bench.grant(ONLY_LIGHT)
@@ -268,7 +266,7 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
 
 
-def test_call_when_the_system_has_no_thread_runs_with_the_next(
+def test_call_without_a_thread_runs_with_the_next(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -372,9 +370,7 @@ def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("told", ["write", "warn"])
-def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(
-    bench: Bench, told: str
-) -> None:
+def test_telemetry_that_waits_for_another_thread_is_no_deadlock(bench: Bench, told: str) -> None:
     """A listener may pass a record to a thread that asks for the held resources."""
     asked: list[object] = []
 

@@ -27,9 +27,7 @@ def _work(index: int, *, runs: bool = False, wish: Wish = Wish.RUN, busy: int = 
     return Work(resource=resource, token=1, began_s=60.0, runs=runs, wish=wish, busy=busy)
 
 
-def test_running_resources_are_owned_and_a_stop_in_progress_is_a_revocation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_running_resources_are_owned_until_their_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = _work(1, runs=True, wish=Wish.END)
     sample = _read(monkeypatch, _work(0, runs=True), ended)
     assert (sample.owned.to_dict(), sample.stuck) == ({"jobs": [0]}, ())

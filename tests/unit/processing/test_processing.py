@@ -30,9 +30,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         yield maker
 
 
-def test_records_of_a_partition_are_handled_in_order_and_partitions_side_by_side(
-    make: Make,
-) -> None:
+def test_records_of_a_partition_are_handled_in_order_others_beside(make: Make) -> None:
     group = make(*records(0, 50), *records(1, 50))
     group.hold((0, 10))
 
@@ -62,9 +60,7 @@ def test_no_more_records_are_in_progress_than_there_are_workers(make: Make) -> N
     group.play(story())
 
 
-def test_revoked_partition_is_given_up_when_its_record_has_ended_and_others_go_on(
-    make: Make,
-) -> None:
+def test_revoked_partition_is_given_up_when_its_record_has_ended(make: Make) -> None:
     group = make(*records(0, 3), *records(1, 3))
     revoked: list[tuple[int, int | None]] = []
     group.consumer.callbacks.on_revoke = lambda _, partitions: revoked.extend(
@@ -90,9 +86,7 @@ def test_revoked_partition_is_given_up_when_its_record_has_ended_and_others_go_o
     group.play(story())
 
 
-def test_revoked_partition_is_given_up_after_the_limit_with_the_offset_before_its_record(
-    make: Make,
-) -> None:
+def test_revoked_partition_is_given_up_after_the_limit_at_its_record(make: Make) -> None:
     group = make(*records(0, 3))
     group.hold((0, 1))
 
@@ -263,9 +257,7 @@ class Abort(BaseException):
         (Abort(), "at offset 0 was not handled: Abort()"),
     ],
 )
-def test_failure_without_an_answer_stops_processing(
-    make: Make, error: BaseException, message: str
-) -> None:
+def test_failure_without_an_answer_stops_it(make: Make, error: BaseException, message: str) -> None:
     group = make(*records(0, 3), on_error=lambda _: "again")
     group.handler = failing(error)
     with pytest.raises(ProcessingError) as caught:
@@ -275,9 +267,7 @@ def test_failure_without_an_answer_stops_processing(
 
 
 @pytest.mark.parametrize("is_released", [True, False])
-def test_pauses_of_processing_end_and_those_of_the_application_stay(
-    make: Make, *, is_released: bool
-) -> None:
+def test_pauses_of_the_application_outlast_processing(make: Make, *, is_released: bool) -> None:
     group = make(*records(0, 10), *records(1, 10), limits=TEN)
     group.hold((0, 0), (1, 0))
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)

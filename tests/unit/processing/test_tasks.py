@@ -20,9 +20,7 @@ def make() -> Iterator[Make]:
         yield maker
 
 
-def test_cancelled_processing_cancels_its_handlers_and_commits_what_was_handled(
-    make: Make,
-) -> None:
+def test_cancelled_processing_cancels_its_handlers_and_commits_what_was_handled(make: Make) -> None:
     group = make(*records(0, 3))
     group.hold((0, 1))
 
@@ -54,9 +52,7 @@ def test_hand_over_goes_on_until_the_partitions_are_gone(make: Make) -> None:
     assert group.consumer.given_up == {("t", 0): 1, ("t", 1): None, ("t", 2): None}
 
 
-def test_handler_that_never_waits_lets_other_tasks_run(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_handler_lets_other_tasks_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock finds it a quarter of the longest turn later."""
     looks = count()
     monkeypatch.setattr("coopgroup.processing.tasks.monotonic", lambda: 0.0005 * next(looks))
@@ -127,9 +123,7 @@ def test_no_record_begins_after_the_time_to_stop(make: Make, *, is_cancelled: bo
     assert (0, 2) not in group.began
 
 
-def test_exception_of_on_revoke_gives_up_no_partition_whose_record_is_in_progress(
-    make: Make,
-) -> None:
+def test_exception_of_on_revoke_gives_up_no_partition_in_progress(make: Make) -> None:
     group = make(*records(0, 2), *records(1, 1))
 
     def on_revoke(_: object, partitions: Any) -> None:  # noqa: ANN401

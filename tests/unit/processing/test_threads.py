@@ -71,7 +71,7 @@ def test_exception_in_a_poll_ends_processing_with_what_was_handled(
     assert group.consumer.automatic is is_complete
 
 
-def test_record_that_gets_no_thread_ends_processing_and_is_not_passed(
+def test_record_that_gets_no_thread_is_not_passed(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = make(*records(0, 1))
@@ -99,9 +99,7 @@ def test_consumer_is_processed_once_at_a_time(make: Make) -> None:
     group.play(story())
 
 
-def test_partition_whose_handler_never_ends_has_its_on_revoke_when_processing_stops(
-    make: Make,
-) -> None:
+def test_partition_whose_handler_never_ends_has_its_on_revoke(make: Make) -> None:
     group = make(*records(0, 2))
     revoked: list[int] = []
     group.consumer.callbacks.on_revoke = lambda _, partitions: revoked.extend(

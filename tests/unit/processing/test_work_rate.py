@@ -35,9 +35,7 @@ def worked(order: Order, partitions: int, handlers: int, seconds: int) -> WorkMe
 
 
 @pytest.mark.parametrize(("order", "partitions"), [("partition", 2), ("key", 1), ("none", 1)])
-def test_rate_while_all_handlers_are_busy_is_that_of_the_work(
-    order: Order, partitions: int
-) -> None:
+def test_rate_while_all_handlers_are_busy_is_theirs(order: Order, partitions: int) -> None:
     assert worked(order, partitions, 3, 6).rate_per_s == 1.0
 
 

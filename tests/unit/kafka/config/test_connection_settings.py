@@ -91,7 +91,7 @@ def test_connection_arguments_are_known_to_kafka_python() -> None:
         ({"api.version.request": "false"}, (0, 10)),
     ],
 )
-def test_version_is_fixed_when_it_is_not_negotiated(
+def test_version_is_fixed_or_negotiated(
     changes: dict[str, Any], expected: tuple[int, ...] | None
 ) -> None:
     """The fallback version counts only if negotiation is off, as in librdkafka."""
@@ -115,9 +115,7 @@ def test_version_is_fixed_when_it_is_not_negotiated(
         ("ssl.engine.location", "engine.so", None),
     ],
 )
-def test_setting_is_refused_when_it_cannot_be_honoured(
-    key: str, value: object, expected: str | None
-) -> None:
+def test_setting_without_effect_is_refused(key: str, value: object, expected: str | None) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_connection_settings(SERVER | {key: value})
     # Errors show a value only if its key is known to be harmless.

@@ -101,9 +101,7 @@ NO_TOKEN = "has no access_token that is a JWT with exp and sub"  # noqa: S105
         (200, "x" * 1_000_001, "more than 1000000 bytes"),
     ],
 )
-def test_answer_without_a_token_is_an_error_without_its_text(
-    status: int, body: object, said: str
-) -> None:
+def test_answer_without_a_token_is_an_error(status: int, body: object, said: str) -> None:
     data = (body if isinstance(body, str) else json.dumps(body)).encode()
     with oidc_provider() as provider:
         provider.answer = (status, {"Location": f"{provider.origin}/elsewhere"}, data)

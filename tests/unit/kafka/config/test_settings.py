@@ -163,9 +163,7 @@ def test_settings_when_all_is_given_are_that() -> None:
         ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
     ],
 )
-def test_settings_when_a_value_is_invalid_are_refused(
-    key: str, value: object, expected: str
-) -> None:
+def test_settings_with_an_invalid_value_are_refused(key: str, value: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: value})
     said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
@@ -205,9 +203,7 @@ def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> N
         ("foo", 1, "foo: got '(not shown)', but there is no such key: it is unknown"),
     ],
 )
-def test_refusal_of_librdkafka_names_the_key_in_one_line(
-    key: str, value: object, reason: str
-) -> None:
+def test_refusal_of_librdkafka_names_the_key(key: str, value: object, reason: str) -> None:
     configuration = {"group.id": "g", key: value}
     with pytest.raises((KafkaException, TypeError, ValueError)) as caught:
         Consumer(configuration)
@@ -277,9 +273,7 @@ def test_name_that_no_message_has_room_for_is_refused(key: str) -> None:
         ("cooperative-sticky,coopgroup,sticky", False),
     ],
 )
-def test_protocols_in_the_order_given_and_eager_where_that_is_wanted_most(
-    given: str, eager: bool
-) -> None:
+def test_protocols_in_order_and_eager_where_that_is_wanted_most(given: str, eager: bool) -> None:
     """A member that prefers an eager protocol revokes all partitions before each join."""
     member = read(**{"coopgroup.protocols": given}).member
     assert (member.protocols, member.eager) == (tuple(given.replace(" ", "").split(",")), eager)

@@ -127,9 +127,7 @@ def test_thread_that_does_not_react_is_a_problem(hand: Hand) -> None:
         assert probe.read().thread_silent_s == 0.0
 
 
-def test_quiet_partitions_are_looked_up_and_stuck_ones_reported(
-    hand: Hand,
-) -> None:
+def test_quiet_partitions_are_looked_up_and_stuck_ones_reported(hand: Hand) -> None:
     with _probed(hand) as (probe, work, _):
         at = PartitionSample(position=1, end=1)
         work.sample = WorkSample(at_s=1.0, owned=ORDERS, partitions={KEY: at})
@@ -142,9 +140,7 @@ def test_quiet_partitions_are_looked_up_and_stuck_ones_reported(
         assert health.lags == {KEY: 8}
 
 
-def test_load_is_that_of_the_group_that_the_member_leads(
-    hand: Hand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_is_that_of_the_group_it_leads(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     with _probed(hand) as (probe, _, group):
         assert probe.load() is None
         subscribe(hand, probe.driver)

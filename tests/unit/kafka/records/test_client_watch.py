@@ -114,9 +114,7 @@ def test_the_pause_grows_while_new_clients_find_no_broker_either(stage: Stage) -
     assert 4 <= len(stage.clients) - 1 <= 7
 
 
-def test_each_partition_continues_where_its_next_record_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_partition_goes_on_at_its_next_record(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = [
         TopicPartition("t", 0, 7),
         TopicPartition("t", 1, OFFSET_BEGINNING),
@@ -141,7 +139,7 @@ def test_each_partition_continues_where_its_next_record_is(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_new_client_is_paused_where_the_earlier_one_was(
+def test_new_client_is_paused_as_the_old_one(
     monkeypatch: pytest.MonkeyPatch, *, is_async: bool
 ) -> None:
     """With asyncio a short pause of the application does not reach librdkafka, nor does its end."""

@@ -312,9 +312,7 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
     assert max(waits) > IDLE_S if work == "none" else max(waits) == IDLE_S
 
 
-def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(
-    waits: list[float], hand: Hand
-) -> None:
+def test_take_of_an_idle_consumer_ends_with_the_lease(waits: list[float], hand: Hand) -> None:
     stage = owning()
     stage.driver.lease_until_s = hand.now_s + 0.1
     assert stage.delivery.take(1, 0.4) == []

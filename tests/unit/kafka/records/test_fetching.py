@@ -103,9 +103,7 @@ def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
 
 
 @pytest.mark.parametrize("first", ["application", "processing"])
-def test_partition_goes_on_when_neither_the_application_nor_processing_pauses_it(
-    first: Pauser,
-) -> None:
+def test_partition_goes_on_when_all_its_pauses_have_ended(first: Pauser) -> None:
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     fetching.fetch(2, 0)
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -282,7 +280,7 @@ def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is()
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_positions_are_asked_for_anew_only_where_they_moved_far(
+def test_positions_are_asked_anew_if_they_moved_far(
     few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 positions are slow to read. An interrupted batch is fetched again in either case."""

@@ -160,9 +160,7 @@ def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: 
     assert [name for name, _ in librdkafka.calls] == ["pause", "resume"] * is_paused
 
 
-def test_a_partition_begins_when_a_signal_struck_while_its_topic_was_looked_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_partition_begins_after_a_signal_in_its_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     fetching, librdkafka, coordinator = silent()
 
     def interrupted(*_: object, **__: object) -> None:
@@ -192,7 +190,7 @@ def struck(call: Callable[[], None], place: int) -> bool:
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_a_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
+def test_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
     *, is_paused: bool
 ) -> None:
     """The next call does the rest. librdkafka refuses a partition that it has already."""

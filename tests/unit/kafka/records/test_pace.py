@@ -17,9 +17,7 @@ SHORT_S = 0.005
     ],
     ids=["with a bell", "without"],
 )
-def test_slices_of_a_round_are_short_and_grow_if_its_state_lasts(
-    longest_s: float, slices: dict[float, float]
-) -> None:
+def test_slices_of_a_round_grow_if_it_lasts(longest_s: float, slices: dict[float, float]) -> None:
     pace = Pace(longest_s)
     assert [round(pace.slice_s(10.0 + at, is_quiet=False), 3) for at in slices] == [
         *slices.values()

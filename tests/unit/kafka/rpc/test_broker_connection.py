@@ -165,9 +165,7 @@ def test_missing_token_is_reported_as_a_failed_handshake() -> None:
     ],
     ids=["refused", "hangs up", "illegal state", "broker's own error", "mechanism is not on yet"],
 )
-def test_only_refused_credentials_are_final(
-    code: int | None, mechanism: str, kind: FailureKind
-) -> None:
+def test_only_refusals_are_final(code: int | None, mechanism: str, kind: FailureKind) -> None:
     """Each retry may count towards a lock of the account. A starting broker has refused none."""
     with stage_of(lambda _: code, mechanisms=(mechanism,), **PLAIN) as stage:
         assert stage.kinds(1) == [kind]
@@ -196,7 +194,7 @@ def test_handshakes_that_fail_are_reported_less_and_less_often() -> None:
         (None, FailureKind.HANDSHAKE),
     ],
 )
-def test_tls_is_final_only_if_the_broker_refuses_our_certificate(
+def test_tls_is_final_only_if_our_certificate_is_refused(
     reason: str | None, kind: FailureKind
 ) -> None:
     """The rule also holds where kafka-python wraps the error, as after a handshake of TLS 1.3."""
@@ -241,7 +239,7 @@ def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch)
     assert not thread.is_alive()
 
 
-def test_name_server_that_hangs_keeps_one_thread_for_each_connection(
+def test_hanging_name_server_keeps_one_thread_of_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answered = threading.Event()

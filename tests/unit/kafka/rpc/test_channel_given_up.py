@@ -73,9 +73,7 @@ def is_reset(connection: socket.socket) -> bool:
     return any(events & select.POLLERR for _, events in watched.poll(WAIT_S * 1_000))
 
 
-def test_commit_when_a_heartbeat_times_out_waits_for_its_answer_on_the_old_connection(
-    stage: Stage,
-) -> None:
+def test_commit_when_a_heartbeat_times_out_waits_on_the_old_connection(stage: Stage) -> None:
     """The commit failed, was sent again with newer offsets, and arrived last."""
     committed = stage.send(COMMIT, LONG_MS)
     old = stage.accept()

@@ -118,9 +118,7 @@ def test_an_answer_to_another_request_closes_the_connection(stage: Stage) -> Non
     assert stage.outcome().kind is FailureKind.DISCONNECTED
 
 
-def test_a_request_that_does_not_fit_into_the_buffer_of_the_kernel_arrives_whole(
-    stage: Stage,
-) -> None:
+def test_a_request_larger_than_the_buffer_of_the_kernel_arrives_whole(stage: Stage) -> None:
     assignment = bytes(range(256)) * 80_000
     stage.send(
         SyncGroupRequest(

@@ -150,9 +150,7 @@ WHOLE = batch(b"billing")
     ],
     ids=["several", "cut off", "compressed", "none", "own"],
 )
-def test_rings_are_the_keys_of_batches(
-    records: bytes, keys: tuple[bytes | None, ...], next_offset: int
-) -> None:
+def test_rings_are_keys(records: bytes, keys: tuple[bytes | None, ...], next_offset: int) -> None:
     answer = read_answer(LISTEN, fetched(records, end=12))
     assert answer == RingsAnswer(error_code=0, keys=keys, next_offset=next_offset, end_offset=12)
 

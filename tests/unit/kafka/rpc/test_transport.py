@@ -171,7 +171,7 @@ def test_requests_fail_when_the_broker_hangs_up() -> None:
     assert all(outcomes.empty() for outcomes in sent)
 
 
-def test_request_waits_for_the_backoff_when_a_connect_failed(
+def test_request_waits_for_the_backoff_after_a_failed_connect(
     broker: str, node: Coordinator
 ) -> None:
     address = dead_address()
@@ -201,9 +201,7 @@ def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coor
 
 
 @pytest.mark.parametrize("is_close", [False, True])
-def test_exception_of_a_callback_is_reported(
-    broker: str, node: Coordinator, *, is_close: bool
-) -> None:
+def test_exception_of_callback_is_told(broker: str, node: Coordinator, *, is_close: bool) -> None:
     """Also that of a close, which would wait for its own thread."""
     reported: list[BaseException] = []
 
@@ -281,7 +279,7 @@ def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coor
         ask(transport, HEARTBEAT, node)
 
 
-def test_every_request_has_one_outcome_when_closed_in_full_flow(
+def test_each_request_has_one_outcome_when_closed_in_full_flow(
     broker: str, node: Coordinator
 ) -> None:
     outcomes: list[object] = []
@@ -315,9 +313,7 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
     }
 
 
-def test_send_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_send_while_a_signal_handler_closes_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     with transport_to(dead_address()) as transport:
         soon: Any = NetworkSelector.call_soon_threadsafe
 
@@ -351,7 +347,7 @@ def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, bro
     assert [repr(one) for one in reported] == ["LookupError('a bug')"]
 
 
-def test_look_up_when_the_next_broker_cannot_be_asked_fails(
+def test_look_up_fails_when_the_next_broker_cannot_be_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Later attempts may fail, too."""

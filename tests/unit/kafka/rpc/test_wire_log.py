@@ -59,9 +59,7 @@ def log_in() -> None:
     log.debug("%s Request %d: %s", "c", 3, SaslHandshakeRequest(mechanism="PLAIN", version=1))
 
 
-def test_debug_log_of_our_connections_has_no_bytes_of_sasl(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_debug_log_of_our_connections_has_no_sasl_bytes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="kafka"):
         on_thread(log_in, is_ours=True)
         ours = list(caplog.messages)
