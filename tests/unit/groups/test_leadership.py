@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coopgroup import DeferredPolicy, Leadership, RangeAssignor, SimplePolicy, WeightedAssignor
+from coopgroup import Leadership
 from coopgroup.errors import ConfigurationError
 from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
@@ -35,16 +35,6 @@ def test_static_id_is_refused() -> None:
         Leadership({**SETTINGS, **static})
     with pytest.raises(ConfigurationError, match=expected):
         Leadership(SETTINGS, **static)
-
-
-def test_policy_and_assignor_may_be_names() -> None:
-    with closing(Leadership(SETTINGS, policy="deferred", assignor="range")) as leadership:
-        leader = inner(leadership, "_group", "_driver").leader
-        assert (leader.policy, leader.assignor) == (DeferredPolicy(), RangeAssignor())
-    key: dict[str, Any] = {"coopgroup.assignor": "weighted"}
-    with closing(Leadership(SETTINGS, **key)) as leadership:
-        leader = inner(leadership, "_group", "_driver").leader
-        assert (leader.policy, leader.assignor) == (SimplePolicy(), WeightedAssignor())
 
 
 def test_credentials_reach_the_connections_of_the_group() -> None:

@@ -27,8 +27,6 @@ from tests.support.by_hand import Hand, by_hand
 from tests.support.fake_records import FakeAsyncConsumer, FakeConsumer, FakeRecord
 from tests.support.virtual_loop import run_virtual, time_passes
 
-__all__ = ["Group", "Make", "Story", "TaskGroup", "ThreadGroup", "failing", "made_in", "records"]
-
 WORKER = "coopgroup-worker"
 SOON_S = 0.2  # longer than the waits of the tasks
 Place = tuple[int, int]

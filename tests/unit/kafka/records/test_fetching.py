@@ -234,8 +234,8 @@ def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool
     assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 100])
-def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
+@pytest.mark.parametrize("fetch", ["fetch 1", "fetch 2", "fetch 100", "past", "past, kept"])
+def test_close_inside_a_fetch_waits_for_its_end(fetch: str) -> None:
     """Without the wait librdkafka hangs or crashes. Records of that fetch are not handed out."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     seen: list[object] = []
@@ -247,22 +247,11 @@ def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
         seen.extend(name for name, _ in librdkafka.calls)
 
     librdkafka.on_fetch = close
-    fetching.fetch(wanted, 0)
+    if fetch.startswith("past"):
+        assert fetching.fetch_past(2, 0, lambda: fetch == "past") == []
+    else:
+        fetching.fetch(int(fetch.split()[1]), 0)
     assert seen == ["unassign"]
-    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
-    fetching, librdkafka = begun(record(0, 7), record(1, 50))
-
-    def close() -> None:
-        fetching.end(HELD)
-        fetching.close()
-        assert ("close", None) not in librdkafka.calls
-
-    librdkafka.on_fetch = close
-    assert fetching.fetch_past(2, 0, lambda: leaves) == []
     assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
 
 

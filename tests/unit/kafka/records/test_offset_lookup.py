@@ -83,10 +83,11 @@ def test_all_partitions_are_asked_for_in_one_request(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        NO_ANSWER,
-        TransportFailure(kind=FailureKind.TIMED_OUT, message="late"),
-        TransportFailure(kind=FailureKind.AUTHENTICATION, message="who"),
-        TransportFailure(kind=FailureKind.HANDSHAKE, message="how"),
+        *(
+            TransportFailure(kind=one, message="gone")
+            for one in FailureKind
+            if one is not FailureKind.UNSUPPORTED
+        ),
         FetchOffsetsAnswer(error_code=ErrorCode.NOT_COORDINATOR, offsets={}),
         FetchOffsetsAnswer(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, offsets={}),
         FetchOffsetsAnswer(

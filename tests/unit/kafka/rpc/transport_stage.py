@@ -16,24 +16,6 @@ from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, HeartbeatRequest
 
-__all__ = [
-    "CORRELATION",
-    "HEARTBEAT",
-    "HEARTBEAT_KEY",
-    "LONG_MS",
-    "WAIT_S",
-    "PlayedBroker",
-    "ask",
-    "begin",
-    "dead_address",
-    "key_of",
-    "listening",
-    "node_at",
-    "running",
-    "settings_for",
-    "transport_to",
-]
-
 HEARTBEAT: Final = HeartbeatRequest(
     group_id="nobody", generation=1, member_id="m", group_instance_id=None
 )
