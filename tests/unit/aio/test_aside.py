@@ -31,6 +31,14 @@ def test_loop_goes_on_while_a_call_blocks(hand: Hand) -> None:
     run_virtual(hand, main())
 
 
+def test_exception_of_a_call_is_raised(hand: Hand) -> None:
+    def refuse() -> int:
+        raise LookupError("refused")
+
+    with pytest.raises(LookupError, match="refused"):
+        run_virtual(hand, aside(LoopPort(), refuse))
+
+
 @pytest.mark.parametrize("is_open", [True, False], ids=["open loop", "closed loop"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_result_that_nobody_awaits_is_discarded(hand: Hand, *, is_open: bool, fails: bool) -> None:

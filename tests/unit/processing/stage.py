@@ -191,8 +191,8 @@ Make: TypeAlias = Callable[..., Any]
 
 
 @contextmanager
-def made_in(kind: type[Group]) -> Generator[Make]:
-    """Return a maker of groups, in which each record has a job of its own."""
+def made_in(kind: type[Group], *, has_own_jobs: bool = True) -> Generator[Make]:
+    """Return a maker of groups, in which each record may have a job of its own."""
 
     def work_one(self: Any, *given: Any, **more: Any) -> None:  # noqa: ANN401
         following = self._handle(*given, **{"attempt": 1, "is_last": False} | more)
@@ -200,7 +200,8 @@ def made_in(kind: type[Group]) -> Generator[Make]:
             self._worker.submit(partial(self._work, following))
 
     with by_hand(waits=kind is ThreadGroup) as hand, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ThreadProcessing, "_work", work_one)
+        if has_own_jobs:
+            patch.setattr(ThreadProcessing, "_work", work_one)
         yield partial(kind, hand)
 
 

@@ -11,6 +11,7 @@ from coopgroup import ProcessingError
 from coopgroup.processing import Failure, Limits, Retry, Skip, Stop
 from tests.support.fake_records import FakeRecord
 from tests.unit.processing.stage import (
+    Group,
     Make,
     Story,
     TaskGroup,
@@ -313,18 +314,20 @@ def test_processing_ends_when_the_consumer_is_closed(make: Make) -> None:
     group.play(story())
 
 
-def test_handlers_are_measured_instead_of_the_polls(make: Make) -> None:
+@pytest.mark.parametrize("kind", [ThreadGroup, TaskGroup])
+def test_handlers_are_measured_instead_of_the_polls(kind: type[Group]) -> None:
     """One handler of 5 ms at a time handles 200 records a second."""
-    group = make(*[FakeRecord(number=at % 2, at=at // 2) for at in range(120)], workers=2)
+    with made_in(kind, has_own_jobs=False) as make:
+        group = make(*[FakeRecord(number=at % 2, at=at // 2) for at in range(120)], workers=2)
 
-    def handle(message: FakeRecord) -> None:
-        group.hand.now_s += 0.005
-        group.handle(message)
-        if len(group.handled) == 100:
-            group.stop.set()
+        def handle(message: FakeRecord) -> None:
+            group.hand.now_s += 0.005
+            group.handle(message)
+            if len(group.handled) == 100:
+                group.stop.set()
 
-    group.handler = handle
-    group.play()
+        group.handler = handle
+        group.play()
     meter = group.consumer._parts.driver.meter  # noqa: SLF001
     assert meter.rate_per_s == pytest.approx(200)
     assert not meter.is_elsewhere

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -35,6 +34,18 @@ def test_close_waits_for_the_records_in_progress(make: Make) -> None:
         yield
 
     group.play(story())
+
+
+def test_record_lost_by_its_own_handler_does_not_count(make: Make) -> None:
+    group = make(*records(0, 2))
+
+    def lose(message: FakeRecord) -> None:
+        group.handle(message)
+        group.lose(0)
+
+    group.handler = lose
+    group.play()
+    assert (group.handled, group.consumer.stored) == ([(0, 0)], {})
 
 
 def test_bytes_may_pass_their_limit_by_one_record(make: Make) -> None:
@@ -116,10 +127,13 @@ def test_partition_whose_handler_never_ends_has_its_on_revoke(make: Make) -> Non
 
 
 def test_coroutine_of_a_handler_in_a_thread_does_not_count_as_handled(make: Make) -> None:
-    async def work(_: Any) -> None: ...  # noqa: ANN401
+    async def work() -> None: ...
+
+    def handle(_: FakeRecord) -> object:
+        return work()
 
     group = make(*records(0, 1))
-    group.handler = work
+    group.handler = handle
     with pytest.raises(ProcessingError, match="coroutines need an AsyncCooperativeConsumer"):
         group.play()
     assert group.consumer.stored == {}

@@ -25,7 +25,11 @@ from tests.unit.kafka.rpc.transport_stage import HEARTBEAT, begin, node_at, runn
 
 WAIT_S = 10.0
 ALIVE = HeartbeatAnswer(error_code=0)
-PLAIN: Final = {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "old"}
+PLAIN: Final[dict[str, Any]] = {
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "me",
+    "sasl.password": "old",
+}
 HANDSHAKE, FINAL = FailureKind.HANDSHAKE, FailureKind.AUTHENTICATION
 
 
@@ -220,7 +224,8 @@ class SlowMechanism:
 
 
 def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    with stage_of(**PLAIN, **{"socket.connection.setup.timeout.ms": 200}) as stage:
+    more: dict[str, Any] = {"socket.connection.setup.timeout.ms": 200}
+    with stage_of(**PLAIN, **more) as stage:
         monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
         assert stage.ask(Lane.JOIN) == ALIVE
         monkeypatch.setattr(broker_connection, "get_sasl_mechanism", lambda _: SlowMechanism)
@@ -249,7 +254,10 @@ def test_hanging_name_server_keeps_one_thread_of_a_connection(
         assert host != "localhost" or answered.wait(WAIT_S)
         return look_up(host, *arguments)
 
-    more = {"broker.address.family": "v4", "socket.connection.setup.timeout.ms": 100}
+    more: dict[str, Any] = {
+        "broker.address.family": "v4",
+        "socket.connection.setup.timeout.ms": 100,
+    }
     with stage_of(**PLAIN, **more) as stage:
         node = node_at(stage.broker.address.replace("127.0.0.1", "localhost"))
         monkeypatch.setattr(socket, "getaddrinfo", hang)

@@ -263,8 +263,8 @@ def test_join_answer_is_complete_when_read(version: int, *, skips: bool) -> None
 
 
 LEFT = wire.LeaveGroupResponse.MemberResponse
-HERE = {"node_id": 1, "host": "h", "port": 2}
-NOT_NOW = {"error_code": 15, "error_message": "not now"}
+HERE: Any = {"node_id": 1, "host": "h", "port": 2}
+NOT_NOW: Any = {"error_code": 15, "error_message": "not now"}
 
 
 def found(**fields: Any) -> Any:  # noqa: ANN401

@@ -29,7 +29,8 @@ CORRELATION: Final = slice(4, 8)
 
 def settings_for(*servers: str, **changes: Any) -> ConnectionSettings:  # noqa: ANN401
     settings = read_connection_settings({"bootstrap.servers": ",".join(servers)})
-    return evolve(settings, **{"api_version": (2, 3), "reconnect_backoff_max_ms": 100} | changes)
+    usual: dict[str, Any] = {"api_version": (2, 3), "reconnect_backoff_max_ms": 100}
+    return evolve(settings, **usual | changes)
 
 
 @contextmanager
