@@ -32,7 +32,7 @@ from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
 from coopgroup.telemetry import Envelope, StateChanged
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -50,10 +50,8 @@ def calls() -> list[tuple[str, object]]:
 
 
 @pytest.fixture(autouse=True)
-def hand() -> Iterator[Hand]:
-    with by_hand(waits=True) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupDriver, "start", lambda _: None)
-        yield made
+def without_threads(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupDriver, "start", lambda _: None)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -16,16 +15,10 @@ from coopgroup.model import ResourceSet
 from coopgroup.model.replacing import replaced
 from coopgroup.session import Session
 from coopgroup.worker import Worker
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
-
-
-@pytest.fixture
-def hand() -> Iterator[Hand]:
-    with by_hand(waits=True) as made:
-        yield made
 
 
 def test_static_id_is_refused() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 from attrs import define, field
@@ -19,7 +17,7 @@ from coopgroup.policies.base import RoundContext
 from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
 from coopgroup.protocol.assignment_trailer import names_digest, trailer_of
 from coopgroup.worker import Worker
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 
 OLD = Catalogue.of({("sink", -1): 1, ("sink", 0): 5}, version=3)
 NEW = Catalogue.of({("sink", -1): 1}, version=4)
@@ -84,12 +82,6 @@ def _member(
         index_min=-1,
     )
     return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
-
-
-@pytest.fixture
-def hand() -> Iterator[Hand]:
-    with by_hand(waits=True) as made:
-        yield made
 
 
 def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:

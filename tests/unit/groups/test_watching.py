@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from coopgroup.member import Member, MemberConfig, new_member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.member.parts import LastJoin
 from coopgroup.model.replacing import with_fields
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 
 REFRESH_S = 5.0
 FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b", 0)], version=2)
@@ -76,9 +75,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with by_hand() as hand:
-        yield Stage(hand)
+def stage(hand: Hand) -> Stage:
+    return Stage(hand)
 
 
 def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:

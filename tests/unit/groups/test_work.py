@@ -21,7 +21,7 @@ from coopgroup.member.events import LossHandled, RevocationCompleted, Subscripti
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 
 STOP_S, RETRY_S = 60.0, 1.0
 LIMIT_S = 60.0  # of a join; only a deadlock reaches it
@@ -137,11 +137,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    with by_hand(waits=True) as hand:
-        made = Bench(hand)
-        yield made
-        made.check()
+def bench(hand: Hand) -> Iterator[Bench]:
+    made = Bench(hand)
+    yield made
+    made.check()
 
 
 def test_granted_resources_are_started_independently_and_held(bench: Bench) -> None:
