@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coopgroup import Leadership
+from coopgroup import DeferredPolicy, Leadership, RangeAssignor, SimplePolicy, WeightedAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
@@ -28,6 +28,20 @@ def test_static_id_is_refused() -> None:
         Leadership({**SETTINGS, **static})
     with pytest.raises(ConfigurationError, match=expected):
         Leadership(SETTINGS, **static)
+
+
+def test_policy_and_assignor_may_be_names() -> None:
+    key: dict[str, Any] = {"coopgroup.assignor": "weighted"}
+    for leadership, expected in (
+        (
+            Leadership(SETTINGS, policy="deferred", assignor="range"),
+            (DeferredPolicy, RangeAssignor),
+        ),
+        (Leadership(SETTINGS, **key), (SimplePolicy, WeightedAssignor)),
+    ):
+        with closing(leadership):
+            leader = inner(leadership, "_group", "_driver").leader
+            assert (type(leader.policy), type(leader.assignor)) == expected
 
 
 def test_credentials_reach_the_connections_of_the_group() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from coopgroup.processing import Retry
 from tests.support.fake_records import FakeRecord
+from tests.support.virtual_loop import time_passes
 from tests.unit.processing.stage import Make, Story, TaskGroup, made_in, records
 
 
@@ -62,7 +63,7 @@ def test_busy_handler_lets_other_tasks_run(make: Make, monkeypatch: pytest.Monke
     async def watch() -> None:
         while len(group.handled) < 200:
             seen.add(len(group.handled))
-            await asyncio.sleep(0)
+            await time_passes(0.0)
 
     def handle(message: FakeRecord) -> None:
         if not group.handled:
