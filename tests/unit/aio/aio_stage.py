@@ -33,8 +33,6 @@ from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
-__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "staged"]
-
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
 ZERO = ResourceSet({"t": [0]})
@@ -236,6 +234,11 @@ class AioStage:
     def feed(self, partition: int, *offsets: int) -> None:
         """Let librdkafka have records."""
         self.librdkafka.feed([record(partition, offset) for offset in offsets])
+
+    @property
+    def posted(self) -> list[Any]:
+        """Return the events for the group, without requests to commit."""
+        return [one for one in self.driver.posted if not isinstance(one, CommitRequested)]
 
     @property
     def committed(self) -> list[tuple[int, int]]:
