@@ -345,11 +345,10 @@ def test_leader_that_cannot_read_the_members_only_warns(
 
 
 def test_look_ups_that_the_close_ends_are_no_failures(
-    hand: Hand,
-    leader: RoundLeader,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    leader = led.lead()
+
     def ended(lookup: _Lookup, _topics: object) -> TopicMetadata:
         leader.stop()
         assert lookup.is_closed
