@@ -6,14 +6,12 @@ The coordinator chooses one protocol among the lists, as Kafka does; members of 
 """
 
 import itertools
-from pathlib import Path
 
 import pytest
 
 from coopgroup.telemetry import AssigningMoved, AssignmentReceived, MembershipLost
-from tests.swarm.mixed import Client, draw_mixed
+from tests.swarm.mixed import Client
 from tests.swarm.play import play
-from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.runs import Act, ActKind, SwarmRun
 
 
@@ -62,10 +60,3 @@ def test_members_of_kip_848_make_the_broker_assign_until_they_leave() -> None:
     ]
     assert moves == [True, False]
     assert not [one for one in played.telemetry if isinstance(one.record, MembershipLost)]
-
-
-def test_mixed_run_written_and_read_is_the_same(tmp_path: Path) -> None:
-    """The file marks the members of other clients."""
-    path = tmp_path / "run.toml"
-    path.write_text(run_to_toml(draw_mixed(3)), encoding="utf-8")
-    assert read_run(path) == draw_mixed(3)

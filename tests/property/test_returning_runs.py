@@ -1,37 +1,11 @@
 """Runs in which processes return (`tests/swarm/returning.py`)."""
 
-from pathlib import Path
-
 import pytest
 
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.telemetry import AssignmentReceived, ProcessEnded, ProcessStarted
-from tests.support.mutants import RARE_MUTANTS, broken
 from tests.swarm.play import play
-from tests.swarm.returning import draw_returning
-from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.runs import Act, ActKind, SwarmRun
-
-
-@pytest.mark.parametrize(
-    ("bug", "seed"),
-    [
-        ("the remainder of a released loss goes back to its owner", 7),
-        ("a late join of a static member renews its lease", 154),
-        ("the share of a departed member is lost as two", 987011103),
-    ],
-)
-def test_bug_of_a_return_is_found_by_a_drawn_run(bug: str, seed: int) -> None:
-    with broken(next(mutant for _, mutant in RARE_MUTANTS if mutant.name == bug)):
-        assert play(draw_returning(seed)).violations
-
-
-def test_returning_run_is_written_and_read_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "run.toml"
-    for seed in range(50):
-        run = draw_returning(seed)
-        path.write_text(run_to_toml(run), encoding="utf-8")
-        assert read_run(path) == run
 
 
 @pytest.mark.parametrize("served", [0, 1], ids=["its sync is lost", "its sync arrives"])

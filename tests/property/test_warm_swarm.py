@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from coopgroup.telemetry import WarmupsChanged
 from tests.swarm.play import play
-from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.warm import draw_warm
 
 CHUNK: Final = 50
@@ -24,12 +22,3 @@ def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:
     assert min(seen.values()) > CHUNK // 5, seen
     faults = [draw_warm(seed).faults for seed in range(CHUNK)]
     assert all(any(getattr(one, name) for one in faults) for name in ("hang", "fail", "lie"))
-
-
-def test_run_with_warm_ups_is_written_and_read_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "run.toml"
-    for seed in range(CHUNK):
-        run = draw_warm(seed)
-        path.write_text(run_to_toml(run), encoding="utf-8")
-        assert read_run(path) == run
-        assert read_run(path).policy.options == run.policy.options

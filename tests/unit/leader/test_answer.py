@@ -43,16 +43,6 @@ from tests.unit.leader.rounds import (
 )
 
 
-def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -> None:
-    round_ = led(joined("a", {"orders": [0, 1]}), joined("b", {"orders": [2, 3]}))
-    assert told(round_) == {
-        "a": Assignment(assigned=orders(0, 1)),
-        "b": Assignment(assigned=orders(2, 3)),
-    }
-    assert round_.records == (RoundDecided(policy="simple", assignor="sticky", members=("a", "b")),)
-    assert not round_.refused
-
-
 def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> None:
     """Bytes of a subscription are sent back only if our encoder would write the same."""
     entries = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x02"
@@ -82,17 +72,6 @@ def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
     assert answers == member_assignments(decided)
     assert answers[2].assigned is claims[2].owned
     assert answers[0].revoked
-
-
-def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
-    round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))
-    answers = told(round_)
-    assert (len(answers["a"].assigned), answers["a"].revoked) == (
-        2,
-        orders(0, 1, 2, 3) - answers["a"].assigned,
-    )
-    nothing_yet = Assignment(assigned=EMPTY, revoked=EMPTY)
-    assert (answers["b"], answers["c"]) == (nothing_yet, nothing_yet)
 
 
 def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> None:
@@ -138,15 +117,6 @@ def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata |
     assert trailer_of(round_.assignments[0][1]) == AssignmentTrailer(
         topics=names_digest(("orders",))
     )
-
-
-def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
-    round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
-    answers = told(round_)
-    assert answers["a"].assigned == orders(0)
-    assert answers["b"].assigned == EMPTY
-    assert not round_.refused
-    assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundDecided]
 
 
 @pytest.mark.parametrize(("generation", "granted"), [(4, EMPTY), (5, orders(1, 2, 3))])

@@ -82,12 +82,6 @@ def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
     assert record.policy == SimplePolicy.name
 
 
-def test_loss_waits_as_soon_as_all_can_be_told() -> None:
-    first = led(member("a", [0, 1]), member("b", [2, 3]), policy=DEFERRED)
-    alone = led(member("b", [2, 3]), policy=DEFERRED, before=first)
-    assert told(alone)["b"].scheduled_rebalance_timeout_ms == 60_000
-
-
 def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it() -> None:
     """The others rejoin at its end, and that is a round for all."""
     request = read_members([member("a", [0, 1], delay_ms=500), member("b", [2, 3], version=1)])
@@ -104,12 +98,6 @@ def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it(
         "a": 500,
         "b": 0,
     }
-
-
-def test_member_of_a_later_release_counts_with_what_is_known_of_its_subscription() -> None:
-    answers = told(led(member("a", [0, 1], after=b"later"), member("b", []), policy=SimplePolicy()))
-    assert answers["a"].assigned == ResourceSet({"T": [0, 1]})
-    assert answers["b"].assigned == ResourceSet({"T": [2, 3]})
 
 
 def test_old_readers_are_those_of_design_i() -> None:

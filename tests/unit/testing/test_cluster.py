@@ -32,7 +32,6 @@ def test_bad_settings_are_refused_before_anything_starts() -> None:
 def test_calls_are_refused_when_the_cluster_is_not_started() -> None:
     cluster = KafkaCluster(2)
     cluster.stop()
-
     assert cluster.brokers == (1, 2)
     assert cluster.running == ()
     for call in (
@@ -59,7 +58,6 @@ def test_start_leaves_nothing_when_java_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     cluster = KafkaCluster()
-
     with pytest.raises(ToolMissingError, match=r"^Java \(java\) is missing"):
         cluster.start()
     assert cluster.running == ()
@@ -67,5 +65,4 @@ def test_start_leaves_nothing_when_java_is_missing(
 
 def test_package_does_not_import_pytest() -> None:
     code = "import sys, coopgroup.testing; sys.exit('pytest' in sys.modules)"
-
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -9,7 +9,6 @@ from coopgroup.testing.properties import (
     BrokerAddress,
     Security,
     broker_properties,
-    check_security,
     check_user_properties,
     voters,
 )
@@ -43,7 +42,6 @@ def settings_of(
 
 def test_single_broker_is_broker_and_controller() -> None:
     settings = settings_of(1, 1)
-
     assert settings["process.roles"] == "broker,controller"
     assert settings["node.id"] == "1"
     assert settings["controller.quorum.voters"] == "1@127.0.0.1:301"
@@ -90,22 +88,14 @@ def test_three_brokers_are_all_controllers() -> None:
 )
 def test_security_sets_what_its_listener_needs(security: Security | None, keys: list[str]) -> None:
     settings = settings_of(1, 1, security)
-
     assert sorted(key for key in settings if key.startswith(("ssl.", "sasl."))) == keys
     assert ("CLIENT://127.0.0.1:201" in settings["listeners"]) == (security is not None)
-
-
-def test_user_properties_win_over_defaults_but_not_over_the_cluster() -> None:
-    settings = settings_of(1, 1, None, {"group.initial.rebalance.delay.ms": "300"})
-
-    assert settings["group.initial.rebalance.delay.ms"] == "300"
 
 
 @pytest.mark.parametrize("key", ["listeners", "node.id", "log.dirs", "process.roles"])
 def test_user_properties_of_the_cluster_are_refused(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         check_user_properties({key: "1"})
-
     assert str(caught.value) == (
         f"properties: got {key!r}, expected a setting that the cluster does not decide itself"
     )
@@ -115,12 +105,3 @@ def test_user_properties_of_two_lines_are_refused() -> None:
     """A line break would add a second setting."""
     with pytest.raises(ConfigurationError, match="a string of one line"):
         check_user_properties({"log.retention.ms": "1\nlisteners=x"})
-
-
-def test_unknown_security_is_refused() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        check_security("TLS")
-
-    assert str(caught.value) == (
-        "security: got 'TLS', expected None or one of SASL_PLAINTEXT, SASL_SSL, SSL"
-    )

@@ -60,17 +60,6 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
     assert len(other.application.working) == 4
 
 
-def test_process_when_killed_says_nothing_to_anybody() -> None:
-    group = quiet_group()
-    process, other = group.start("a", ("T",)), group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    process.crash()
-    group.run(SESSION_MS // 2)
-    assert len(other.application.working) == 2
-    assert group.run_until_rest(5_000, 200)
-    assert len(other.application.working) == 4
-
-
 def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
     for skew_ppm in (-50_000, 30_000):
         group = quiet_group()

@@ -41,6 +41,23 @@ FULL = """\
 description = "Everything at once."
 duration_ms = 600000
 settle_ms = 30000
+events = [
+    { at_ms = 9000, kind = "rolling_restart", members = "worker", down_ms = 3000, \
+every_ms = 5000, batch = 2, how = "crash" },
+    { at_ms = 1000, kind = "crash", member = "worker-1", back_after_ms = 5000 },
+    { at_ms = 2000, kind = "close", member = "leader" },
+    { at_ms = 3000, kind = "pause", member = "solo", for_ms = 20000 },
+    { at_ms = 4000, kind = "scale", members = "worker", to = 8, every_ms = 100, how = "close" },
+    { at_ms = 5000, kind = "flap", member = "worker-7", up_ms = 1000, down_ms = 2000, times = 3 },
+    { at_ms = 6000, kind = "cut", members = ["leader", "worker"], for_ms = 700 },
+    { at_ms = 7000, kind = "coordinator_lost", for_ms = 900 },
+    { at_ms = 7500, kind = "coordinator_moved" },
+    { at_ms = 8000, kind = "add_partitions", topic = "orders", count = 2, rate_per_s = 7 },
+    { at_ms = 8500, kind = "create_topic", topic = "later", partitions = 2, rate_per_s = [1, 2] },
+    { at_ms = 8600, kind = "delete_topic", topic = "events" },
+    { at_ms = 8700, kind = "rate", topic = "orders", partitions = [4], rate_per_s = 99.5 },
+    { at_ms = 8800, kind = "capacity", members = ["solo"], capacity_per_s = 5 },
+]
 
 [group]
 policy = { name = "simple", options = {} }
@@ -93,95 +110,6 @@ false_every_ms = 500
 [network]
 delay_ms = [1, 20]
 loss = 0.01
-
-[[events]]
-at_ms = 9000
-kind = "rolling_restart"
-members = "worker"
-down_ms = 3000
-every_ms = 5000
-batch = 2
-how = "crash"
-
-[[events]]
-at_ms = 1000
-kind = "crash"
-member = "worker-1"
-back_after_ms = 5000
-
-[[events]]
-at_ms = 2000
-kind = "close"
-member = "leader"
-
-[[events]]
-at_ms = 3000
-kind = "pause"
-member = "solo"
-for_ms = 20000
-
-[[events]]
-at_ms = 4000
-kind = "scale"
-members = "worker"
-to = 8
-every_ms = 100
-how = "close"
-
-[[events]]
-at_ms = 5000
-kind = "flap"
-member = "worker-7"
-up_ms = 1000
-down_ms = 2000
-times = 3
-
-[[events]]
-at_ms = 6000
-kind = "cut"
-members = ["leader", "worker"]
-for_ms = 700
-
-[[events]]
-at_ms = 7000
-kind = "coordinator_lost"
-for_ms = 900
-
-[[events]]
-at_ms = 7500
-kind = "coordinator_moved"
-
-[[events]]
-at_ms = 8000
-kind = "add_partitions"
-topic = "orders"
-count = 2
-rate_per_s = 7
-
-[[events]]
-at_ms = 8500
-kind = "create_topic"
-topic = "later"
-partitions = 2
-rate_per_s = [1, 2]
-
-[[events]]
-at_ms = 8600
-kind = "delete_topic"
-topic = "events"
-
-[[events]]
-at_ms = 8700
-kind = "rate"
-topic = "orders"
-partitions = [4]
-rate_per_s = 99.5
-
-[[events]]
-at_ms = 8800
-kind = "capacity"
-members = ["solo"]
-capacity_per_s = 5
 """
 
 
