@@ -1,6 +1,7 @@
 """Members, claims and the rounds of a leader, with assignors and policies as users write them."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -90,13 +91,17 @@ def unreadable(member_id: str) -> JoinedMember:
 
 
 def claim(
-    member_id: str, owned: Mapping[str, list[int]] | None = None, generation: int = 1
+    member_id: str,
+    owned: Mapping[str, list[int]] | None = None,
+    generation: int = 1,
+    **more: Any,  # noqa: ANN401 - any field of a claim
 ) -> MemberClaim:
     return MemberClaim(
         member_id=member_id,
         topics=("orders",),
         owned=ResourceSet(owned or {}),
         generation=generation,
+        **more,
     )
 
 

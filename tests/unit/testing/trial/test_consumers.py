@@ -29,37 +29,27 @@ COMMON = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
 }
-TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+TIMEOUTS: dict[str, object] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+
+
+STATIC = {"group.instance.id": "m1"}
+KEPT = {"coopgroup.state.dir": "logs/state"}
+BELL = {"coopgroup.bell.topic": "trial-bell"}
+EAGER = {"partition.assignment.strategy": "range"}
+STICKY = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("coopgroup-simple", TIMEOUTS),
-        ("coopgroup-simple-static", {**TIMEOUTS, "group.instance.id": "m1"}),
-        ("coopgroup-deferred-kept", {**TIMEOUTS, "coopgroup.state.dir": "logs/state"}),
-        ("coopgroup-simple-bell", {**TIMEOUTS, "coopgroup.bell.topic": "trial-bell"}),
-        (
-            "coopgroup-deferred-kept-bell",
-            {
-                **TIMEOUTS,
-                "coopgroup.state.dir": "logs/state",
-                "coopgroup.bell.topic": "trial-bell",
-            },
-        ),
-        ("eager", {**TIMEOUTS, "partition.assignment.strategy": "range"}),
-        (
-            "cooperative-sticky",
-            {**TIMEOUTS, "partition.assignment.strategy": "cooperative-sticky"},
-        ),
-        (
-            "cooperative-sticky-static",
-            {
-                **TIMEOUTS,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "group.instance.id": "m1",
-            },
-        ),
+        ("coopgroup-simple-static", TIMEOUTS | STATIC),
+        ("coopgroup-deferred-kept", TIMEOUTS | KEPT),
+        ("coopgroup-simple-bell", TIMEOUTS | BELL),
+        ("coopgroup-deferred-kept-bell", TIMEOUTS | KEPT | BELL),
+        ("eager", TIMEOUTS | EAGER),
+        ("cooperative-sticky", TIMEOUTS | STICKY),
+        ("cooperative-sticky-static", TIMEOUTS | STICKY | STATIC),
         ("kip848", {"group.protocol": "consumer"}),
     ],
 )

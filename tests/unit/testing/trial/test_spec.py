@@ -33,15 +33,8 @@ def test_worker_spec_when_sent_arrives_unchanged() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "",
-        "lazy",
-        "eager-static",
-        "eager-kept",
-        "coopgroup-eager",
-        "coopgroup-simple-static-kept",
-        "coopgroup-simple-bell-kept",
-        "eager-bell",
-        "kip848-static",
+        *("", "lazy", "eager-static", "eager-kept", "eager-bell", "kip848-static"),
+        *("coopgroup-eager", "coopgroup-simple-static-kept", "coopgroup-simple-bell-kept"),
     ],
 )
 def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
