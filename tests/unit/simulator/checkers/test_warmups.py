@@ -94,19 +94,44 @@ def test_planned_move_to_a_cold_member_is_broken() -> None:
     assert messages(move(WarmupsChanged(begun=T0), 900)) == expected
 
 
-def test_resource_that_returns_to_the_member_that_gave_it_up_has_not_moved() -> None:
-    """Its next owner leaves between the two rounds."""
+TOLD = AssignmentReceived(leader=True, revoked=T0)
+OTHERS = moved(revoked=T0, members=("a", "b", "c"))
+REFUSED, LOST = RoundRefused(violations=("x",)), MembershipLost(resources=T1, cause="lease expired")
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "kept_from"),
+    [
+        (envelope(98, 3, OTHERS), 3, 4),
+        (envelope(98, 3, REFUSED), 3, 3),
+        (envelope(98, 3, moved(revoked=T0), "b"), 3, 4),
+        (envelope(0, 2, moved(revoked=T0)), 0, 1),
+        (envelope(98, 3, received(leader=False), "b"), 4, 5),
+        (envelope(98, 3, LOST), 4, 4),
+        (None, 4, 5),
+        (envelope(98, 3, TOLD, "b"), 4, 5),
+    ],
+    ids=[
+        "its members changed",
+        "its leader could not read everything",
+        "another leader decided",
+        "an earlier round revoked it, whose receiver may have gone",
+        "its warm-up began in a round that no member received",
+        "it was lost in between",
+        "its receiver missed a round",
+        "it returns to the member that gave it up, because its next owner left",
+    ],
+)
+def test_resource_that_moves_for_another_reason_is_left_out(
+    change: Envelope | None, place: int, kept_from: int
+) -> None:
     rows = move(None)
-    told = AssignmentReceived(leader=True, revoked=T0)
-    rows[-3] = attrs.evolve(rows[-3], record=told)
-    assert messages(rows) == []
+    changes = [] if change is None else [change]
+    assert messages([*rows[:place], *changes, *rows[kept_from:]]) == []
 
 
-def test_planned_move_to_a_warm_member_is_allowed() -> None:
+def test_planned_move_is_allowed_if_warm_or_late_unless_late_warm_ups_are_cancelled() -> None:
     assert messages(move(WarmupsChanged(warm=T0))) == []
-
-
-def test_planned_move_after_the_time_out_is_allowed_unless_the_warm_up_is_cancelled() -> None:
     rows = move(WarmupsChanged(begun=T0), 1_002)
     assert messages(rows) == []
     cancels = Warmup(per_member=1, timeout_ms=1_000, on_timeout="cancel")
@@ -121,29 +146,6 @@ def test_time_of_a_slow_leaders_warm_up_begins_when_it_began_to_lead() -> None:
     leads = StateChanged(before="joining", after="leading", cause="joined")
     assert len(messages([envelope(0, 2, leads), *rows])) == 1
     assert messages([envelope(-100, 2, leads), *rows]) == []
-
-
-def test_resource_that_moves_for_another_reason_is_left_out() -> None:
-    """Its members changed, its leader could not read everything, or another leader decided."""
-    rows = move(None)
-    others = envelope(98, 3, moved(revoked=T0, members=("a", "b", "c")))
-    assert messages([*rows[:3], others, *rows[4:]]) == []
-    refused = envelope(98, 3, RoundRefused(violations=("x",)))
-    assert messages([*rows[:3], refused, *rows[3:]]) == []
-    another = envelope(98, 3, moved(revoked=T0), "b")
-    assert messages([*rows[:3], another, *rows[4:]]) == []
-
-
-def test_resource_that_an_earlier_round_revoked_is_left_out() -> None:
-    """Its first receiver may have gone since."""
-    rows = move(None)
-    assert messages([envelope(0, 2, moved(revoked=T0)), *rows[1:]]) == []
-
-
-def test_resource_whose_warm_up_began_in_a_round_that_nobody_received_is_left_out() -> None:
-    rows = move(None)
-    unheard = envelope(98, 3, received(leader=False), "b")
-    assert messages([*rows[:4], unheard, *rows[5:]]) == []
 
 
 def test_resource_that_two_members_have_received_is_left_out() -> None:
@@ -168,12 +170,6 @@ def test_resource_that_two_members_have_received_is_left_out() -> None:
         assert len(messages([*heard, *rows])) == count
 
 
-def test_resource_that_was_lost_in_between_is_left_out() -> None:
-    rows = move(None)
-    lost = envelope(98, 3, MembershipLost(resources=T1, cause="lease expired"))
-    assert messages([*rows[:4], lost, *rows[4:]]) == []
-
-
 def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     rows = move(WarmupsChanged(warm=T0))
     failed = envelope(98, 3, WarmupsChanged(failed=T0), "b")
@@ -182,12 +178,6 @@ def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     declined = [*cold[:6], failed, *cold[6:]]
     assert messages(declined) == [], "it moves without a wait if there is no other choice"
     assert len(messages(declined, attrs.evolve(OPTION, on_timeout="cancel"))) == 1
-
-
-def test_member_that_missed_a_round_is_left_out() -> None:
-    rows = move(None)
-    del rows[4]
-    assert messages(rows) == []
 
 
 def test_warm_sets_are_those_of_the_living() -> None:
