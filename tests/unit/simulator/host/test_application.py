@@ -1,7 +1,8 @@
 """The application behind a consumer: each resource is stopped and restored separately."""
 
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_instants
+from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.costs import Costs
@@ -113,3 +114,28 @@ def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:
     group.run(3_000)
     told = [one.session.member.next_join.consumption_rate_per_s for one in (slow, quick)]
     assert (10 < (told[0] or 0) < 13, told[1]) == (True, None)
+
+
+# --- the state that an application keeps: restored, being restored, and deleted -------------------
+
+
+def some(*indices: int) -> ResourceSet:
+    return ResourceSet({"T": indices})
+
+
+def test_end_of_a_cancelled_warm_up_finishes_no_later_one() -> None:
+    state = LocalState(is_kept=True)
+    state.begin(some(0, 1), 30)
+    state.drop(some(0))
+    state.begin(some(0), 50)
+    assert state.finish(some(0, 1), 30) == some(1)
+    assert state.finish(some(0), 50) == some(0)
+
+
+def test_assigned_resource_ends_its_warm_up_and_says_when_it_would_have_ended() -> None:
+    state = LocalState(is_kept=True)
+    state.begin(some(0), 30)
+    state.begin(some(1), 40)
+    assert state.take_restoring(some(0, 2)) == {30: some(0)}
+    assert state.finish(some(0), 30) == EMPTY
+    assert state.is_restoring

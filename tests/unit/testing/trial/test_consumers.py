@@ -11,7 +11,12 @@ from attrs import evolve
 import coopgroup
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial.consumers import build_consumer, consumer_config
-from coopgroup.testing.trial.spec import WorkerSpec, dump_spec
+from coopgroup.testing.trial.spec import (
+    WorkerSpec,
+    check_kind,
+    dump_spec,
+    load_spec,
+)
 
 SPEC = WorkerSpec(
     kind="eager",
@@ -111,3 +116,36 @@ def test_load_code_when_called_leaves_nothing_to_load_for_the_consumer(kind: str
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# --- the specifications that the controller sends to its processes --------------------------------
+
+
+WORKER = WorkerSpec(
+    kind="eager",
+    name="m1",
+    group_id="billing",
+    topics=("a", "b"),
+    partitions_per_topic=4,
+    log_path="logs/m1",
+    client_config={"bootstrap.servers": "127.0.0.1:9"},
+    policy_arguments={"scheduled_rebalance_timeout_ms": 5},
+    assign_failures=2,
+    heavy_partitions=(1, 5),
+)
+
+
+def test_worker_spec_when_sent_arrives_unchanged() -> None:
+    assert load_spec(WorkerSpec, dump_spec(WORKER)) == WORKER
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("", "lazy", "eager-static", "eager-kept", "eager-bell", "kip848-static"),
+        *("coopgroup-eager", "coopgroup-simple-static-kept", "coopgroup-simple-bell-kept"),
+    ],
+)
+def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected one of coopgroup-simple, "):
+        check_kind(kind)

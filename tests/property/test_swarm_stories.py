@@ -1,18 +1,25 @@
-"""Mixed groups in the simulator: no partition has two owners, and the group comes to rest.
+"""Stories of single runs of the swarm: mixed groups, processes that return, warm-ups."""
 
-The coordinator chooses one protocol among the lists, as Kafka does; members of other clients are
-`ForeignProcess`, which shares no decision with ours. The runs are drawn as the swarm's
-(`tests.swarm.mixed`); `make soak` plays more of them.
-"""
+from __future__ import annotations
 
 import itertools
+from typing import Final
 
 import pytest
 
-from coopgroup.telemetry import AssigningMoved, AssignmentReceived, MembershipLost
+from coopgroup.simulator.scenario import Choice, Identity
+from coopgroup.telemetry import (
+    AssigningMoved,
+    AssignmentReceived,
+    MembershipLost,
+    ProcessEnded,
+    ProcessStarted,
+    WarmupsChanged,
+)
 from tests.swarm.mixed import Client
 from tests.swarm.play import play
 from tests.swarm.runs import Act, ActKind, SwarmRun
+from tests.swarm.warm import draw_warm
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,45 @@ def test_members_of_kip_848_make_the_broker_assign_until_they_leave() -> None:
     ]
     assert moves == [True, False]
     assert not [one for one in played.telemetry if isinstance(one.record, MembershipLost)]
+
+
+@pytest.mark.parametrize("served", [0, 1], ids=["its sync is lost", "its sync arrives"])
+@pytest.mark.parametrize("identity", list(Identity))
+def test_process_that_is_killed_at_its_sync_hears_no_assignment(
+    identity: Identity, served: int
+) -> None:
+    doom = Act(kind=ActKind.CRASH_AT_SYNC, process="p1", for_ms=50, number=served, times=2)
+    run = SwarmRun(
+        seed=1,
+        policy=Choice(name="simple"),
+        assignor="sticky",
+        rebalance_timeout_ms=600,
+        acts=(
+            Act(kind=ActKind.RESIZE, topics=("T",), number=2),
+            Act(kind=ActKind.START, process="p1", topics=("T",), identity=identity),
+            doom,
+        ),
+        healed_after_ms=100,
+    )
+    played = play(run)
+    assert played.violations == ()
+    kinds = (ProcessStarted, ProcessEnded, AssignmentReceived)
+    lives = [type(one.record) for one in played.telemetry if isinstance(one.record, kinds)]
+    first_lives = [ProcessStarted, ProcessEnded, ProcessStarted, ProcessEnded, ProcessStarted]
+    assert lives[:6] == [*first_lives, AssignmentReceived]
+
+
+CHUNK: Final = 50
+
+
+def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:
+    """Otherwise the swarm would pass without testing anything."""
+    seen = dict.fromkeys(("begun", "warm", "moved", "cancelled", "failed"), 0)
+    for seed in range(CHUNK):
+        for one in play(draw_warm(seed)).telemetry:
+            if isinstance(one.record, WarmupsChanged):
+                for name in seen:
+                    seen[name] += len(getattr(one.record, name))
+    assert min(seen.values()) > CHUNK // 5, seen
+    faults = [draw_warm(seed).faults for seed in range(CHUNK)]
+    assert all(any(getattr(one, name) for one in faults) for name in ("hang", "fail", "lie"))
