@@ -1,16 +1,37 @@
-"""The lag-aware assignor in groups with owned partitions, in any state: its invariants."""
+"""The lag-aware assignor in groups with owned partitions, in any state: its invariants.
+
+They hold for small groups, and for large ones, in which many pairs exchange at the same time.
+"""
+
+from collections.abc import Iterator
+from unittest import mock
 
 import attrs
 import numpy as np
+import pytest
 from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coopgroup.assignors import LagAwareAssignor
+from coopgroup.assignors import Assignor, DrainTimeAssignor, LagAwareAssignor
 from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from tests.support.checkers import holders, kept_count, subscribers_of
 from tests.support.strategies import mixed_groups, uniform_groups
+
+
+@pytest.fixture(autouse=True, scope="module", params=["singly", "together"])
+def many(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Count two members as a large group in the second half of the tests."""
+    if request.param == "singly":
+        yield
+        return
+    with (
+        mock.patch("coopgroup.assignors.levelling.steps._TOGETHER_MIN", 2),
+        mock.patch("coopgroup.assignors.levelling.pairing._PAIRS_MIN", 1),
+    ):
+        yield
+
 
 assignors = st.builds(
     LagAwareAssignor,
@@ -18,6 +39,7 @@ assignors = st.builds(
     moves_max=st.none() | st.integers(0, 3),
     gain_min=st.floats(0, 1),
 )
+drain_assignors = st.builds(DrainTimeAssignor, gain_min=st.sampled_from([0, 0.05, 0.3]))
 lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10_000), min_size=1)
 
 
@@ -70,6 +92,27 @@ def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
     assert _moved(group, two) <= fewest + 2
     from_counts = LagAwareAssignor(scope="group").assign(group, np.zeros_like(lags))
     assert fewest <= _moved(group, from_counts)
+
+
+@given(mixed_groups() | uniform_groups(), assignors | drain_assignors, lag_lists)
+def test_target_when_reached_is_kept(
+    group: GroupSnapshot, assignor: Assignor, values: list[int]
+) -> None:
+    lags = _lags(group, values)
+    target = assignor.assign(group, lags)
+    again = attrs.evolve(group, owner=target)
+    assert assignor.assign(again, lags).tolist() == target.tolist()
+
+
+@given(uniform_groups(), lag_lists)
+def test_highest_lag_of_a_topic_is_no_higher_than_without_moves(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """Each exchange relieves the slower of two members."""
+    lags = _lags(group, values)
+    none, some = (LagAwareAssignor(moves_max=moves).assign(group, lags) for moves in (0, None))
+    before, after = _topics(group, none, lags), _topics(group, some, lags)
+    assert all(after[name].loads[-1] <= before[name].loads[-1] for name in after)
 
 
 def _moved(group: GroupSnapshot, target: Int32Array) -> int:
