@@ -52,18 +52,9 @@ def test_brokers_are_formatted_launched_and_removed(tmp_path: Path) -> None:
         (broker.folder / "data" / "meta.properties").read_text().splitlines()
         for broker in started.brokers.values()
     ]
-    assert names == [
-        "broker-1/data/bootstrap.checkpoint",
-        "broker-1/data/meta.properties",
-        "broker-1/server.properties",
-        "broker-2/data/bootstrap.checkpoint",
-        "broker-2/data/meta.properties",
-        "broker-2/server.properties",
-    ]
-    assert [meta[2:] for meta in metas] == [
-        ["node.id=1", "version=1"],
-        ["node.id=2", "version=1"],
-    ]
+    files = ("data/bootstrap.checkpoint", "data/meta.properties", "server.properties")
+    assert names == [f"broker-{number}/{file}" for number in (1, 2) for file in files]
+    assert [meta[2:] for meta in metas] == [[f"node.id={node}", "version=1"] for node in (1, 2)]
     assert metas[0][0] == metas[1][0]  # cluster.id
     assert metas[0][1] != metas[1][1]  # directory.id
     for broker in started.brokers.values():

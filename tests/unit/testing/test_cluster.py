@@ -107,14 +107,16 @@ def settings_of(
 
 
 def test_single_broker_is_broker_and_controller() -> None:
-    settings = settings_of(1, 1)
-    assert settings["process.roles"] == "broker,controller"
-    assert settings["node.id"] == "1"
-    assert settings["controller.quorum.voters"] == "1@127.0.0.1:301"
-    assert settings["listeners"] == "INTERNAL://127.0.0.1:101,CONTROLLER://127.0.0.1:301"
-    assert settings["advertised.listeners"] == "INTERNAL://127.0.0.1:101"
-    assert settings["offsets.topic.replication.factor"] == "1"
-    assert settings["log.dirs"] == "/d/data"
+    expected = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:301",
+        "listeners": "INTERNAL://127.0.0.1:101,CONTROLLER://127.0.0.1:301",
+        "advertised.listeners": "INTERNAL://127.0.0.1:101",
+        "offsets.topic.replication.factor": "1",
+        "log.dirs": "/d/data",
+    }
+    assert settings_of(1, 1).items() >= expected.items()
 
 
 def test_three_brokers_are_all_controllers() -> None:
@@ -125,30 +127,18 @@ def test_three_brokers_are_all_controllers() -> None:
     assert settings_of(3, 3)["offsets.topic.replication.factor"] == "3"
 
 
+STORES = [
+    *("ssl.keystore.location", "ssl.keystore.type"),
+    *("ssl.truststore.location", "ssl.truststore.type"),
+]
+
+
 @pytest.mark.parametrize(
     ("security", "keys"),
     [
         (None, []),
-        (
-            "SSL",
-            [
-                "ssl.client.auth",
-                "ssl.keystore.location",
-                "ssl.keystore.type",
-                "ssl.truststore.location",
-                "ssl.truststore.type",
-            ],
-        ),
-        (
-            "SASL_SSL",
-            [
-                "sasl.enabled.mechanisms",
-                "ssl.keystore.location",
-                "ssl.keystore.type",
-                "ssl.truststore.location",
-                "ssl.truststore.type",
-            ],
-        ),
+        ("SSL", ["ssl.client.auth", *STORES]),
+        ("SASL_SSL", ["sasl.enabled.mechanisms", *STORES]),
         ("SASL_PLAINTEXT", ["sasl.enabled.mechanisms"]),
     ],
 )
