@@ -12,8 +12,10 @@ from coopgroup.model.group_api import (
 )
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupState
 from tests.support.simulated import (
+    REBALANCE_MS,
     SESSION_MS,
     DrivenCoordinator,
+    commit,
     heartbeat,
     join,
     leave,
@@ -100,3 +102,55 @@ def test_newcomer_when_all_have_left_in_a_round_is_taken() -> None:
         group.send(leave(member_id))
     assert group.coordinator.group.state is GroupState.PREPARING
     assert group.code(join()) == ErrorCode.MEMBER_ID_REQUIRED
+
+
+# --- one answer of each request that depends on the state -----------------------------------------
+
+
+def test_leave_by_instance_id_alone_removes_a_static_member() -> None:
+    """As an administrator does it (KIP-345)."""
+    group = DrivenCoordinator()
+    group.stable_group("a")
+    codes = [group.code(leave("", instance_id="a")) for _ in range(2)]
+    assert codes == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_leave_with_an_unused_id_gives_it_back() -> None:
+    group = DrivenCoordinator()
+    (leader,) = group.stable_group(None)
+    pending = group.new_member()
+    waiting = group.send(join(leader))
+    assert waiting not in group.answers
+    assert group.code(leave(pending)) == 0
+    assert group.joined(waiting).generation == 2
+
+
+def test_sync_when_leader_is_silent_drops_it() -> None:
+    """The time to sync is the rebalance timeout. Heartbeats do not extend it."""
+    group = DrivenCoordinator()
+    leader, follower = group.stable_group(None, None)
+    group.send(join(leader))
+    group.send(join(follower))
+    waiting, generation = group.send(sync(follower, group.generation)), group.generation
+    codes = []
+    for _ in range(6):
+        codes.append(group.code(heartbeat(leader, generation)))
+        group.wait(REBALANCE_MS // 5)
+    assert codes == [*[0] * 5, ErrorCode.UNKNOWN_MEMBER_ID]
+    refused = SyncGroupAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS, assignment=b"")
+    assert group.answers[waiting] == refused
+
+
+def test_sync_of_another_protocol_is_refused() -> None:
+    group = DrivenCoordinator()
+    leader, _ = group.stable_group(None, None)
+    request = sync(leader, group.generation, protocol_name="range")
+    assert group.code(request) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_commit_without_a_member_is_taken_while_the_group_is_empty() -> None:
+    """For example from a consumer that assigns its own partitions."""
+    group = DrivenCoordinator()
+    assert group.code(commit("", -1)) == 0
+    group.stable_group(None)
+    assert group.code(commit("", -1)) == ErrorCode.UNKNOWN_MEMBER_ID
