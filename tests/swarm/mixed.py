@@ -14,7 +14,7 @@ leave, and the group must use the coopgroup protocol.
 
     run = draw_kip848(seed)
 
-In these runs the other clients are members of KIP-848 (`kip848`), so the broker assigns while they
+In these runs the other clients are members of KIP-848, so the broker assigns while they
 are in the group. If the group becomes a consumer group right after a round that failed, the broker
 may give away what a member owns. No client can prevent that, so such partitions are not checked.
 """
@@ -34,16 +34,19 @@ from coopgroup.simulator.checkers import check_commits, check_pairs, check_singl
 from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.simulator.world import Violation
-from tests.swarm.foreign import COOPERATIVE, ForeignProcess
-from tests.swarm.kip848 import KIP_848, Kip848Process
+from tests.swarm.foreign import (
+    COOPERATIVE,
+    KIP_848,
+    ClassicProcess,
+    ForeignProcess,
+    Kip848Process,
+)
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from coopgroup.simulator.simulation import Simulation
-
-__all__ = ["Client", "Guests", "draw_kip848", "draw_mixed"]
 
 _PROTOCOLS: Final = (COOPERATIVE, COOPERATIVE, "range", f"range,{COOPERATIVE}")
 _GAPS_MS: Final = (0, 5, 30, 100, 300, 700)
@@ -72,11 +75,7 @@ class Client(enum.StrEnum):
 
 
 def draw_mixed(seed: int) -> SwarmRun:
-    """Draw a run of a group with members of coopgroup and of other clients.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a run of a group with members of coopgroup and of other clients."""
     hasty = random.Random(f"swarm/mixed/{seed}/hasty")
     if hasty.random() < _HASTY_PART:
         return _draw_hasty(seed, hasty)
@@ -84,11 +83,7 @@ def draw_mixed(seed: int) -> SwarmRun:
 
 
 def draw_kip848(seed: int) -> SwarmRun:
-    """Draw a run of a group with members of coopgroup and of KIP-848.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a run of a group with members of coopgroup and of KIP-848."""
     chance = random.Random(f"swarm/kip-848/{seed}")
     draw = _draw_hasty if chance.random() < _HASTY_PART else _draw
     return attrs.evolve(draw(seed, chance), theirs=KIP_848)
@@ -276,7 +271,7 @@ class Guests:
 
     simulation: Simulation
     theirs: str
-    processes: dict[str, ForeignProcess | Kip848Process] = field(factory=dict)
+    processes: dict[str, ForeignProcess] = field(factory=dict)
 
     def start(self, act: Act) -> bool:
         """Start a process of another client, or set the protocols of the next coopgroup member.
@@ -286,11 +281,14 @@ class Guests:
         """
         simulation, theirs = self.simulation, tuple(self.theirs.split(","))
         if act.client == Client.OTHER:
-            process: ForeignProcess | Kip848Process
+            process: ForeignProcess
+            name, topics = act.process, act.topics
             if self.theirs == KIP_848:
-                process = Kip848Process(simulation, act.process, act.topics)
+                process = Kip848Process(simulation=simulation, name=name, topics=topics)
             else:
-                process = ForeignProcess(simulation, act.process, act.topics, theirs)
+                process = ClassicProcess(
+                    simulation=simulation, name=name, topics=topics, protocols=theirs
+                )
             self.processes[act.process] = process
             process.start()
             return True
@@ -316,7 +314,7 @@ class Guests:
         return True
 
     @property
-    def alive(self) -> list[ForeignProcess | Kip848Process]:
+    def alive(self) -> list[ForeignProcess]:
         """Living processes, in starting order."""
         return [process for process in self.processes.values() if process.alive]
 
