@@ -2,7 +2,6 @@
 
 import importlib
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,6 @@ from typing import Any
 import click
 import pytest
 
-from coopgroup import __version__
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
 from coopgroup.policies import create_policy
@@ -37,29 +35,6 @@ def test_summaries_are_whole_sentences(group: str, capsys: pytest.CaptureFixture
     commands = capsys.readouterr().out.partition("Commands:")[2]
     assert "..." not in commands
     assert commands.rstrip().endswith(".")
-
-
-def test_run_when_given_nothing_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run([]) == 2
-    assert capsys.readouterr().out.startswith("Usage: coopgroup [OPTIONS] COMMAND [ARGS]...\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["compre"], "coopgroup: No such command 'compre'. Did you mean 'compare'?\n"),
-        (["pipeline", "advice"], "coopgroup: No such command 'advice'. Did you mean 'advise'?\n"),
-        (["protocol", "zip"], "coopgroup: No such command 'zip'. There are decode, encode.\n"),
-        (["--nope"], "coopgroup: No such option '--nope'.\n"),
-    ],
-)
-def test_run_when_misused_complains_on_one_line(
-    arguments: list[str],
-    complaint: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert app.run(arguments) == 2
-    assert capsys.readouterr() == ("", complaint)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +125,3 @@ def test_program_works_when_its_working_directory_is_deleted(
     assert (ended.value.code, capsys.readouterr().err) == (0, "")
     with pytest.raises(ConfigurationError, match="No module named 'own_policy'"):
         create_policy("own_policy:Calm")
-
-
-def test_module_when_run_is_the_program() -> None:
-    output = subprocess.run(
-        [sys.executable, "-m", "coopgroup.cli", "--version"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
-    assert output == f"coopgroup, version {__version__}\n"

@@ -153,42 +153,6 @@ def test_compare_when_a_process_is_killed_says_so(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--policies", "simple,later"], "coopgroup: --policies: got 'later', expected one of "),
-        (
-            ["--policies", "simple,incremental:max_moves_per_round=0"],
-            "coopgroup: --policies: max_moves_per_round of policy incremental: got 0, expected ",
-        ),
-        (["--policies", ""], "coopgroup: --policies: got '', expected NAME or "),
-        (["--seeds", "0"], "coopgroup: Invalid value for '--seeds': 0 is not in the range 1<=x<="),
-        (
-            ["--seeds", "100000000000"],
-            "coopgroup: Invalid value for '--seeds': 100000000000 is not in the range 1<=x<=10000.",
-        ),
-        (["--html", "no/such/page.html"], "coopgroup: --html: got 'no/such/page.html', expected "),
-        (["--assignor", "even"], "coopgroup: --assignor: got 'even', expected one of "),
-    ],
-)
-def test_compare_with_an_invalid_option_says_so_before_it_plays(
-    file: str,
-    arguments: list[str],
-    complaint: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("nothing should be played")
-
-    monkeypatch.setattr(compare_command, "compare", never)
-    assert run(["compare", file, *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(complaint)
-    assert error.count("\n") == 1
-
-
 def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
     """The terminal sends SIGINT to all processes, and each would print a traceback."""
     play: Any = signal.getsignal

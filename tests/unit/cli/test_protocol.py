@@ -103,32 +103,6 @@ def test_encode_when_reading_lines_answers_each_on_its_own(
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["decode", EMPTY_ASSIGNMENT], "coopgroup: Missing option '--kind'."),
-        (
-            ["decode", "--kind", "nope", EMPTY_ASSIGNMENT],
-            "coopgroup: Invalid value for '--kind': 'nope' is not one of 'subscription',",
-        ),
-        (
-            ["encode", "--kind", "assignment", "--dialect", "nope", "{}"],
-            "coopgroup: Invalid value for '--dialect': 'nope' is not one of 'coopgroup', 'kafka'.",
-        ),
-        (["decode", "--kind", "assignment"], "coopgroup: Missing argument 'HEX|-'."),
-        (["nope"], "coopgroup: No such command 'nope'."),
-    ],
-)
-def test_command_when_misused_complains_on_one_line(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["protocol", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(complaint)
-    assert captured.err.count("\n") == 1
-
-
 @pytest.fixture
 def decoder() -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "coopgroup.cli", "protocol", "decode", "--kind", "assignment"]

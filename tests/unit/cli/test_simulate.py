@@ -117,57 +117,6 @@ def test_simulate_with_transcript_prints_every_event(
     assert len(output.out.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (
-            ["--policy", "later"],
-            "coopgroup: --policy: got 'later', expected one of deferred, eager, incremental",
-        ),
-        (
-            ["--policy", "deferred:delay=3"],
-            "coopgroup: --policy: option of policy deferred: got 'delay', expected one of",
-        ),
-        (
-            ["--policy", "deferred:scheduled_rebalance_timeout_ms=-3"],
-            "coopgroup: --policy: scheduled_rebalance_timeout_ms of policy deferred: got -3, ",
-        ),
-        (["--policy", "deferred:"], "coopgroup: --policy: got 'deferred:', expected NAME or"),
-        (["--assignor", "even"], "coopgroup: --assignor: got 'even', expected one of "),
-        (["--seed", "x"], "coopgroup: Invalid value for '--seed': 'x' is not a valid integer."),
-        (
-            ["--html", "no/such/folder/page.html"],
-            "coopgroup: --html: got 'no/such/folder/page.html', expected a file in a folder that",
-        ),
-        (["--html", "."], "coopgroup: --html: got '.', expected a file, not a folder"),
-        (["--html", ""], "coopgroup: --html: got '', expected a file, not a folder"),
-    ],
-)
-def test_simulate_with_an_invalid_option_says_so_on_one_line(
-    file: str, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["simulate", file, *arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.err.startswith(complaint)
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""  # no run before the error
-
-
-def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "a.toml"
-    assert run(["simulate", str(path)]) == 2
-    assert "a.toml', expected a file to read (no such file or directory)\n" in (
-        capsys.readouterr().err
-    )
-    path.write_text(SMALL.replace("m-1", "m-3"))
-    assert run(["simulate", str(path)]) == 2
-    assert "a.toml: events[0].member: got 'm-3', expected one of leader, m-1, m-2\n" in (
-        capsys.readouterr().err
-    )
-
-
 def test_simulate_when_an_invariant_is_broken_says_how_to_see_it_again(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
