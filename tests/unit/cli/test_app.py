@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from coopgroup import __version__
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
 from coopgroup.policies import create_policy
@@ -17,21 +18,24 @@ from tests.support.programs import output_of
 
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
-def test_command_summary_when_loaded_is_the_listed_one(name: str) -> None:
+def test_command_has_the_listed_summary_and_a_help(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = app.app.get_command(click.Context(app.app), name)
     assert command is not None
     assert (command.name, command.get_short_help_str(limit=200)) == (name, app.COMMANDS[name])
-
-
-@pytest.mark.parametrize("name", sorted(app.COMMANDS))
-def test_run_when_asked_for_help_shows_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: coopgroup {name} ")
 
 
-@pytest.mark.parametrize("group", ["bell", "group", "pipeline", "protocol"])
-def test_summaries_are_whole_sentences(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run([group, "--help"]) == 0
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [([], 2), *(([group, "--help"], 0) for group in ("bell", "group", "pipeline", "protocol"))],
+)
+def test_help_of_a_group_has_whole_sentences(
+    arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run(arguments) == status
     commands = capsys.readouterr().out.partition("Commands:")[2]
     assert "..." not in commands
     assert commands.rstrip().endswith(".")
@@ -40,11 +44,7 @@ def test_summaries_are_whole_sentences(group: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("error", "status", "complaint"),
     [
-        (
-            ConfigurationError("group.id", "", "a name"),
-            2,
-            "coopgroup: group.id: got '', expected a name\n",
-        ),
+        (ConfigurationError("id", "", "a name"), 2, "coopgroup: id: got '', expected a name\n"),
         (MissingExtraError("Bokeh is missing"), 2, "coopgroup: Bokeh is missing\n"),
         (CoopgroupError("two owners\nof a partition"), 1, "coopgroup: two owners of a partition\n"),
         (click.Abort(), 130, ""),
@@ -93,10 +93,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "        import own_later\n"
         "        return own_later.__name__\n"
     )
-    for name in ("own_rules", "own_later", "absent_extra"):
+    for name in ("own_rules", "own_later", "absent_extra", "own_policy"):
         (tmp_path / f"{name}.py").touch()
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delitem(sys.modules, "own_policy", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
@@ -122,6 +121,7 @@ def test_program_works_when_its_working_directory_is_deleted(
     shutil.rmtree(own)
     with pytest.raises(SystemExit) as ended:
         app.main()
-    assert (ended.value.code, capsys.readouterr().err) == (0, "")
+    printed = f"coopgroup, version {__version__}\n"
+    assert (ended.value.code, *capsys.readouterr()) == (0, printed, "")
     with pytest.raises(ConfigurationError, match="No module named 'own_policy'"):
         create_policy("own_policy:Calm")

@@ -72,9 +72,7 @@ def invoke(
     return answer.return_value, answer.stdout, answer.stderr, made[0]
 
 
-def test_consume_when_text_is_asked_prints_place_key_and_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_text_has_place_key_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     status, output, errors, consumer = invoke(
         monkeypatch, "--max-records", "3", messages=[None, FIRST, TROUBLE, SECOND, TOMBSTONE]
     )
@@ -83,7 +81,7 @@ def test_consume_when_text_is_asked_prints_place_key_and_value(
     assert errors == "assigned: bills[0] orders[1] (member m-1)\ncoopgroup: not allowed\n"
 
 
-def test_consume_when_json_is_asked_prints_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_an_object_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     _, output, _, _ = invoke(monkeypatch, "--json", "--max-records", "2", messages=[FIRST, SECOND])
     assert output == (
         '{"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1234, '
@@ -135,7 +133,7 @@ def test_consume_when_errors_repeat_tells_of_each_once(
 def test_consume_when_interrupted_closes_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command checks for Ctrl-C between two polls; a second Ctrl-C uses the default handler."""
+    """A second Ctrl-C uses the default handler, and the caller gets its own handler back."""
     before = signal.getsignal(signal.SIGINT)
     meant: list[Any] = []
 

@@ -18,12 +18,8 @@ FACTS = evolve(
     consumed=42_000,
     duplicated=3,
     moved=12,
-    retained=18,
     retained_pause_ms_max=12.5,
-    pause_ms_max=300.0,
     unavailable_partition_s=1.5,
-    commits=40,
-    commit_ms_max=4.0,
 )
 
 

@@ -93,18 +93,6 @@ def test_plan_when_a_member_joins_takes_two_rounds() -> None:
 # --- one answer ----------------------------------------------------------------------------------
 
 
-def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
-    member = {"topics": ["t", "gone"], "owned": {"t": [0], "gone": [0, 5]}, "generation": 3}
-    row = answer({"topics": {"t": 1}, "members": {"m": member}})
-    assert row["members"] == {
-        "m": {
-            "assigned": {"t": [0]},
-            "revoked": {"gone": [0, 5]},
-            "scheduled_rebalance_timeout_ms": 0,
-        }
-    }
-
-
 def test_plan_events_tell_kind_time_and_fields_only() -> None:
     row = answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}, "now_ms": 77})
     assert row["events"] == [
@@ -204,16 +192,12 @@ def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
 def test_command_when_given_options_takes_them_for_lines_without_a_policy(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    row = {
-        "topics": {"orders": 2},
-        "members": {"m1": {"topics": ["orders"]}},
-    }
     file = tmp_path / "lines.json"
-    file.write_text(json.dumps(row))
-    options = ["--policy", "deferred:initial_delay_ms=900"]
-    assert app.run(["plan", str(file), *options]) == 0
+    file.write_bytes(GOOD)
+    assert app.run(["plan", str(file), "--policy", "deferred:initial_delay_ms=900"]) == 0
     waits = json.loads(capfdbinary.readouterr().out)
-    assert waits["members"]["m1"]["scheduled_rebalance_timeout_ms"] == 900
+    assert waits["members"]["m"]["scheduled_rebalance_timeout_ms"] == 900
+    assert waits["held"] == {"t": [0]}
 
 
 def command_line(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
