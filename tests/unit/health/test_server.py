@@ -56,11 +56,6 @@ def test_liveness_turns_red_and_green_again() -> None:
     assert _answer("/livez/", member)[0] == 200
 
 
-def test_limits_are_those_of_the_caller() -> None:
-    member = Member(evolve(FINE, since_poll_s=5.0))
-    assert _answer("/livez", member, HealthLimits(poll_s=4.0))[0] == 503
-
-
 def test_other_paths_are_not_found() -> None:
     assert _answer("/", Member())[0] == 404
     assert _Answers((Member(),), None, DEFAULT_LIMITS).answer("/metrics").status == 404

@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 from confluent_kafka import TopicPartition
-from faststream import AckPolicy, BaseMiddleware
 from faststream.confluent import KafkaBroker as TheirBroker
-from faststream.confluent import KafkaRouter, TestKafkaBroker
+from faststream.confluent import KafkaRouter
 from faststream.confluent import TopicPartition as TheirPartition
 from faststream.confluent.configs import KafkaBrokerConfig
 from faststream.confluent.helpers import AsyncConfluentConsumer
@@ -101,30 +100,6 @@ def _build(broker: KafkaBroker, **options: Any) -> Any:  # noqa: ANN401
 
 
 # --- what stays as FastStream has it --------------------------------------------------------------
-
-
-def test_handlers_middlewares_and_policies_run_on_the_test_broker() -> None:
-    seen: list[str] = []
-
-    class Told(BaseMiddleware):
-        async def on_receive(self) -> None:
-            seen.append("middleware")
-            await super().on_receive()
-
-    broker = KafkaBroker(NOWHERE, policy=SimplePolicy(), middlewares=[Told])
-
-    @broker.subscriber("orders", group_id="billing", ack_policy=AckPolicy.NACK_ON_ERROR)
-    @broker.publisher("bills")
-    async def bill(order: str) -> str:
-        seen.append(order)
-        return f"bill of {order}"
-
-    async def play() -> None:
-        async with TestKafkaBroker(broker) as tested:
-            await tested.publish("order 1", "orders")
-
-    asyncio.run(play())
-    assert seen[:2] == ["middleware", "order 1"]
 
 
 def test_subscriber_of_partitions_keeps_the_consumer_of_faststream() -> None:

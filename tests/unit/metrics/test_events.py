@@ -5,7 +5,6 @@ import pytest
 
 from coopgroup.member.effects import STALLED
 from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
-from coopgroup.metrics.names import METRICS
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -125,12 +124,6 @@ def test_moves_name_their_reason() -> None:
     assert [one.labels[0] for one in changes] == ["departed", "lags", "balance"]
 
 
-def test_leader_knows_what_waits_and_what_nobody_owns() -> None:
-    events = MemberEvents()
-    _told((0, _round(waiting=A | B, lost=C, contested=A)), events=events)
-    assert (events.members, events.waiting, events.unowned) == (2, 2, 2)
-
-
 def test_losses_and_revocations_are_counted() -> None:
     changes = _told(
         (0, MembershipLost(resources=A | B, cause="lease expired")),
@@ -170,16 +163,3 @@ def test_causes_become_few_labels(text: str, label: str) -> None:
 )
 def test_reasons_of_losses_become_few_labels(text: str, label: str) -> None:
     assert reason_of(text) == label
-
-
-def test_every_change_has_the_labels_of_its_metric() -> None:
-    changes = _told(
-        (0, _state("stable", "joining", "x")),
-        (0, AssignmentReceived(leader=True)),
-        (0, RoundRefused(violations=())),
-        (0, _round(revoked=A)),
-        (0, MembershipLost(resources=A, cause="x")),
-        (0, ResourcesStopped(resources=A, reason=StopReason.REVOKED)),
-    )
-    assert len(changes) == 6
-    assert all(len(one.labels) == len(METRICS[one.name].labels) for one in changes)

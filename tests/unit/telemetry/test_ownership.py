@@ -64,12 +64,6 @@ def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
     assert (ownership.begin_ms, ownership.until_ms) == (10, 40)
 
 
-def test_order_of_lines_does_not_matter_but_within_a_moment() -> None:
-    envelopes = [started(25, "b", 1), stopped(20, "a", 1), started(20, "a", 1), started(10, "a", 1)]
-    ownership = read_ownership([*envelopes, stopped(30, "b", 1)])
-    assert rows(ownership) == [(1, "a", 10, 20), (1, "a", 20, 25), (1, "b", 25, 30)]
-
-
 def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> None:
     """Real consumers write nothing about their processes."""
     ownership = read_ownership(
@@ -87,12 +81,6 @@ def test_a_live_owner_beside_another_one_is_seen() -> None:
     assert rows(read_ownership(heard)) == [(0, "a", 0, 60), (0, "b", 40, 60)]
     known = [wrote(0, "a", ProcessStarted()), started(0, "a", 0), started(40, "b", 0)]
     assert rows(read_ownership(known, until_ms=90)) == [(0, "a", 0, 90), (0, "b", 40, 90)]
-
-
-def test_history_ends_when_asked_for() -> None:
-    envelopes = [started(0, "a", 0), stopped(30, "a", 0)]
-    assert rows(read_ownership(envelopes, until_ms=20)) == [(0, "a", 0, 20)]
-    assert rows(read_ownership(envelopes, until_ms=50)) == [(0, "a", 0, 30)]
 
 
 def test_member_id_stands_for_a_process_without_name() -> None:

@@ -116,8 +116,3 @@ def test_client_that_fell_silent_ends_with_the_first_round_without_it() -> None:
 def test_history_can_end_early() -> None:
     records = [changed(10, "a", begun=[0]), changed(90, "a", moved=[0])]
     assert read_warm_spans(records, until_ms=50) == (span(0, "a", 10, None, 50, WarmEnd.OPEN),)
-
-
-def test_history_without_warm_ups_has_none() -> None:
-    assert read_warm_spans([wrote(0, "a", ProcessStarted())]) == ()
-    assert read_warm_spans([]) == ()

@@ -33,19 +33,6 @@ def test_event_has_only_the_rows_that_changed() -> None:
     assert feed.after(feed.last_id) == b""
 
 
-def test_browser_without_an_event_gets_everything() -> None:
-    feed = Feed("x")
-    feed.show(view(), 7)
-    (event,) = _events(feed.after(""))
-    assert event["whole"]
-    assert event["drawing"] == 7
-    assert [row[0] for _, row in event["partitions"]["rows"]] == [
-        "orders-0",
-        "orders-1",
-        "orders-2",
-    ]
-
-
 def test_browser_that_missed_too_much_or_knows_another_run_gets_everything() -> None:
     feed = Feed("x")
     for at_s in range(100):

@@ -89,13 +89,3 @@ def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
     assert patch["end_s"] == 13.0
     assert patch["changeable"]["time"]["end"] > 13
     assert "figures" in group.answer("another")
-
-
-def test_more_partitions_are_another_shape() -> None:
-    group = Group()
-    group.look(0.0)
-    group.look(3.0)
-    shape = group.answer()["shape"]
-    group.picture.chronicle.note(view(20.0, ("m-a",) * 5, (0,) * 5))
-    group.picture.look(20.0)
-    assert group.answer()["shape"] != shape

@@ -109,18 +109,6 @@ def owners(view: GroupView) -> list[tuple[str, str]]:
     return [(one.owner, one.state) for one in view.partitions]
 
 
-def test_partition_without_owner_and_commit_is_shown(reader: GroupReader) -> None:
-    assert owners(read(reader, Cluster({"a": [0, 2]}))) == [
-        ("a", "owned"),
-        ("", "unowned"),
-        ("a", "owned"),
-    ]
-
-
-def test_topic_that_is_gone_leaves_its_commits(reader: GroupReader) -> None:
-    assert owners(read(reader, Cluster({}, count=0, committed={1: 5}))) == [("", "unowned")]
-
-
 @pytest.mark.parametrize("state", ["PREPARING_REBALANCING", "COMPLETING_REBALANCING"])
 def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
     reader: GroupReader, state: str

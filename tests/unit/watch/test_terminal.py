@@ -72,17 +72,6 @@ def _headline(app: WatchApp) -> str:
     return str(app.query_one("#headline", Label).content)
 
 
-def test_screen_shows_members_partitions_and_the_group() -> None:
-    def check(app: WatchApp) -> bool:
-        return (
-            _headline(app).startswith("billing: stable, coopgroup, 2 members")
-            and [row[0] for row in _cells(app, "members")] == ["a", "pod-b (static)"]
-            and [row[2] for row in _cells(app, "partitions")] == ["a", "a", "pod-b"]
-        )
-
-    _run(Reader(view()), check)
-
-
 def test_screen_follows_the_group() -> None:
     later = view(1.0, owners=("m-b", "m-b", "m-b"))
 
@@ -112,12 +101,6 @@ def test_telemetry_that_cannot_be_read_is_a_line_above_the_tables() -> None:
         return head[1:] == ["no telemetry: not allowed"] and len(_cells(app, "members")) == 2
 
     _run(Reader(group), check)
-
-
-def test_large_group_in_a_small_terminal_is_drawn() -> None:
-    owners = tuple("m-a" if number % 2 else "m-b" for number in range(1_000))
-    group = view(owners=owners, committed=(0,) * 1_000, members=MEMBERS)
-    _run(Reader(group), lambda app: len(_cells(app, "partitions")) == 1_000, size=(60, 12))
 
 
 @pytest.fixture
@@ -155,22 +138,3 @@ def test_name_of_a_member_is_neither_markup_nor_a_command_of_the_terminal() -> N
         return "[/nope][red]\N{REPLACEMENT CHARACTER}[2Jx" in _screen(app)
 
     _run(Reader(group), check)
-
-
-def test_table_scrolls_below_the_names_of_its_columns() -> None:
-    group = view(owners=("m-a",) * 100, committed=(0,) * 100)
-
-    async def live(hand: Hand) -> list[str]:
-        app = WatchApp(Reader(group), 1.0)
-        async with app.run_test(size=(100, 32)) as pilot:
-            await asyncio.to_thread(hand.run)
-            await pilot.pause()
-            app.query_one("#partitions", Rows).scroll_end(animate=False)
-            await pilot.pause()
-            return _screen(app).splitlines()
-
-    with by_hand() as hand:
-        shown = asyncio.run(live(hand))
-    lines = [line for line in shown if "orders-" in line or "partition " in line]
-    assert lines[0].startswith("partition")
-    assert lines[-1].startswith("orders-99")

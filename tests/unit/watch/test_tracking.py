@@ -6,18 +6,6 @@ from coopgroup.watch.tracking import GroupTracker
 from tests.unit.watch.views import MEMBERS, view
 
 
-def test_first_snapshot_has_no_trend_and_no_move() -> None:
-    found = GroupTracker().note(view())
-    assert found == view()
-
-
-def test_trend_is_the_growth_of_the_lag() -> None:
-    tracker = GroupTracker()
-    tracker.note(view())
-    found = tracker.note(view(10.0, committed=(10, 25, 30), end=60))
-    assert [one.trend_per_s for one in found.partitions] == [2.0, 1.5, 2.0]
-
-
 def test_trend_is_that_of_the_last_half_minute() -> None:
     tracker = GroupTracker()
     found = view()
@@ -83,17 +71,6 @@ def test_moves_say_which_member_came_or_left() -> None:
         ("orders-0, orders-1, orders-2: pod-b → no owner", "pod-b left"),
         ("pod-b left", ""),
     ]
-
-
-def test_partition_that_a_newcomer_makes_its_owner_release_says_so() -> None:
-    tracker = GroupTracker()
-    tracker.note(view(owners=("m-a",) * 3, members=MEMBERS[:1]))
-    tracker.note(view(1.0, owners=("m-a",) * 3))
-    found = tracker.note(view(2.0, owners=("m-a", "m-a", "")))
-    assert (found.moves[0].text, found.moves[0].why) == (
-        "orders-2: a → no owner",
-        "pod-b joined",
-    )
 
 
 def test_move_long_after_the_last_change_of_members_has_no_reason() -> None:

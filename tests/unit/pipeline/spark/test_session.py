@@ -46,11 +46,6 @@ def test_jar_when_missing_is_refused(tmp_path: Path) -> None:
         build_session(jars=[*there, str(tmp_path / "none.jar")])
 
 
-def test_setting_when_not_of_spark_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="memory"):
-        build_session(extra={"memory": "1g"})
-
-
 @pytest.mark.parametrize("package", ["pyspark", "pandas", "pyarrow"])
 def test_package_when_missing_names_the_extra(
     package: str, monkeypatch: pytest.MonkeyPatch
@@ -188,12 +183,6 @@ class JavaError(Exception):
     def __init__(self, java: object) -> None:
         super().__init__("An error occurred while calling o6298.parquet.\n: org...\n\tat x.y")
         self.java_exception = java
-
-
-def test_innermost_cause_is_told() -> None:
-    root = Throwable("java.io.IOException", "No space left on device")
-    middle = Throwable("org.apache.spark.SparkException", "[TASK_WRITE_FAILED] Task failed", root)
-    assert reason_of(JavaError(middle)) == "java.io.IOException: No space left on device"
 
 
 def test_cause_without_a_message_tells_less_than_what_it_caused() -> None:

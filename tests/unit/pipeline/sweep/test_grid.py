@@ -20,10 +20,8 @@ from coopgroup.pipeline.sweep.grid import (
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
 from coopgroup.simulator.scenario.file import parse_scenario
-from tests.architecture.tree import ROOT
 from tests.support.small_scenario import SMALL
 
-SWEEPS = sorted((ROOT / "simulations" / "sweeps").glob("*.toml"))
 FULL = """\
 description = "Everything at once."
 scenarios = ["small.toml"]
@@ -245,10 +243,3 @@ def test_scenario_when_wrong_is_refused_by_its_own_file(folder: Path) -> None:
     (folder / "small.toml").write_text("duration_ms = 0")
     with pytest.raises(ConfigurationError, match=r"small\.toml: "):
         parse_sweep('scenarios = "small.toml"', file=str(folder / "s.toml"))
-
-
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_sweeps_of_the_repository_can_be_read(path: Path) -> None:
-    made = read_sweep(path)
-    assert made.description
-    assert len(cells_of(made)) > len(made.seeds)

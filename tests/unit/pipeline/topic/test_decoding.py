@@ -115,12 +115,6 @@ def test_a_record_of_no_possible_time_is_rejected() -> None:
     assert row["rejections"] == [{"part": "value", "reason": reason}]
 
 
-def test_a_tombstone_becomes_a_row_without_an_offset() -> None:
-    (row,) = commits((KEY, None))
-    assert (row["group"], row["is_tombstone"], row["reason"]) == ("g", True, None)
-    assert (row["committed"], row["at_ms"]) == (None, WRITTEN_MS)
-
-
 def test_bad_records_come_out_with_a_reason_and_their_bytes() -> None:
     good = encode_offset_value(COMMIT)
     rows = commits((KEY, good), (KEY, b"\0\x09"), (b"\0\1\0", good), (KEY, good))
