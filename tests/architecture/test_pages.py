@@ -31,7 +31,7 @@ from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS
 from coopgroup.metrics.events import _CAUSES
 from coopgroup.metrics.names import METRICS
 from coopgroup.model import ResourceSet
-from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep
+from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep, read_sweep
 from coopgroup.policies import Policy, SimplePolicy, policy_names
 from coopgroup.report.charts import AXIS_WORDS
 from coopgroup.simulator import scenario as values
@@ -136,6 +136,7 @@ def test_examples_of_files_can_be_read() -> None:
     kept = ROOT / "simulations" / "sweeps" / "time_outs.toml"
     example = parse_sweep(page_examples(_page("sweeps"), "toml")[0], file=str(kept))
     assert example == parse_sweep(kept.read_text(), file=str(kept))
+    assert [one for one in kept.parent.glob("*.toml") if not read_sweep(one).description] == []
 
 
 def test_list_of_scenarios_has_a_row_for_each_file() -> None:
