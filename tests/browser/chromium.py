@@ -46,7 +46,6 @@ class Page:
         self.requests()
 
     def wait_for(self, check: Callable[[], Any], what: str) -> Any:  # noqa: ANN401 - as `check`
-        """Wait until a check returns something true, and return that."""
         return WebDriverWait(self.driver, WAIT_S_MAX, _POLL_S).until(lambda _: check(), what)
 
     def open(self, page: Path | str) -> float:
@@ -75,7 +74,6 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def column(self, source: str, column: str) -> list[Any]:
-        """Return a column of the data of a figure."""
         script = "return Array.from(page.model(arguments[0]).data[arguments[1]])"
         found: list[Any] = self.run(script, source, column)
         return found
@@ -143,7 +141,6 @@ class Page:
         return float(low), float(high)
 
     def click(self, selector: str) -> None:
-        """Click the first element that a CSS selector finds."""
         self.driver.find_element(By.CSS_SELECTOR, selector).click()
 
     def complaints(self) -> list[str]:
@@ -166,7 +163,6 @@ class Page:
         return [url for url in urls if url != self.driver.current_url]
 
     def screenshot(self, path: Path) -> None:
-        """Write the visible part of the page as a PNG."""
         self.driver.save_screenshot(str(path))
 
 

@@ -130,7 +130,9 @@ def test_times_can_be_chosen_and_rounds_searched(small: Page) -> None:
     assert [row.text.split(" ")[0] for row in rows if row.is_displayed()] == ["28"]
 
 
-def test_page_changes_with_dark_mode_and_with_the_width_of_the_window(small: Page) -> None:
+def test_page_changes_with_dark_mode_and_with_the_width_of_the_window(
+    small: Page, tmp_path: Path
+) -> None:
     """Figures and page change together, and back; a narrow page never scrolls sideways."""
     ink = "return page.model('ownership').left[0].major_label_text_color"
     paper = "return getComputedStyle(document.querySelector('section')).backgroundColor"
@@ -146,6 +148,11 @@ def test_page_changes_with_dark_mode_and_with_the_width_of_the_window(small: Pag
         small.wait_for_colour("ownership", 11.5, 0, GAP)
         small.wait_for_colour("unowned", 12, 0.5, GAP)
         assert (small.run(ink), small.run(paper)) == light
+        small.prefer("dark")
+        small.open(tmp_path / "page.html")  # a page that opens in the dark
+        small.wait_for_colour("ownership", 11.5, 0, "#000000")
+        small.prefer("light")
+        small.wait_for_colour("ownership", 11.5, 0, GAP)
         small.resize(380)
         wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         small.wait_for(lambda: small.run(wide) <= 0, "no overflow")
@@ -155,15 +162,6 @@ def test_page_changes_with_dark_mode_and_with_the_width_of_the_window(small: Pag
         small.prefer("light")
         small.resize(0)
     assert small.complaints() == []
-
-
-def test_page_that_opens_in_the_dark_is_dark(page: Page, tmp_path: Path) -> None:
-    try:
-        page.prefer("dark")
-        opened(page, tmp_path, rolling_bounce(12, 4))
-        page.wait_for_colour("ownership", 11.5, 0, "#000000")
-    finally:
-        page.prefer("light")
 
 
 @pytest.mark.verify

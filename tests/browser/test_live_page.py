@@ -135,13 +135,8 @@ def test_zoom_and_highlight_stay_while_the_page_follows(page: Page, reader: Read
         page.wait_for(lambda: page.run("return live.version") >= version + 1, "another picture")
         assert page.range() == (2, 4)
         assert page.run("return live.shown") == "pod-b"
-        alphas = dict(
-            zip(
-                page.column("by_owner_owned", "who"),
-                page.column("by_owner_owned", "alpha"),
-                strict=True,
-            )
-        )
+        columns = (page.column("by_owner_owned", name) for name in ("who", "alpha"))
+        alphas = dict(zip(*columns, strict=True))
         assert alphas["pod-b"] > alphas["a"]
         page.click("[data-whole]")
         assert page.range()[1] > 8

@@ -4,10 +4,8 @@ import json
 import os
 import shlex
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -75,19 +73,6 @@ def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
     assert again["moved"] == rows[-1]["moved"]["median"]
 
 
-def test_progress_does_not_wait_for_a_slow_first_run() -> None:
-    """The runs still come in the order of the jobs."""
-    second_ended = threading.Event()
-
-    def play(job: Any) -> Any:  # noqa: ANN401 - a number stands for a job and for its run
-        assert job or second_ended.wait(LONG_S)
-        return job
-
-    with ThreadPoolExecutor(2) as pool:
-        jobs: Any = [0, 1]
-        assert list(compare_command.side_by_side(pool, play, jobs, second_ended.set)) == jobs
-
-
 def test_compare_with_json_prints_an_object_for_each_policy(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,19 +92,6 @@ def test_compare_with_json_prints_an_object_for_each_policy(
     low, middle, high = (simple["worst_outage_ms"][key] for key in ("min", "median", "max"))
     assert low <= middle <= high
     assert low < high
-
-
-def test_compare_prints_the_same_however_many_processes_play(
-    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outputs = []
-    for processes in (1, 2):
-        monkeypatch.setattr(os, "cpu_count", lambda count=processes: count)
-        assert (
-            run(["compare", file, "--policies", "simple,deferred", "--seeds", "2", "--json"]) == 0
-        )
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1]
 
 
 def end_process(job: Job) -> Run:

@@ -10,6 +10,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from markdown_it import MarkdownIt
 
@@ -21,6 +22,7 @@ from coopgroup.cli.plan import answer_lines
 from coopgroup.errors import InvariantViolationError
 from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.telemetry import RoundDecided
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}\n'
@@ -95,24 +97,10 @@ def test_plan_when_a_member_joins_takes_two_rounds() -> None:
 
 def test_plan_events_tell_kind_time_and_fields_only() -> None:
     row = answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}, "now_ms": 77})
-    assert row["events"] == [
-        {
-            "at_ms": 77,
-            "kind": "round_decided",
-            "assignor": "sticky",
-            "policy": "simple",
-            "members": ["m"],
-            "granted": {"t": [0]},
-            "revoked": {},
-            "lost": {},
-            "created": {"t": [0]},
-            "waiting": {},
-            "contested": {},
-            "follow_up": False,
-            "scheduled_rebalance_timeout_ms": 0,
-            "protocol": "",
-        }
-    ]
+    (event,) = row["events"]
+    assert (event.pop("kind"), event.pop("at_ms")) == ("round_decided", 77)
+    assert event.keys() == {one.name for one in attrs.fields(RoundDecided)}
+    assert (event["members"], event["created"], event["lost"]) == (["m"], {"t": [0]}, {})
 
 
 def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
@@ -127,15 +115,6 @@ def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
     )
     # KIP "Lag-based assignment", example: "C0 t0p0 100,000; C1 t0p1,t0p2 110,000"
     assert row["target"] == {"C0": {"t": [0]}, "C1": {"t": [1, 2]}}
-
-
-def test_plan_answers_with_ascending_lists_and_sorted_keys() -> None:
-    written = io.BytesIO()
-    row = {"topics": {"é": 2, "t": [2, 1]}, "members": {"m": {"topics": ["t", "é"]}}}
-    answer_lines([json.dumps(row).encode()], written, DEFAULTS)
-    line = written.getvalue().decode("ascii")
-    assert line == (json.dumps(json.loads(line), sort_keys=True, separators=(",", ":")) + "\n")
-    assert json.loads(line)["members"]["m"]["assigned"] == {"t": [1, 2], "é": [0, 1]}
 
 
 # --- many lines ----------------------------------------------------------------------------------

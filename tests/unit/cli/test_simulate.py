@@ -29,18 +29,6 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_simulate_prints_a_table_of_what_the_run_cost(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["simulate", file, "--seed", "5"]) == 0
-    output = capsys.readouterr()
-    assert output.err == ""
-    title = "small story: deferred:scheduled_rebalance_timeout_ms=9000, sticky, seed 5"
-    assert output.out.splitlines()[0] == title
-    for row in ("unavailable partition-seconds", "partitions moved", "invariants broken"):
-        assert row in output.out
-
-
 def test_simulate_with_json_prints_one_object(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,13 @@
 """Counters and durations follow from telemetry records."""
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
 from coopgroup.member.effects import STALLED
 from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
@@ -89,24 +91,8 @@ def test_failed_rounds_are_counted_by_reason() -> None:
     assert [one.labels for one in changes] == [("unsafe_round",), ("coordinator_not_available",)]
 
 
-def _round(
-    *,
-    granted: ResourceSet = EMPTY,
-    created: ResourceSet = EMPTY,
-    revoked: ResourceSet = EMPTY,
-    waiting: ResourceSet = EMPTY,
-    lost: ResourceSet = EMPTY,
-    contested: ResourceSet = EMPTY,
-) -> RoundDecided:
-    return attrs.evolve(
-        ROUND,
-        granted=granted,
-        created=created,
-        revoked=revoked,
-        waiting=waiting,
-        lost=lost,
-        contested=contested,
-    )
+def _round(**sets: ResourceSet) -> RoundDecided:
+    return attrs.evolve(ROUND, **sets)
 
 
 def test_partition_that_is_revoked_and_granted_later_moved_once() -> None:
@@ -137,29 +123,22 @@ def test_losses_and_revocations_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "label"),
+    ("named", "text", "label"),
     [
-        ("revocation completed", "follow_up"),
-        ("lags are uneven", "lags"),
-        ("partitions changed", "partitions_changed"),
-        ("scheduled rebalance", "policy"),
-        ("Heartbeat answered UNKNOWN_MEMBER_ID", "error"),
-        ("a text of a later version", "other"),
+        (cause_of, "revocation completed", "follow_up"),
+        (cause_of, "lags are uneven", "lags"),
+        (cause_of, "partitions changed", "partitions_changed"),
+        (cause_of, "scheduled rebalance", "policy"),
+        (cause_of, "Heartbeat answered UNKNOWN_MEMBER_ID", "error"),
+        (cause_of, "a text of a later version", "other"),
+        (reason_of, "rebalance time-out", "rebalance_timeout"),
+        (reason_of, "a round ended without its join", "missed_round"),
+        (reason_of, "Heartbeat answered UNKNOWN_MEMBER_ID", "unknown_member_id"),
+        (reason_of, STALLED, "not_polled"),
+        (reason_of, "a text of a later version", "other"),
     ],
 )
-def test_causes_become_few_labels(text: str, label: str) -> None:
-    assert cause_of(text) == label
-
-
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("rebalance time-out", "rebalance_timeout"),
-        ("a round ended without its join", "missed_round"),
-        ("Heartbeat answered UNKNOWN_MEMBER_ID", "unknown_member_id"),
-        (STALLED, "not_polled"),
-        ("a text of a later version", "other"),
-    ],
-)
-def test_reasons_of_losses_become_few_labels(text: str, label: str) -> None:
-    assert reason_of(text) == label
+def test_causes_and_reasons_become_few_labels(
+    named: Callable[[str], str], text: str, label: str
+) -> None:
+    assert named(text) == label

@@ -55,16 +55,6 @@ def test_silence_is_told_once_and_ends_with_the_next_answer() -> None:
     assert _events(feed.after(""))[0]["silence"] is None
 
 
-def test_trouble_with_telemetry_is_told_beside_the_tables() -> None:
-    feed = Feed("x")
-    feed.show(evolve(view(), telemetry_error="not\nallowed"), 1)
-    (event,) = _events(feed.after(""))
-    assert event["trouble"] == "not\N{REPLACEMENT CHARACTER}allowed"
-    assert event["members"]["count"] == 2
-    feed.show(view(1.0), 1)
-    assert _events(feed.after(""))[0]["trouble"] == ""
-
-
 def test_round_whose_record_comes_after_its_look_is_a_change() -> None:
     feed, tracker = Feed("x"), GroupTracker()
     feed.show(tracker.note(view(10.0)), 1)

@@ -74,18 +74,3 @@ def test_costly_picture_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> 
     group.answer()
     assert group.look(120.0, LATER) == 4
     assert group.look(125.0, LATER) == 5
-
-
-def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
-    group = Group()
-    group.look(0.0)
-    group.look(3.0)
-    whole = group.answer()
-    assert "figures" in whole
-    group.look(13.0)
-    patch = group.answer(whole["shape"])
-    assert "figures" not in patch
-    assert patch["version"] == 3
-    assert patch["end_s"] == 13.0
-    assert patch["changeable"]["time"]["end"] > 13
-    assert "figures" in group.answer("another")

@@ -64,10 +64,17 @@ def test_revoked_partition_is_held_until_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [MembershipLost(resources=EMPTY, cause="lease expired"), REPORT], ids=["lost", "report"]
+    ("member", "end"),
+    [
+        ("m-a", MembershipLost(resources=EMPTY, cause="lease expired")),
+        ("m-a", REPORT),
+        ("m-gone", WarmupsChanged()),
+    ],
 )
-def test_member_that_stops_nothing_any_more_holds_nothing(end: Record) -> None:
-    found = present(AssignmentReceived(leader=False, revoked=some(0)), end)
+def test_member_that_is_gone_or_stops_nothing_any_more_holds_nothing(
+    member: str, end: Record
+) -> None:
+    found = present((member, AssignmentReceived(leader=False, revoked=some(0))), (member, end))
     assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
 
 
