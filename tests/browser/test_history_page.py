@@ -13,16 +13,13 @@ from coopgroup.telemetry import Envelope
 from tests.browser.chromium import Page
 from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
 
-LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other tests
+LOAD_S = 3  # of processor time, for a thousand partitions
 
 
-def opened(
-    page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | None = None
-) -> float:
-    """Write a page, open it, and return the time that this took."""
+def opened(page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | None = None) -> None:
     path = folder / "page.html"
     write_history_page(envelopes, path, title="Rolling bounce", lag=lag)
-    return page.open(path)
+    page.open(path)
 
 
 @pytest.fixture
@@ -169,8 +166,8 @@ def test_thousand_partitions_open_within_seconds_and_stay_readable(
     page: Page, tmp_path: Path
 ) -> None:
     """Partitions start one after the other, and fifty members are killed in turn."""
-    took_s = opened(page, tmp_path, rolling_bounce(1_000, 50, jitter_ms=2))
-    assert took_s < LOAD_S
+    opened(page, tmp_path, rolling_bounce(1_000, 50, jitter_ms=2))
+    assert page.cpu_s() < LOAD_S
     assert page.complaints() == []
     assert len(page.column("by_owner_owned", "who")) <= 20_000
     assert page.is_near("ownership", 100, 10, COLOURS[0])  # one of fifty members has 20 rows
