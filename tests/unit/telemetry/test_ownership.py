@@ -17,24 +17,20 @@ from coopgroup.telemetry.records import (
     StateChanged,
 )
 
-CRASHED = ProcessEnded(cause=EndCause.CRASHED)
 STATE = StateChanged(before="stable", after="joining", cause="heartbeat")
 
 
 def wrote(at_ms: int, client: str, record: Record, member: str = "") -> Envelope:
-    """A record of a process."""
     return Envelope(
         at_ms=at_ms, group="g", member=member, generation=1, record=record, client=client
     )
 
 
 def started(at_ms: int, client: str, *indices: int) -> Envelope:
-    """The client begins to work on these partitions of topic t."""
     return wrote(at_ms, client, ResourcesStarted(resources=ResourceSet({"t": indices})))
 
 
 def stopped(at_ms: int, client: str, *indices: int) -> Envelope:
-    """The client stops its work on these partitions of topic t."""
     resources = ResourceSet({"t": indices})
     return wrote(at_ms, client, ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
 
@@ -102,12 +98,17 @@ def test_resources_include_those_that_only_a_leader_knows() -> None:
 
 # --- against a reader that plays the history moment by moment -------------------------------------
 
-ACTIONS = ("start", "stop", "begin", "end", "pause", "resume")
+OF_A_PROCESS: dict[str, Record] = {
+    "begin": ProcessStarted(),
+    "end": ProcessEnded(cause=EndCause.CRASHED),
+    "pause": ProcessPaused(),
+    "resume": ProcessResumed(),
+}
 MOMENTS = st.lists(
     st.tuples(
         st.integers(0, 12),
         st.sampled_from(["a", "b"]),
-        st.sampled_from(ACTIONS),
+        st.sampled_from(["start", "stop", *OF_A_PROCESS]),
         st.sets(st.integers(0, 2), min_size=1),
     ),
     max_size=25,
@@ -115,21 +116,10 @@ MOMENTS = st.lists(
 
 
 def envelope_of(moment: tuple[int, str, str, set[int]]) -> Envelope:
-    """The record of a drawn moment."""
     at_ms, client, action, indices = moment
-    match action:
-        case "start":
-            return started(at_ms, client, *indices)
-        case "stop":
-            return stopped(at_ms, client, *indices)
-        case "begin":
-            return wrote(at_ms, client, ProcessStarted())
-        case "end":
-            return wrote(at_ms, client, CRASHED)
-        case "pause":
-            return wrote(at_ms, client, ProcessPaused())
-        case _:
-            return wrote(at_ms, client, ProcessResumed())
+    if action in {"start", "stop"}:
+        return (started if action == "start" else stopped)(at_ms, client, *indices)
+    return wrote(at_ms, client, OF_A_PROCESS[action])
 
 
 def played(

@@ -19,14 +19,8 @@ from coopgroup.telemetry import (
 
 
 def wrote(at_ms: int, client: str, record: Record) -> Envelope:
-    return Envelope(
-        at_ms=at_ms,
-        group="g",
-        member=f"{client}-id",
-        generation=1,
-        record=record,
-        client=client,
-    )
+    of = {"group": "g", "member": f"{client}-id", "client": client}
+    return Envelope(at_ms=at_ms, generation=1, record=record, **of)
 
 
 def changed(at_ms: int, client: str, **changes: list[int] | str) -> Envelope:
