@@ -1,6 +1,7 @@
 """Counters and durations follow from telemetry records."""
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -91,7 +92,7 @@ def test_failed_rounds_are_counted_by_reason() -> None:
     assert [one.labels for one in changes] == [("unsafe_round",), ("coordinator_not_available",)]
 
 
-def _round(**sets: ResourceSet) -> RoundDecided:
+def _round(**sets: Any) -> RoundDecided:  # noqa: ANN401 - sets of resources
     return attrs.evolve(ROUND, **sets)
 
 
