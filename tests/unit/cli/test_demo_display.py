@@ -54,16 +54,18 @@ def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
 @pytest.mark.parametrize(
     ("name", "partitions", "expected"),
     [
-        ("started", [], "m1 joins"),
+        ("started", None, "m1 joins"),
         ("lost", [4], "m1 lost 1 partition"),
         ("revoked", [], None),
-        ("ready", [], None),
+        ("ready", None, None),
     ],
 )
 def test_event_that_matters_is_half_a_sentence(
-    name: str, partitions: list[int], expected: str | None
+    name: str, partitions: list[int] | None, expected: str | None
 ) -> None:
-    event = Event(at_ns=1, name=name, fields={"partitions": partitions})
+    event = Event(
+        at_ns=1, name=name, fields={} if partitions is None else {"partitions": partitions}
+    )
     assert describe("m1", event) == expected
 
 

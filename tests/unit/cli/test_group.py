@@ -121,9 +121,17 @@ def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
     "protocol", ["range", "roundrobin", "cooperative-sticky", "coopgroup", "x"]
 )
 @pytest.mark.parametrize("ours", [0, 1, 2])
+@pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("state", ["Stable", "Dead", "PreparingRebalance"])
-def test_advice_fits_a_terminal_of_80_columns(protocol: str, ours: int, state: str) -> None:
-    members = [member(str(one), OURS if one < ours else None) for one in range(2)]
+def test_advice_fits_a_terminal_of_80_columns(
+    protocol: str, ours: int, version: int, state: str
+) -> None:
+    members = [member(str(one), OURS if one < ours else None, version=version) for one in range(2)]
     said = judged(protocol, *members, state=state)
     assert said.advice
     assert max(map(len, said.advice)) <= 80
+
+
+def test_long_list_of_other_clients_is_cut() -> None:
+    said = judged("range", *(member(f"m{number:02}") for number in range(12)))
+    assert (said.facts[-1], len(said.facts)) == ("  and 2 more", 13)

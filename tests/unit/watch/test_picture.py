@@ -55,6 +55,8 @@ def test_change_is_drawn_again_when_its_bars_have_a_length(
     assert group.answer()["shape"] == ""  # nothing to draw yet
     assert group.look(1.0) == 2
     shape = group.answer()["shape"]
+    assert "figures" in group.answer("another")
+    assert "figures" not in group.answer(shape)
     assert group.look(4.0, LATER) == 3
     began_s = _begins(group.answer(shape))
     assert group.look(5.0, LATER) == 4

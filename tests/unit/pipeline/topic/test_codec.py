@@ -138,6 +138,7 @@ def test_lengths_beyond_a_byte_come_back() -> None:
 WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [
     (encode_key(KEY), decode_key),
     (encode_key(GroupKey(group="billing")), decode_key),
+    (encode_offset_value(evolve(COMMIT, topic_id=UUID(int=77))), decode_offset_value),
     *((encode_offset_value(evolve(COMMIT, version=one)), decode_offset_value) for one in range(5)),
     *((encode_group_value(evolve(GROUP, version=one)), decode_group_value) for one in range(5)),
 ]
