@@ -1,9 +1,10 @@
-"""The page about policies equals its script's output: a table and a picture per use case."""
+"""Generated parts of pages are the output of their scripts."""
 
 import re
 
 import pytest
 
+from docs import make_state_diagram
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -18,7 +19,6 @@ from docs.make_policies_page import (
 )
 
 BYTES_MAX = 200_000
-NAMES = [use_case.name for use_case in USE_CASES]
 
 
 def rows_of(name: str) -> list[list[str]]:
@@ -27,23 +27,24 @@ def rows_of(name: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
 
-@pytest.mark.parametrize("use_case", USE_CASES, ids=NAMES)
-def test_table_has_a_figure_for_each_measure_and_policy(use_case: UseCase) -> None:
+def test_state_diagram_is_fresh() -> None:
+    """If this fails: python docs/make_state_diagram.py."""
+    assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+    page = make_state_diagram.PAGE.read_text()
+    assert page == make_state_diagram.page(page)
+
+
+@pytest.mark.parametrize("use_case", USE_CASES, ids=lambda one: one.name)
+def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> None:
     """If this fails: python docs/make_policies_page.py."""
     (_, *policies), _, *rows = rows_of(use_case.name)
     assert tuple(policies) == use_case.policies
     assert [row[0] for row in rows] == [title for title, _ in MEASURES.values()]
     assert all(any(one.isdigit() for one in cell) for row in rows for cell in row[1:])
-
-
-@pytest.mark.parametrize("use_case", USE_CASES, ids=NAMES)
-def test_picture_is_shown_and_has_a_panel_for_each_policy(use_case: UseCase) -> None:
-    """If this fails: python docs/make_policies_page.py."""
     path = DOCS / "images" / f"policies-{use_case.name}.svg"
     assert f"](images/{path.name})" in PAGE.read_text()
-    drawn = path.read_text()
-    assert len(drawn) < BYTES_MAX
-    texts = re.findall("<text[^>]*>([^<]*)</text>", drawn)
+    assert path.stat().st_size < BYTES_MAX
+    texts = re.findall("<text[^>]*>([^<]*)</text>", path.read_text())
     assert texts[: len(use_case.policies)] == list(use_case.policies)
 
 
