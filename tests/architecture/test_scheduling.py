@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from tests.support.scheduling import LONG_FILES, TOGETHER, FolderScheduling
+from tests.support.scheduling import LONG_FILES, FolderScheduling
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,13 +139,6 @@ def test_processes_that_are_done_with_brokers_compute_too() -> None:
     assert len(background) < 4
 
 
-def test_files_with_the_same_stories_go_to_one_process() -> None:
-    together = {*TOGETHER, *TOGETHER.values()}
-    files = ["tests/broker/test_a.py", *sorted(together), "tests/broker/test_b.py"]
-    given = shared_out(1, 1, tests=[f"{file}::test_{number}" for file in files for number in "12"])
-    assert {one.rpartition("/")[2] for one in together} in map(set, given)
-
-
-@pytest.mark.parametrize("file", sorted({*LONG_FILES, *TOGETHER, *TOGETHER.values()}))
+@pytest.mark.parametrize("file", sorted(LONG_FILES))
 def test_named_file_exists(file: str) -> None:
     assert (ROOT / file).is_file()

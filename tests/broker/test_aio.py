@@ -118,38 +118,6 @@ def test_slow_revocation_moves_partitions_without_loss_or_repeat(
     assert values == Counter(str(number).encode() for number in range(60))
 
 
-@pytest.mark.verify
-@pytest.mark.slow
-def test_stalled_loop_keeps_partitions_until_max_poll_interval(
-    kafka_cluster: KafkaCluster,
-) -> None:
-    """A stall of 10 s outlasts the session timeout, and one of the two poll intervals."""
-    for topic in ("aio-patient", "aio-strict"):
-        kafka_cluster.create_topic(topic, PARTITIONS)
-        produce(kafka_cluster, topic, 0, 20)
-    lost: list[str] = []
-
-    async def main() -> None:
-        config = settings(kafka_cluster, "aio-patient")
-        patient = AsyncCooperativeConsumer(config)
-        patient.subscribe(["aio-patient"], on_lost=lambda *_: lost.append("patient"))
-        config = settings(kafka_cluster, "aio-strict", **{"max.poll.interval.ms": 6_000})
-        strict = AsyncCooperativeConsumer(config)
-        strict.subscribe(["aio-strict"], on_lost=lambda *_: lost.append("strict"))
-        async with patient, strict:
-            values = {one: await take(one, 10) for one in (patient, strict)}
-            member_id = patient.memberid()
-            await patient.commit()
-            await strict.commit()
-            time.sleep(10)  # noqa: ASYNC251 -- this is the stall
-            for consumer, found in values.items():
-                found.extend(await take(consumer, 10))
-                assert Counter(found) == Counter(str(number).encode() for number in range(20))
-            assert (patient.memberid(), lost) == (member_id, ["strict"])
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_example_ends_in_order_at_a_signal(
     kafka_cluster: KafkaCluster, number: signal.Signals

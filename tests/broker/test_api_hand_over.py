@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka import Producer
 
 from coopgroup import CooperativeConsumer, StickyAssignor
@@ -90,11 +89,3 @@ def test_hand_over_when_subscribed_again_takes_part_again(kafka_cluster: KafkaCl
         consumer.subscribe([topic])
         _poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
         assert consumer.memberid() == member_id
-
-
-@pytest.mark.verify
-def test_hand_over_when_not_subscribed_does_nothing(kafka_cluster: KafkaCluster) -> None:
-    with _consumer(kafka_cluster, "nothing-to-hand-over") as consumer:
-        consumer.hand_over()
-        assert consumer.poll(0.5) is None
-        assert consumer.memberid() is None

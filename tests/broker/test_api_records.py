@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     OFFSET_END,
     KafkaError,
     KafkaException,
@@ -82,22 +81,6 @@ def committed(consumer: CooperativeConsumer, topic: str) -> list[int]:
     return [one.offset for one in consumer.committed(asked, 10)]
 
 
-@pytest.mark.verify
-def test_position_when_polling_is_that_after_the_last_record(make: Make, topic: str) -> None:
-    """Prefetched records do not count."""
-    consumer = make()
-    consumer.subscribe([topic])
-    seen: list[Message] = []
-    for _ in range(2 * RECORDS):
-        seen += take(consumer, 1)
-        counts = [len(offsets(seen, number)) for number in (0, 1)]
-        # librdkafka has no position for a partition that has not returned a record.
-        found = [max(one, 0) for one in positions(consumer, topic)]
-        assert found == counts
-    assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(RECORDS)), list(range(RECORDS)))
-    assert positions(consumer, topic) == [RECORDS, RECORDS]
-
-
 def test_paused_partition_hands_out_nothing_and_goes_on_where_it_was(
     make: Make, topic: str
 ) -> None:
@@ -131,17 +114,6 @@ def test_seek_when_paused_goes_on_there_once_resumed(make: Make, topic: str) -> 
     assert offsets(take(consumer, 10), first) == list(range(30, RECORDS))
 
 
-@pytest.mark.verify
-def test_pause_when_asked_in_on_assign_holds_from_the_first_record(make: Make, topic: str) -> None:
-    consumer = make()
-    consumer.subscribe([topic], on_assign=lambda one, partitions: one.pause(partitions))
-    wait_for(lambda: not consumer.consume(5, 0.1) and len(consumer.assignment()) == 2, "assigned")
-    assert consumer.consume(5, 0.5) == []
-    consumer.resume(consumer.assignment())
-    seen = take(consumer, 2 * RECORDS)
-    assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(RECORDS)), list(range(RECORDS)))
-
-
 @pytest.mark.parametrize("method", ["assign", "incremental_assign"])
 def test_offsets_given_in_on_assign_are_where_partitions_begin(
     make: Make, topic: str, method: str
@@ -158,16 +130,6 @@ def test_offsets_given_in_on_assign_are_where_partitions_begin(
     assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(35, RECORDS)), list(range(RECORDS)))
 
 
-@pytest.mark.verify
-def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: str) -> None:
-    consumer = make()
-    partitions = [TopicPartition(topic, 0, OFFSET_BEGINNING)]
-    for call in (consumer.assign, consumer.incremental_assign, consumer.incremental_unassign):
-        with pytest.raises(KafkaException) as caught:
-            call(partitions)
-        assert caught.value.args[0].code() == KafkaError._STATE
-
-
 def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
     make: Make, topic: str
 ) -> None:
@@ -182,17 +144,6 @@ def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
     assert sorted((one.partition(), one.offset(), one.error().code()) for one in ends) == [  # type: ignore[union-attr]
         (number, RECORDS, KafkaError._PARTITION_EOF) for number in (0, 1)
     ]
-
-
-@pytest.mark.verify
-def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
-    """`consume` waits for the full number, and returns fewer only at the time-out."""
-    consumer = make()
-    consumer.subscribe([topic])
-    assert len(consumer.consume(2 * RECORDS - 10, WAIT_S)) == 2 * RECORDS - 10
-    began = time.monotonic()
-    assert len(consumer.consume(50, 0.5)) == 10
-    assert 0.45 < time.monotonic() - began < 3
 
 
 def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -> None:
@@ -291,31 +242,6 @@ def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
     assert too_high == []
 
 
-@pytest.mark.verify
-def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topic: str) -> None:
-    """The current poll raises, as any call to a closed consumer does."""
-    revoked: list[int] = []
-    consumer = make()
-    consumer.subscribe(
-        [topic],
-        on_assign=lambda one, _: one.close(),
-        on_revoke=lambda _, partitions: revoked.append(len(partitions)),
-    )
-    with pytest.raises(RuntimeError, match="Consumer closed"):
-        wait_for(lambda: consumer.poll(0.1) is not None, "closed")
-    assert revoked == [2]
-    consumer.close()
-
-
-@pytest.mark.verify
-def test_poll_inside_a_callback_is_refused(make: Make, topic: str) -> None:
-    consumer = make()
-    consumer.subscribe([topic], on_assign=lambda one, _: one.poll(0))
-    with pytest.raises(KafkaException, match="a callback cannot poll"):
-        wait_for(lambda: consumer.poll(0.1) is not None, "refused")
-    assert len(take(consumer, 5)) == 5
-
-
 def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
     """Until then the iterator never raises StopIteration."""
     consumer = make()
@@ -326,23 +252,6 @@ def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
         if len(seen) == 2 * RECORDS:
             consumer.close()
     assert len(seen) == 2 * RECORDS
-
-
-@pytest.mark.verify
-def test_iteration_ends_when_a_callback_closes_the_consumer(make: Make, topic: str) -> None:
-    """The same happens if a signal handler closes it. Exceptions of a callback still propagate."""
-    consumer = make()
-    consumer.subscribe([topic], on_assign=lambda one, _: one.close())
-    assert list(consumer) == []
-
-    def close_and_fail(consumer: CooperativeConsumer, _: list[TopicPartition]) -> None:
-        consumer.close()
-        raise RuntimeError("of the application")
-
-    consumer = make()
-    consumer.subscribe([topic], on_assign=close_and_fail)
-    with pytest.raises(RuntimeError, match="of the application"):
-        list(consumer)
 
 
 def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -> None:

@@ -1,6 +1,5 @@
 """The bell between rare heartbeats: members hear of a round ahead of their heartbeats."""
 
-import logging
 import statistics
 import threading
 import time
@@ -66,25 +65,6 @@ def test_joins_and_leaves_do_not_wait_for_heartbeats(
             crew.during(0.3)
             took.append(seconds(crew, lambda name=name: crew.remove(name), [8]))  # type: ignore[misc]
     assert statistics.median(took) < MEDIAN_S_MAX, took
-
-
-@pytest.mark.verify
-def test_missing_topic_is_one_warning_and_the_group_works(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = unique("T")
-    kafka_cluster.create_topic(topic, PARTITIONS)
-    missing = {"coopgroup.bell.topic": unique("missing")}
-    caplog.set_level(logging.WARNING, logger="coopgroup")
-    with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b"):
-            crew.add(name, configuration=missing).subscribe([topic])
-            crew.until(lambda: crew.share((topic, PARTITIONS)), "a share for each")
-        crew.remove("b")
-        crew.until(lambda: crew.share((topic, PARTITIONS)), "all for the first")
-    warnings = [one.getMessage() for one in caplog.records if "bell" in one.getMessage()]
-    assert len(warnings) == 2  # one for each member
-    assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in warnings)
 
 
 @contextmanager

@@ -255,24 +255,3 @@ def test_share_consumer_under_the_same_id_is_refused(crew: MixedCrew) -> None:
     crew.until(refuses, "a refusal")
     assert refused == [KafkaError.GROUP_ID_NOT_FOUND]
     assert crew.shares() == {"a": list(range(PARTITIONS))}
-
-
-@pytest.mark.verify
-def test_group_is_shared_at_the_defaults_of_a_broker(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Members of KIP-848 send a heartbeat in 5 s, and ours in 3 s."""
-    with MixedCrew(kafka_cluster, tmp_path, unique("orders"), PARTITIONS) as crew:
-        defaults = {"heartbeat_interval_ms": 3_000, "session_timeout_ms": 45_000}
-        crew.join("a", **defaults)
-        crew.join("b", **defaults)
-        crew.until_even("two of ours")
-        crew.visit("k")
-        crew.until_even("and one of KIP-848")
-        crew.join("c", **defaults)
-        crew.until_even("and a third of ours")
-        crew.leave("a")
-        crew.until_even("the first one left")
-        crew.leave("k")
-        crew.until_even("the one of KIP-848 left")
-        assert lost(crew, "a", "b", "c") == []

@@ -94,22 +94,6 @@ def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.verify
-def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
-    """The error propagates, and no process or folder remains."""
-    pids: list[int] = []
-
-    def fail_in_the_middle() -> None:
-        with KafkaCluster(data_dir=tmp_path) as cluster:
-            pids.append(cluster.pid(1))
-            raise LookupError("the test's own")
-
-    with pytest.raises(LookupError, match="the test's own"):
-        fail_in_the_middle()
-    assert [is_alive(pid) for pid in pids] == [False]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.verify
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Signals) -> None:
     """The owner cannot clean up after SIGKILL; no process or folder may remain."""
@@ -164,23 +148,6 @@ def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaClust
     assert single.running == (1,)
 
 
-@pytest.mark.verify
-def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
-    """The same process answers afterwards."""
-    pid = single.pid(1)
-    client = AdminClient(dict(single.client_config()))
-    client.list_topics(timeout=5)
-
-    single.pause(1)
-    with pytest.raises(KafkaException):
-        client.list_topics(timeout=0.5)
-    assert single.running == (1,)
-    single.resume(1)
-
-    assert client.list_topics(timeout=10).controller_id == 1
-    assert single.pid(1) == pid
-
-
 def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> None:
     """Each call returns when the brokers know the change; a refusal by Kafka is one line."""
     client = AdminClient(dict(kafka_cluster.client_config()))
@@ -211,19 +178,6 @@ def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:
     assert sum(int(line.rpartition(":")[2]) for line in offsets.stdout.splitlines()) == 2
     with pytest.raises(ToolError, match="kafka-topics ended with status 1"):
         kafka_cluster.run_tool("kafka-topics", "--describe", "--topic", "no-such-topic")
-
-
-def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
-    kafka_cluster.create_topic("kip848-of-cluster-test", 4)
-    consumer = Consumer(
-        kafka_cluster.client_config()
-        | {"group.id": "kip848-of-cluster-test", "group.protocol": "consumer"}
-    )
-    consumer.subscribe(["kip848-of-cluster-test"])
-    try:
-        wait_for(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 4)[1])
-    finally:
-        consumer.close()
 
 
 @pytest.mark.verify
@@ -266,36 +220,3 @@ def test_secured_cluster_takes_clients_with_its_configuration(security: Security
             stranger["sasl.password"] = "wrong"
         with pytest.raises(KafkaException):
             AdminClient(stranger | {"log_level": 0}).list_topics(timeout=2)
-
-
-@pytest.mark.verify
-@pytest.mark.slow
-def test_coordinator_moves_when_its_broker_dies() -> None:
-    """Three brokers: another broker becomes group coordinator and leader of the partition."""
-    with KafkaCluster(3) as cluster:
-        cluster.create_topic("orders", 1, replication=3)
-        config = cluster.client_config()
-        produce(config, "orders", 10)
-        first = cluster.group_coordinator("billing")
-
-        cluster.kill(first)
-        wait_for(lambda: cluster.group_coordinator("billing") != first)
-        assert first not in cluster.running
-        assert len(consume(config, "orders", 10)) == 10
-        cluster.start_broker(first)
-
-        assert cluster.running == cluster.brokers == (1, 2, 3)
-        assert len(AdminClient(dict(config)).list_topics(timeout=5).brokers) == 3
-
-
-@pytest.mark.verify
-@pytest.mark.slow
-def test_second_of_two_brokers_may_die() -> None:
-    """The first broker is the only controller and continues."""
-    with KafkaCluster(2) as cluster:
-        cluster.kill(2)
-        wait_for(
-            lambda: set(AdminClient(dict(cluster.client_config())).list_topics().brokers) == {1}
-        )
-        cluster.create_topic("orders", 1)
-        assert cluster.leader_of("orders", 0) == 1

@@ -14,7 +14,7 @@ from coopgroup import CooperativeConsumer, StickyAssignor
 from coopgroup.model.group import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, produce, unique
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.waiting import wait_for
 
 # --- leaving ------------------------------------------------------------------------------------
@@ -43,9 +43,7 @@ def records(kafka_cluster: KafkaCluster) -> str:
     return topic
 
 
-@pytest.mark.parametrize(
-    "leave", ["close", "unsubscribe", pytest.param("hand_over", marks=pytest.mark.verify)]
-)
+@pytest.mark.parametrize("leave", ["close", "unsubscribe"])
 def test_commits_queued_just_before_leaving_arrive(
     leave: str, records: str, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -81,6 +79,25 @@ def test_commits_queued_before_sigterm_arrive_when_its_handler_closes(
         }
         command = [sys.executable, "-c", TERMINATED, json.dumps(config), records, str(RECORDS)]
         assert subprocess.run(command, check=False, timeout=60).returncode == 0
+        assert crew.committed(records, 1) == [RECORDS]
+
+
+def test_close_when_on_revoke_raises_commits_and_ends_all_threads_before(
+    records: str, kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("on_revoke fails")
+
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a")
+        consumer.subscribe([records], on_revoke=fail)
+        crew.until(lambda: len(crew.messages["a"]) == RECORDS, "all records")
+        with pytest.raises(RuntimeError, match="on_revoke fails"):
+            crew.remove("a")
+        assert coopgroup_threads() == []
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            consumer.poll(0)
+        crew.add("b")
         assert crew.committed(records, 1) == [RECORDS]
 
 

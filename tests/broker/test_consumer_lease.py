@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
@@ -139,26 +139,6 @@ def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_lon
         produce(kafka_cluster, topic, [3])
         crew.until(lambda: len(crew.messages["b"]) == 3, "the idle one works")
         assert crew.held("b") == [(topic, 0)]
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("wait_s", [0.0, 0.05])
-def test_waiting_in_poll_is_polling_when_records_are_rare(
-    kafka_cluster: KafkaCluster, tmp_path: Path, wait_s: float
-) -> None:
-    """Polling an empty topic for longer than max.poll.interval.ms is not a stall."""
-    topic = unique("rare")
-    kafka_cluster.create_topic(topic, 1)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration=STALL_CONFIG)
-        consumer.subscribe([topic])
-        crew.until(lambda: crew.counts() == [1], "it has the partition")
-        if wait_s:
-            assert consumer.poll(2.5) is None
-        else:
-            crew.during(2.5)
-        assert consumer.assignment() == [TopicPartition(topic, 0)]
-        assert crew.telemetry("a", MembershipLost) == []
 
 
 def test_member_comes_back_after_a_c_call_that_held_the_gil(

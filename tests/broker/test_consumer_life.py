@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import MembershipLost
@@ -16,7 +15,6 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.waiting import wait_for
 
-CLOSE_S_MAX = 2.0
 FORGETFUL = """
 import json, sys, time
 from coopgroup import CooperativeConsumer
@@ -97,16 +95,6 @@ def test_it_works_again_when_it_subscribes_after_unsubscribing(
 
 
 @pytest.mark.verify
-def test_close_returns_when_nothing_was_subscribed(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a")
-        crew.remove("a")
-    assert coopgroup_threads() == []
-
-
-@pytest.mark.verify
 @pytest.mark.parametrize("moment", ["before joining", "while working"])
 def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -> None:
     """Commit, leave and look-ups give up within seconds."""
@@ -127,19 +115,6 @@ def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -
         crew.members.clear()
         assert _seconds_to_close(consumer) < 12.0
     assert coopgroup_threads() == []
-
-
-@pytest.mark.verify
-def test_a_synchronous_commit_is_bounded_when_no_broker_answers(tmp_path: Path) -> None:
-    """It raises instead of waiting forever, even if the member owns no partition."""
-    with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration={"socket.timeout.ms": 2_000})
-        cluster.kill(1)
-        consumer.subscribe(["nothing"])
-        began = time.monotonic()
-        with pytest.raises(KafkaException):
-            consumer.commit(offsets=[TopicPartition("nothing", 0, 1)], asynchronous=False)
-        assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.verify

@@ -1,7 +1,5 @@
 """Groups with passwords or OIDC tokens over TLS, and the effect of a wrong password."""
 
-import ssl
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -24,7 +22,6 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
-from kafka.net.transport import KafkaSSLTransport
 
 from coopgroup import CooperativeGroup, Leadership
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -315,49 +312,3 @@ def test_members_without_rights_on_the_bell_warn_once_and_go_on(
     assert all("bell_unavailable" in line for line in lines)
     assert len(lines) <= 2  # one of each member
     assert errors == []
-
-
-@pytest.mark.verify
-def test_membership_survives_handshakes_that_fail_in_mid_stream(
-    secured: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All TLS handshakes fail for some time: no partition is lost, and no rebalance is needed."""
-    topic = unique("handshakes")
-    secured.create_topic(topic, 2)
-    fails = threading.Event()
-    tried: list[float] = []
-    handshake: Any = KafkaSSLTransport.handshake
-
-    async def broken(transport: KafkaSSLTransport) -> None:
-        if fails.is_set():
-            tried.append(time.monotonic())
-            raise ssl.SSLError(1, "bad record mac")
-        await handshake(transport)
-
-    monkeypatch.setattr(KafkaSSLTransport, "handshake", broken)
-    with Crew(secured, tmp_path) as crew:
-        consumer = crew.add("a")
-        consumer.subscribe([topic])
-        crew.until(lambda: crew.share((topic, 2)), "both partitions")
-        driver = consumer._driver  # noqa: SLF001  (nothing public cuts connections off)
-        generation = driver.member.generation
-        fails.set()
-        for lane in Lane:
-            driver.transport.close_lane(lane)
-        crew.until(lambda: len(tried) > 3, "some tries")
-        fails.clear()
-        until = time.monotonic() + 2.0
-        crew.until(lambda: time.monotonic() > until, "some heartbeats")
-        assert crew.share((topic, 2))
-        assert driver.member.generation == generation
-
-
-@pytest.mark.verify
-def test_it_recovers_when_the_broker_was_not_there_yet(tmp_path: Path) -> None:
-    with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
-        cluster.create_topic("early", 2)
-        cluster.kill(1)
-        crew.add("a").subscribe(["early"])
-        crew.during(1.0)
-        cluster.start_broker(1)
-        crew.until(lambda: crew.share(("early", 2)), "it joins", 10)

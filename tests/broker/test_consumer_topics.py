@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.live_group import Crew, produce, unique
 from tests.support.waiting import wait_for
 
 
@@ -97,30 +95,3 @@ def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
         produce(kafka_cluster, second, [1, 1])
         crew.until(lambda: crew.share((first, 2), (second, 2), (other, 2)), "the second topic", 8)
         crew.until(lambda: sum(map(len, crew.messages.values())) == 2, "its records")
-
-
-@pytest.mark.verify
-def test_close_is_quick_when_a_pattern_matches_nothing(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a").subscribe([f"^{unique('never')}$"])
-        crew.during(1.0)
-        assert crew.held("a") == []
-    assert coopgroup_threads() == []
-
-
-@pytest.mark.verify
-def test_a_pattern_is_evaluated_once_when_refresh_is_off(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """topic.metadata.refresh.interval.ms = -1: only the topics that match at first count."""
-    word = unique("once")
-    kafka_cluster.create_topic(f"{word}-1", 1)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration={"topic.metadata.refresh.interval.ms": -1})
-        consumer.subscribe([f"^{word}"])
-        crew.until(lambda: crew.share((f"{word}-1", 1)), "the first topic")
-        kafka_cluster.create_topic(f"{word}-2", 1)
-        crew.during(1.0)
-        assert crew.held("a") == [(f"{word}-1", 0)]

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer, SimplePolicy
@@ -114,25 +113,3 @@ def test_state_that_is_found_is_used_instead_of_a_restore(
         crew.until(lambda: crew.counts() == [2, 2], "the partitions move")
         assert crew.held("b") == [(topic, 1), (topic, 2)]
         assert second.calls("cancelled") == []
-
-
-@pytest.mark.verify
-def test_on_warmup_when_it_raises_leaves_the_member_in_the_group(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = unique("fails")
-    kafka_cluster.create_topic(topic, PARTITIONS)
-    policy = SimplePolicy(warmup=Warmup(timeout_ms=2_000))
-    with Crew(kafka_cluster, tmp_path) as crew:
-        _settled_alone(crew, topic, policy)
-        second = _Stateful()
-        second.fails = True
-        consumer = crew.add("b", policy=policy)
-        second.subscribe(consumer, topic)
-        crew.until(lambda: second.calls("warmup") != [], "the warm-up is refused")
-        assert "warmup_failed" in caplog.text
-        crew.until(lambda: consumer.warmups() == [], "the failed warm-ups are none any longer")
-        # the default after the time-out: move nevertheless
-        crew.until(lambda: crew.counts() == [2, 2], "the partitions move cold")
-        failed = [one.error for one in crew.telemetry("b", WarmupsChanged) if one.failed]
-        assert failed[0] == "OSError: disk full"

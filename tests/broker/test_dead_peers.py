@@ -21,7 +21,6 @@ import pytest
 from attrs import evolve, field, frozen
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, JoinGroupRequest
@@ -191,20 +190,3 @@ def test_request_that_nobody_acknowledges_fails_soon() -> None:
             asking.outcomes.get(timeout=2 * WITHIN_MS / 1000)
         asking.join()
         assert asking.fails_soon()
-
-
-@pytest.mark.verify
-def test_options_follow_the_session_time_out() -> None:
-    """A third of the session timeout, as for heartbeats; short sessions get the minimum."""
-    expected = {45_000: (5, 5, 2, 15_000), 6_000: (1, 1, 1, 2_000), 100: (1, 1, 1, 1_000)}
-    for session_ms, values in expected.items():
-        settings = read_settings(
-            {
-                "bootstrap.servers": "localhost:9092",
-                "group.id": "g",
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": 10,
-            }
-        )
-        options = settings.connection.dead_peer_options
-        assert tuple(value for _, _, value in options[1:]) == values

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import DeserializingConsumer, Message, Producer, TopicPartition
+from confluent_kafka import DeserializingConsumer, Producer, TopicPartition
 from confluent_kafka.error import ConsumeError, ValueDeserializationError
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -92,52 +92,6 @@ def test_poll_is_that_of_deserializing_consumer(kafka_cluster: KafkaCluster, top
             commits.append([one.offset for one in consumer.committed([TopicPartition(topic, 0)])])
     assert outcomes[1] == outcomes[0]
     assert commits == [[7], [7]]
-
-
-def test_consume_and_iteration_give_all_records(kafka_cluster: KafkaCluster, topic: str) -> None:
-    def consumed(consumer: CooperativeConsumer) -> list[Message]:
-        return consumer.consume(100, 5)
-
-    def iterated(consumer: CooperativeConsumer) -> list[Message]:
-        return [next(iter(consumer))]
-
-    for take in (consumed, iterated):
-        values = list[object]()
-        with CooperativeConsumer(config_of(kafka_cluster, unique("all"))) as consumer:
-            consumer.subscribe([topic])
-            while len(values) < 7:
-                try:
-                    values += [one.value() for one in take(consumer)]
-                except ValueDeserializationError as error:
-                    values.append(bytes_of(error))
-        assert values == [0, 1, 2, b"x", 4, 5, None]
-
-
-@pytest.mark.parametrize("way", ["getone", "getmany", "async for"])
-def test_loop_gets_all_records(kafka_cluster: KafkaCluster, topic: str, way: str) -> None:
-    async def some(consumer: AsyncCooperativeConsumer) -> list[object]:
-        if way == "getone":
-            return [(await consumer.getone()).value]
-        if way == "getmany":
-            found = await consumer.getmany(timeout=5)
-            return [one.value for records in found.values() for one in records]
-        async for record in consumer:
-            return [record.value]
-        raise AssertionError
-
-    async def main() -> list[object]:
-        values = list[object]()
-        config = config_of(kafka_cluster, unique("loop"))
-        async with AsyncCooperativeConsumer(config, topic) as consumer:
-            while len(values) < 7:
-                try:
-                    values += await some(consumer)
-                except ValueDeserializationError as error:
-                    values.append(bytes_of(error))
-                    assert await consumer.position(TopicPartition(topic, 0)) == BAD + 1
-        return values
-
-    assert asyncio.run(main()) == [0, 1, 2, b"x", 4, 5, None]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -11,14 +11,11 @@ from typing import Any, Final
 
 import pytest
 from attrs import define, field
-from confluent_kafka.admin import AdminClient
 
 from coopgroup import Catalogue, CooperativeGroup, WorkFailure
-from coopgroup.errors import ConfigurationError
 from coopgroup.model import Resource
 from coopgroup.policies import Policy, SimplePolicy
-from coopgroup.policies.eager import EagerPolicy
-from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, RoundRefused, WorkFailed
+from coopgroup.telemetry import ResourcesStarted
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
 from tests.support.live_group import coopgroup_threads, read_telemetry, unique
@@ -139,17 +136,6 @@ def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
     wait_for(lambda: coopgroup_threads() == [], "all threads end")
 
 
-def pair(crew: Crew) -> tuple[Member, Member]:
-    """Return two members that share all: the holder of the slow heavy task, and the other."""
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    heavy, light = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
-    heavy.heavy_s = HEAVY_S
-    return heavy, light
-
-
 def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     """The new member works on them long before the heavy resource has stopped."""
     first = crew.add("a")
@@ -172,20 +158,6 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)
     tokens = {second.group.token(one) for one in second.group.held()}
     assert all(token is not None and token > 1 for token in tokens)
-
-
-@pytest.mark.verify
-def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> None:
-    """The eager baseline, with the same code, for comparison with the other policies."""
-    crew.policy = EagerPolicy()
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    first.heavy_s = HEAVY_S
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    began_s = first.when("stop", ("light", 0))[0]
-    started_s = [*first.when("start", ("light", 0))[1:], *second.when("start", ("light", 0))]
-    assert started_s[0] - began_s > HEAVY_S / 2
 
 
 def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
@@ -215,78 +187,6 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     crew.catalogue = changed
 
 
-@pytest.mark.verify
-def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) -> None:
-    """A member with a newer catalogue joins: the leader decides nothing until it has read it."""
-    first = crew.add("a", coopgroup_lookup_timeout_ms=300)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    crew.catalogue = Catalogue.of_connectors({"light": 3}, version=2)
-    crew.add("b")
-    wait_for(lambda: bool(crew.records("a", RoundRefused)), "a round is refused", WAIT_S)
-    assert "metadata" in crew.records("a", RoundRefused)[0].violations[0]
-    assert sorted(map(tuple, first.group.held())) == ALL
-    first.catalogue = crew.catalogue
-    wanted = [("light", index) for index in range(-1, 3)]
-    wait_for(lambda: crew.shared(wanted), "the new list is shared", WAIT_S)
-
-
-@pytest.mark.verify
-def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
-    """They are reported and called again; all else continues, in the same generation."""
-    first = crew.add("a")
-    first.failures["start", ("light", 0)] = [ValueError("not yet"), ValueError("still not")]
-    wait_for(lambda: bool(first.when("start", ("light", 0))), "it starts in the end", WAIT_S)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    generation = first.group.generation
-    for index in range(-1, 3):
-        first.failures["stop", ("light", index)] = [OSError("disk full")]
-    first.failures["stop", ("heavy", -1)] = [OSError("disk full")]
-    first.failures["stop", ("heavy", 0)] = [OSError("disk full")]
-    second = crew.add("b")
-    wait_for(lambda: bool(second.group.held()), "something moves", WAIT_S)
-    wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
-    assert first.group.generation > generation
-    assert {one.action for one in first.reported} == {"start", "stop"}
-    failed = crew.records("a", WorkFailed)
-    assert {one.action for one in failed} == {"start", "stop"}
-    assert [action for action, _, _ in first.calls if action == "lost"] == []
-    assert {one.reason for one in crew.records("a", ResourcesStopped)} == {"revoked"}
-
-
-@pytest.mark.verify
-def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
-    """`hand_over` returns when the heavy resource has stopped too; no resource is lost."""
-    ends, stays = pair(crew)
-    light = [one for one in ends.group.held() if one.name == "light"]
-    assert light
-    assert ends.group.hand_over(WAIT_S)
-    assert ends.group.held() == ()
-    del crew.members[ends.name]
-    wait_for(lambda: crew.shared(ALL), "the other has all", WAIT_S)
-    crew.members[ends.name] = ends
-    flushed_s = ends.when("stop", ("heavy", 0))[-1]
-    assert all(stays.when("start", one)[-1] < flushed_s for one in light)
-    assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
-
-
-@pytest.mark.verify
-def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
-    """The others do not wait until its heavy resource has stopped; it starts no resource."""
-    ends, stays = pair(crew)
-    ends.heavy_s = WAIT_S
-    closing = threading.Thread(target=ends.group.close)
-    closing.start()
-    new = [("new", index) for index in range(-1, 6)]
-    ends.catalogue = stays.catalogue = Catalogue.of_connectors({**CONNECTORS, "new": 6}, version=2)
-    wait_for(lambda: all(map(stays.runs, new)), "all that is new runs", WAIT_S)
-    assert closing.is_alive()
-    ends.flushed.set()
-    closing.join()
-    flushed_s = ends.when("stop", ("heavy", 0))[0]
-    assert all(stays.when("start", one)[0] < flushed_s for one in new)
-    assert not any(ends.when("start", one) for one in new)
-
-
 def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
     """With a state directory no other member notices, even if it led; then the list changes."""
     state = {"coopgroup_state_dir": str(tmp_path / "state")}
@@ -303,40 +203,6 @@ def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path:
     changed = Catalogue.of_connectors({**CONNECTORS, "new": 1}, version=2)
     again.catalogue = second.catalogue = changed
     wait_for(lambda: crew.shared([*ALL, ("new", -1), ("new", 0)]), "the new list", WAIT_S)
-
-
-@pytest.mark.verify
-def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
-    """It has its own protocol type, so tools for consumer groups skip it."""
-    crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    admin = AdminClient(dict[str, str | int | float | bool](crew.cluster.client_config()))
-    listed = admin.list_consumer_groups().result(WAIT_S).valid
-    assert crew.group_id not in {one.group_id for one in listed}
-
-
-@pytest.mark.verify
-def test_group_that_cannot_be_made_leaves_nothing_behind(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """A user's mistake is one line; a callback that is not callable is a TypeError."""
-    given = {**kafka_cluster.client_config(), "group.id": "g"}
-    with pytest.raises(ConfigurationError, match="resource: got 'light'"):
-        CooperativeGroup(given, catalogue=["light"], start=print, stop=print)  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="stop expects a callable"):
-        CooperativeGroup(given, catalogue=[], start=print, stop=None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=re.escape("coopgroup.telemetry.file")):
-        CooperativeGroup(
-            {**given, "coopgroup.telemetry.file": str(tmp_path)},
-            catalogue=[],
-            start=print,
-            stop=print,
-        )
-    never_joined = CooperativeGroup(given, catalogue=[("a", 0)], start=print, stop=print)
-    never_joined.close()
-    with pytest.raises(RuntimeError, match="joined once"):
-        never_joined.join()
-    assert coopgroup_threads() == []
 
 
 @pytest.mark.parametrize("number", range(4))

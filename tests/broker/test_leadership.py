@@ -106,27 +106,3 @@ def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> 
             assert first.token is None
     assert heard == [("first", token), ("first lost", None), ("second", later)]
     assert not second.leads
-
-
-@pytest.mark.verify
-def test_callback_that_raises_is_called_again(kafka_cluster: KafkaCluster) -> None:
-    """Meanwhile the leadership is kept, and the error is reported."""
-    tokens: list[int] = []
-    reported: list[str] = []
-
-    def elect(token: int) -> None:
-        tokens.append(token)
-        if len(tokens) == 1:
-            raise ValueError("not yet")
-
-    with Leadership(
-        _configuration(kafka_cluster) | {"coopgroup.retry.backoff.ms": 50},
-        name="billing",
-        on_elected=elect,
-        on_error=lambda failure: reported.append(f"{failure.action}: {failure.error}"),
-    ) as leadership:
-        assert leadership.wait(WAIT_S) is not None
-        wait_for(lambda: len(tokens) == 2, "it is called again")
-        assert leadership.leads
-    assert tokens[0] == tokens[1]
-    assert reported == ["start: not yet"]

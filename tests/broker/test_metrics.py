@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from coopgroup import CooperativeConsumer, CooperativeGroup, Leadership
+from coopgroup import CooperativeConsumer
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.metrics import PrometheusMetrics
 from coopgroup.testing import KafkaCluster
@@ -34,12 +33,6 @@ def _settings(cluster: KafkaCluster, metrics: PrometheusMetrics, **more: object)
         "coopgroup.telemetry.listener": metrics,
         **more,
     }
-
-
-def _of_records(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings without those of a consumer, for a group of named resources."""
-    of_consumers = {"auto.offset.reset", "auto.commit.interval.ms"}
-    return {key: value for key, value in settings.items() if key not in of_consumers}
 
 
 def _value(metrics: PrometheusMetrics, name: str, **labels: str) -> float:
@@ -117,29 +110,6 @@ def test_consumer_of_an_event_loop_has_the_same_metrics(kafka_cluster: KafkaClus
             assert consumer.health().is_ready
 
     asyncio.run(live())
-
-
-@pytest.mark.verify
-def test_group_of_resources_and_leadership_share_a_registry(kafka_cluster: KafkaCluster) -> None:
-    metrics = _new()
-    resources = [("jobs", index) for index in range(3)]
-    group_settings = _of_records(_settings(kafka_cluster, metrics, **{"client.id": "group"}))
-    leader_settings = _of_records(_settings(kafka_cluster, metrics, **{"client.id": "leader"}))
-
-    def held(client: str, count: int) -> Callable[[], bool]:
-        name = "coopgroup_assigned_partitions"
-        return lambda: _value(metrics, name, client_id=client) == count
-
-    def nothing(_: object) -> None:
-        pass
-
-    group = CooperativeGroup(group_settings, catalogue=resources, start=nothing, stop=nothing)
-    with group, Leadership(leader_settings) as leadership:
-        wait_for(held("group", 3), "the group's resources", WAIT_S)
-        wait_for(held("leader", 1), "the leadership", WAIT_S)
-        assert group.health().is_ready
-        assert leadership.health().is_ready
-        assert _value(metrics, "coopgroup_members") == 2
 
 
 @pytest.mark.slow

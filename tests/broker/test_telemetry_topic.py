@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import logging
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from coopgroup import CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
@@ -117,30 +114,6 @@ def test_groups_and_asyncio_write_there_too(
     found = [from_json(json.loads(one)) for one in read(kafka_cluster, topic, capsys)]
     writers = {one.group for one in found if isinstance(one.record, ResourcesStarted)}
     assert writers == {"of-resources", "of-asyncio"}
-
-
-@pytest.mark.verify
-def test_missing_topic_is_one_warning_and_the_group_works(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shared, missing = unique("T"), unique("missing")
-    kafka_cluster.create_topic(shared, PARTITIONS)
-    caplog.set_level(logging.WARNING, logger="coopgroup")
-    with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b"):
-            crew.add(name, configuration={KEY: missing}).subscribe([shared])
-            crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
-        begun = time.monotonic()
-        crew.remove("b")
-        assert time.monotonic() - begun < 5.0
-        crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
-    told = [one.getMessage() for one in caplog.records]
-    unavailable = [one for one in told if one.startswith("telemetry_topic_unavailable")]
-    assert len(unavailable) == 2  # one for each member
-    assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in unavailable)
-    assert sum(one.startswith("telemetry_topic_dropped") for one in told) == 2
-    admin = AdminClient({**kafka_cluster.client_config()})
-    assert missing not in admin.list_topics(timeout=10).topics
 
 
 @pytest.mark.verify

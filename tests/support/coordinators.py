@@ -1,4 +1,4 @@
-"""Move a group's coordinator to another broker, and read the committed offsets there."""
+"""Move a group's coordinator to another broker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Final
 from kafka import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.records.offset_lookup import read_offsets
-from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
 from tests.support.waiting import wait_for
 
-__all__ = ["committed_offsets", "move_coordinator"]
+__all__ = ["move_coordinator"]
 
 _TOPIC: Final = "__consumer_offsets"
 _PARTITIONS: Final = 4  # set by `coopgroup.testing`
@@ -44,20 +41,6 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
         admin.close()
     wait_for(lambda: cluster.group_coordinator(group_id) == after, "the new coordinator")
     return after
-
-
-def committed_offsets(
-    cluster: KafkaCluster, group_id: str, topic: str, partitions: int
-) -> list[int]:
-    settings = read_connection_settings(dict(cluster.client_config()))
-    transport = GroupTransport(settings, lambda _: None)
-    transport.start()
-    asked = [(topic, one) for one in range(partitions)]
-    try:
-        found = read_offsets(transport, group_id, asked, timeout_s=20, request_timeout_ms=5_000)
-    finally:
-        transport.close()
-    return [found[one].offset for one in asked]
 
 
 def _partition_of(group_id: str) -> int:
