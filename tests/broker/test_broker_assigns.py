@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, ShareConsumer
+from confluent_kafka import KafkaError
 
 from coopgroup.telemetry import AssigningMoved, MembershipLost, ResourcesStopped
 from coopgroup.testing import KafkaCluster
@@ -234,24 +234,3 @@ def test_console_consumer_of_java_comes_and_goes(crew: MixedCrew) -> None:
     crew.until(lambda: not command.is_alive(), "the end of the command")
     crew.until_even("all is ours again")
     assert (moved(crew, "a"), lost(crew, "a")) == ([True, False], [])
-
-
-@pytest.mark.verify
-def test_share_consumer_under_the_same_id_is_refused(crew: MixedCrew) -> None:
-    """A share group is another kind of group: the broker knows no such group under this id."""
-    crew.join("a")
-    crew.until_even("one of ours")
-    share = ShareConsumer({**crew.cluster.client_config(), "group.id": crew.ours.group_id})
-    share.subscribe([crew.topic])
-    refused: list[int] = []
-
-    def refuses() -> bool:
-        try:
-            share.poll(0.01)
-        except KafkaException as error:
-            refused.append(error.args[0].code())
-        return bool(refused)
-
-    crew.until(refuses, "a refusal")
-    assert refused == [KafkaError.GROUP_ID_NOT_FOUND]
-    assert crew.shares() == {"a": list(range(PARTITIONS))}

@@ -32,15 +32,6 @@ gc.collect()
 print("dropped", flush=True)
 sys.stdin.read()
 """
-DROPS_THREE = f"""{PROGRAM}
-kept = [work()]
-kept.append(kept)
-del kept
-gc.collect()
-work()
-gc.collect()
-last = work()
-"""
 
 
 def _configuration(cluster: KafkaCluster, group_id: str) -> str:
@@ -79,18 +70,3 @@ def test_partitions_go_to_others_when_a_consumer_is_dropped(
             process.kill()
             process.wait(30)
     assert process.returncode == 0
-
-
-def test_the_process_ends_properly_when_consumers_are_dropped(kafka_cluster: KafkaCluster) -> None:
-    """Two consumers are dropped during the run and one at exit, without a deadlock."""
-    topic = unique("dropped")
-    kafka_cluster.create_topic(topic, 1)
-    done = subprocess.run(
-        [sys.executable, "-c", DROPS_THREE, _configuration(kafka_cluster, topic), topic],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "told of 1\n" * 3

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from coopgroup import CooperativeGroup, Leadership
-from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
-from tests.support.inner import inner
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
-from tests.support.waiting import wait_for
 
 FAILURE_S_MAX = 15.0
 
@@ -120,38 +115,6 @@ def _scram(cluster: KafkaCluster, user: str, password: str) -> None:
     change = UserScramCredentialUpsertion(user, info, password.encode())
     admin = AdminClient(dict(cluster.client_config()))
     admin.alter_user_scram_credentials([change])[user].result(20)
-
-
-def test_group_and_leadership_use_a_new_password(secured: KafkaCluster) -> None:
-    user = unique("user")
-    _scram(secured, user, "old")
-    settings = {**secured.client_config(), "sasl.username": user, "sasl.password": "old"}
-    workers = {**settings, "group.id": unique("workers")}
-    with (
-        CooperativeGroup(
-            workers, catalogue=[("x", 0)], start=lambda _: None, stop=lambda _: None
-        ) as group,
-        Leadership({**settings, "group.id": unique("leaders")}) as leadership,
-    ):
-        assert leadership.wait(FAILURE_S_MAX) is not None
-        wait_for(lambda: group.holds(("x", 0)), "the work")
-        _scram(secured, user, "new")
-        for one, driver in (
-            (group, inner(group, "_driver")),
-            (leadership, inner(leadership, "_group", "_driver")),
-        ):
-            one.set_sasl_credentials(user, "new")
-            before = driver.lease_until_s
-            for lane in Lane:
-                driver.transport.close_lane(lane)  # nothing public does it
-            wait_for(partial(_is_renewed, driver, before), "a heartbeat on a new connection")
-            assert one.failure is None
-        assert group.holds(("x", 0))
-        assert leadership.leads
-
-
-def _is_renewed(driver: GroupDriver, before_s: float) -> bool:
-    return driver.lease_until_s > before_s
 
 
 def test_new_password_is_used_without_a_rebalance(secured: KafkaCluster, tmp_path: Path) -> None:
@@ -247,30 +210,6 @@ def limit_to(secured: KafkaCluster, topic: str, right: AclOperation | None) -> N
     )
     admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
     admin.create_acls([acl])[acl].result(20)
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("right", [None, AclOperation.READ], ids=["no right", "read only"])
-def test_member_that_may_not_write_telemetry_warns_once_and_goes_on(
-    secured: KafkaCluster,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    right: AclOperation | None,
-) -> None:
-    topic, telemetry = unique("rights"), unique("telemetry")
-    secured.create_topic(topic, 2)
-    secured.create_topic(telemetry, 1)
-    limit_to(secured, telemetry, right)
-    produce(secured, topic, [1] * 2)
-    errors: list[object] = []
-    with Crew(secured, tmp_path) as crew:
-        more = {"coopgroup.telemetry.topic": telemetry, "error_cb": errors.append}
-        crew.add("a", configuration=more).subscribe([topic])
-        crew.until(lambda: len(crew.messages["a"]) == 2, "both records")
-        crew.until(lambda: "telemetry_topic_unavailable" in caplog.text, "the warning")
-        crew.during(1.0)
-    assert caplog.text.count("telemetry_topic_unavailable") == 1
-    assert errors == []
 
 
 @pytest.mark.parametrize(

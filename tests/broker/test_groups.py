@@ -12,9 +12,8 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
-from coopgroup import Catalogue, CooperativeGroup, WorkFailure
+from coopgroup import Catalogue, CooperativeGroup
 from coopgroup.model import Resource
-from coopgroup.policies import Policy, SimplePolicy
 from coopgroup.telemetry import ResourcesStarted
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
@@ -32,34 +31,18 @@ class Member:
     """A member, the log of its callbacks, and its own view of the catalogue.
 
     Attributes:
-        name: name of the member.
-        catalogue: the resources to share; an exception is raised.
         calls: (callback, resource, when it returned).
-        failures: exceptions that callbacks raise, each once.
-        heavy_s: how long a heavy resource takes to stop, unless `flushed` is set earlier.
-        reported: errors that `on_error` received.
+        heavy_s: how long a heavy resource takes to stop.
     """
 
-    name: str
     catalogue: object
     group: CooperativeGroup = field(init=False)
     calls: list[tuple[str, tuple[str, int], float]] = field(factory=list)
-    failures: dict[tuple[str, tuple[str, int]], list[Exception]] = field(factory=dict)
     heavy_s: float = 0.0
-    flushed: threading.Event = field(factory=threading.Event)
-    reported: list[WorkFailure] = field(factory=list)
-
-    def look(self) -> object:
-        if isinstance(self.catalogue, Exception):
-            raise self.catalogue
-        return self.catalogue
 
     def call(self, action: str, resource: Resource) -> None:
-        failures = self.failures.get((action, resource))
-        if failures:
-            raise failures.pop(0)
         if action == "stop" and resource.name == "heavy":
-            self.flushed.wait(self.heavy_s)
+            time.sleep(self.heavy_s)
         self.calls.append((action, resource, time.monotonic()))
 
     def runs(self, resource: tuple[str, int]) -> bool:
@@ -72,25 +55,16 @@ class Member:
 
 @define(eq=False)
 class Crew:
-    """Members of one group.
-
-    Attributes:
-        cluster: the broker.
-        folder: for telemetry.
-        catalogue: catalogue of new members.
-        policy: policy of new members.
-        members: by name.
-    """
+    """Members of one group; `catalogue` is that of new members."""
 
     cluster: KafkaCluster
     folder: Path
     catalogue: object = field(factory=lambda: Catalogue.of_connectors(CONNECTORS, version=1))
     group_id: str = field(factory=lambda: unique("group"))
-    policy: Policy = field(factory=SimplePolicy)
     members: dict[str, Member] = field(factory=dict)
 
     def add(self, name: str, **settings: Any) -> Member:  # noqa: ANN401  (keys with _ for .)
-        member = self.members[name] = Member(name=name, catalogue=self.catalogue)
+        member = self.members[name] = Member(catalogue=self.catalogue)
         more = {key.replace("_", "."): value for key, value in settings.items()}
         member.group = CooperativeGroup(
             {
@@ -100,16 +74,12 @@ class Crew:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 250,
                 "coopgroup.catalogue.refresh.ms": 200,
-                "coopgroup.retry.backoff.ms": 50,
                 "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
                 **more,
             },
-            catalogue=member.look,
+            catalogue=lambda: member.catalogue,
             start=lambda one: member.call("start", one),
             stop=lambda one: member.call("stop", one),
-            lost=lambda one: member.call("lost", one),
-            on_error=member.reported.append,
-            policy=self.policy,
         )
         member.group.join()
         return member
@@ -120,10 +90,6 @@ class Crew:
         held = [(member, one) for member in members for one in member.group.held()]
         run = sorted(tuple(one) for member, one in held if member.runs(one))
         return run == sorted(wanted) and {id(one) for one, _ in held} == set(map(id, members))
-
-    def records(self, name: str, kind: type) -> list[Any]:
-        envelopes = read_telemetry(self.folder / f"{name}.jsonl")
-        return [one.record for one in envelopes if isinstance(one.record, kind)]
 
 
 @pytest.fixture
@@ -151,8 +117,9 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     assert [index for name, index in second.group.held() if index == -1] == [-1]
 
     def started() -> list[tuple[str, int]]:
-        records = crew.records("b", ResourcesStarted)
-        return sorted(tuple(one) for record in records for one in record.resources)
+        records = read_telemetry(crew.folder / "b.jsonl")
+        started = [one.record for one in records if isinstance(one.record, ResourcesStarted)]
+        return sorted(tuple(one) for record in started for one in record.resources)
 
     # Another thread writes the file.
     wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)
@@ -229,17 +196,14 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
         heard.append(f"token {token}")
         names["leadership"].close()
 
+    verbs = {
+        "work": ("start", "stop", "abandon"),
+        "scheduling": ("start", "stop"),
+        "store": ("start", "stop", "restore", "delete"),
+    }
     names: dict[str, Any] = {
+        **{f"{verb}_{noun}": note(verb) for noun, some in verbs.items() for verb in some},
         "read_plan": lambda: {"tasks": {"orders": 2}, "version": 1},
-        "start_work": note("start"),
-        "stop_work": note("stop"),
-        "abandon_work": note("lost"),
-        "start_scheduling": note("start"),
-        "stop_scheduling": note("stop"),
-        "start_store": note("start"),
-        "stop_store": note("stop"),
-        "restore_store": note("restore"),
-        "delete_store": note("delete"),
         "stores_on_disk": list,
         "wait_for_shutdown": wait,
         "do_a_piece": piece,
@@ -252,15 +216,12 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
     assert set(heard) == expected[number]
 
 
-@pytest.mark.parametrize("versions", [(None, None), (1, 2)])
-def test_static_leader_that_comes_back_shares_what_changed(
-    crew: Crew, versions: tuple[int | None, int | None]
-) -> None:
+def test_static_leader_that_comes_back_shares_what_changed(crew: Crew) -> None:
     """Its join starts no round, and no round has shared the changes that it reads."""
-    crew.catalogue = Catalogue.of([("a", 0)], version=versions[0])
+    crew.catalogue = Catalogue.of([("a", 0)])
     first = crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
     wait_for(lambda: crew.shared([("a", 0)]), "the first life has it", WAIT_S)
     first.group.close()
-    crew.catalogue = Catalogue.of([("a", 0), ("b", 0)], version=versions[1])
+    crew.catalogue = Catalogue.of([("a", 0), ("b", 0)])
     crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
     wait_for(lambda: crew.shared([("a", 0), ("b", 0)]), "the second life has both", WAIT_S)

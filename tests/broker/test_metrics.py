@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -12,7 +11,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from coopgroup import CooperativeConsumer
-from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.metrics import PrometheusMetrics
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
@@ -88,28 +86,6 @@ def test_consumer_has_metrics_of_its_rounds_commits_and_records(
     consumer.close()
     assert not consumer.health().is_joined
     assert _value(metrics, "coopgroup_assigned_partitions") == 0
-
-
-def test_consumer_of_an_event_loop_has_the_same_metrics(kafka_cluster: KafkaCluster) -> None:
-    topic, metrics = unique("metrics-aio"), _new()
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [5, 5])
-
-    async def live() -> None:
-        settings = _settings(kafka_cluster, metrics)
-        consumer = AsyncCooperativeConsumer(settings, topic)
-        assert consumer.health().group_id == settings["group.id"]
-        async with consumer:
-            for _ in range(4):
-                await asyncio.wait_for(consumer.getone(), WAIT_S)
-            deadline_s = time.monotonic() + WAIT_S
-            while _value(metrics, "coopgroup_records_lag") != 6:
-                assert time.monotonic() < deadline_s
-                await asyncio.sleep(0.1)
-            assert _value(metrics, "coopgroup_assigned_partitions") == 2
-            assert consumer.health().is_ready
-
-    asyncio.run(live())
 
 
 @pytest.mark.slow

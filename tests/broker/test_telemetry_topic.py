@@ -11,7 +11,7 @@ from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.cli import app
 from coopgroup.telemetry import ResourcesStarted, from_json
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, read_telemetry, unique
+from tests.support.live_group import Crew, unique
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -114,26 +114,3 @@ def test_groups_and_asyncio_write_there_too(
     found = [from_json(json.loads(one)) for one in read(kafka_cluster, topic, capsys)]
     writers = {one.group for one in found if isinstance(one.record, ResourcesStarted)}
     assert writers == {"of-resources", "of-asyncio"}
-
-
-@pytest.mark.verify
-def test_records_wait_for_a_broker_that_is_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The member loses its lease meanwhile, and tells of it afterwards."""
-    with KafkaCluster(1) as cluster:
-        cluster.create_topic("T", PARTITIONS)
-        cluster.create_topic("telemetry", 1)
-        with Crew(cluster, tmp_path) as crew:
-            crew.add("a", configuration={KEY: "telemetry"}).subscribe(["T"])
-            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions")
-            (broker,) = cluster.running
-            cluster.kill(broker)
-            crew.until(lambda: crew.counts() == [0], "the end of the lease")
-            cluster.start_broker(broker)
-            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions again")
-            crew.remove("a")
-        (lines,) = in_files(crew, "a")
-        assert read(cluster, "telemetry", capsys) == lines
-        kinds = {type(one.record).__name__ for one in read_telemetry(tmp_path / "a.jsonl")}
-        assert "MembershipLost" in kinds
