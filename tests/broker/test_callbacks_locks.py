@@ -20,7 +20,7 @@ import attrs
 import pytest
 from attrs import define, field
 
-from coopgroup import CooperativeConsumer, CooperativeGroup, Leadership
+from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.model import Resource
 from coopgroup.policies import SimplePolicy
@@ -47,7 +47,6 @@ TURNS: Final = {
 OF_A_CONSUMER: Final = {"on_assign", "on_revoke", "on_lost", "on_commit", "error_cb", "stats_cb"}
 OF_THE_LEADER: Final = {"assign", "offer"}
 OF_A_GROUP: Final = {"start", "stop", "lost", "on_error", "catalogue"}
-OF_A_LEADERSHIP: Final = {"on_elected", "on_lost"}
 
 
 def locks() -> Iterator[tuple[str, Any]]:
@@ -282,17 +281,3 @@ def test_no_lock_is_held_over_a_callback_of_a_group(
     assert {"listener ResourcesStarted", "listener ResourcesStopped"} <= probe.ran
     assert {"listener WorkFailed", "listener StateChanged"} <= probe.ran
     assert {"log stop_takes_long", "log stop_never_finished"} <= probe.ran
-
-
-def test_no_lock_is_held_over_a_callback_of_a_leadership(
-    kafka_cluster: KafkaCluster, probe: Probe
-) -> None:
-    leadership = Leadership(
-        configuration(kafka_cluster, probe, unique("locks")),
-        on_elected=lambda _: probe("on_elected"),
-        on_lost=lambda: probe("on_lost"),
-    )
-    with leadership:
-        assert leadership.wait(WAIT_S) is not None
-        wait_for(lambda: "on_elected" in probe.ran, "elected")
-    assert probe.ran >= OF_A_LEADERSHIP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +18,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext, St
 from google.protobuf.struct_pb2 import Value  # a message type that needs no compiler
 
 from coopgroup import CooperativeConsumer
-from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.processing import DeadLetter, process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
@@ -94,9 +92,8 @@ def test_poll_is_that_of_deserializing_consumer(kafka_cluster: KafkaCluster, top
     assert commits == [[7], [7]]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
 def test_processing_decodes_beside_the_handlers_and_sends_bytes_as_a_dead_letter(
-    kafka_cluster: KafkaCluster, topic: str, *, is_async: bool
+    kafka_cluster: KafkaCluster, topic: str
 ) -> None:
     failed, group = unique("failed"), unique("processed")
     kafka_cluster.create_topic(failed, 1)
@@ -108,20 +105,9 @@ def test_processing_decodes_beside_the_handlers_and_sends_bytes_as_a_dead_letter
         if value is None:
             stop.set()
 
-    async def handle_record(record: Any) -> None:  # noqa: ANN401
-        handle(record.value)
-
-    async def main() -> None:
-        config = config_of(kafka_cluster, group)
-        async with AsyncCooperativeConsumer(config, topic) as consumer:
-            await process(consumer, handle_record, on_error=letter, stop=stop)
-
-    if is_async:
-        asyncio.run(main())
-    else:
-        with CooperativeConsumer(config_of(kafka_cluster, group)) as consumer:
-            consumer.subscribe([topic])
-            process(consumer, lambda one: handle(one.value()), on_error=letter, stop=stop)
+    with CooperativeConsumer(config_of(kafka_cluster, group)) as consumer:
+        consumer.subscribe([topic])
+        process(consumer, lambda one: handle(one.value()), on_error=letter, stop=stop)
     assert values == [0, 1, 2, 4, 5, None]
     with CooperativeConsumer(
         {**config_of(kafka_cluster, group), "value.deserializer": None}

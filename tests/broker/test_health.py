@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,6 +60,10 @@ def _wait_red(
     wait_for(is_red, words, WAIT_S)
 
 
+def _wait_green(server: HealthServer, poll: Callable[[], object] | None = None) -> None:
+    wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S, poll)
+
+
 @contextmanager
 def _polling(consumer: CooperativeConsumer) -> Iterator[None]:
     """Poll in a thread, as an application does, and ignore records and refusals."""
@@ -85,40 +89,39 @@ def _owns(consumer: CooperativeConsumer, count: int) -> Callable[[], bool]:
     return lambda: len(consumer.assignment()) == count
 
 
+@contextmanager
+def _watched(
+    cluster: KafkaCluster, records: Sequence[int], **limits: float
+) -> Iterator[tuple[CooperativeConsumer, HealthServer, str]]:
+    """Yield a consumer of a new topic, its server of probes, and the name of the topic."""
+    topic = unique("health")
+    cluster.create_topic(topic, len(records))
+    produce(cluster, topic, records)
+    consumer = CooperativeConsumer(_settings(cluster))
+    with consumer, serve(0, consumer, limits=HealthLimits(**limits)) as server:
+        yield consumer, server, topic
+
+
 def test_handler_that_hangs_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    topic = unique("hangs")
-    kafka_cluster.create_topic(topic, 1)
-    produce(kafka_cluster, topic, [1])
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(poll_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [1], poll_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         asked_s = time.monotonic()  # before the time that the limit counts from
-        message = consumer.poll(WAIT_S)
-        assert message is not None
+        assert consumer.poll(WAIT_S) is not None
         assert _livez(server)[0] == 200 or time.monotonic() - asked_s >= LIMIT_S
         _wait_red(server, "poll was not called")  # this thread is the handler
         assert time.monotonic() - asked_s >= LIMIT_S
-        wait_for(
-            lambda: _livez(server)[0] == 200,
-            "green after a poll",
-            WAIT_S,
-            poll=lambda: consumer.poll(0),
-        )
+        _wait_green(server, lambda: consumer.poll(0))
 
 
 def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
     """With `process` the consumer polls on, and the other partitions go on."""
-    topic = unique("one-hangs")
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [3, 3])
     goes_on, stop = threading.Event(), threading.Event()
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
 
     def handle(message: Any) -> None:  # noqa: ANN401  (Message has no public type)
         if message.partition() == 1:
             goes_on.wait(WAIT_S)
 
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [3, 3], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         processing = threading.Thread(
             target=process, args=(consumer, handle), kwargs={"stop": stop}
@@ -127,18 +130,17 @@ def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaC
         _wait_red(server, f"{topic}-1 makes no progress")
         assert f"{topic}-0" not in _livez(server)[1]
         goes_on.set()
-        wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
+        _wait_green(server)
         stop.set()
         processing.join()
 
 
 def test_revocation_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    topic, settings = unique("revokes"), _settings(kafka_cluster)
-    kafka_cluster.create_topic(topic, 2)
-    slow, other = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    with slow, other, serve(0, slow, limits=HealthLimits(revocation_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [0, 0], revocation_s=LIMIT_S) as (slow, server, topic):
+        group_id = slow.health().group_id
+        other = CooperativeConsumer(_settings(kafka_cluster, **{"group.id": group_id}))
         slow.subscribe([topic], on_revoke=lambda _, parts: slow.revoke_later(parts))
-        with _polling(slow), _polling(other):
+        with other, _polling(slow), _polling(other):
             wait_for(_owns(slow, 2), "both", WAIT_S)
             other.subscribe([topic])
             _wait_red(server, "a revocation runs")
@@ -150,11 +152,7 @@ def test_consumer_that_hears_of_no_record_turns_liveness_red(
     """As after librdkafka#5301: its client polls on and fetches nothing."""
     monkeypatch.setattr(probe, "QUIET_S", 0.2)
     monkeypatch.setattr(consumer_work, "_ENDS_S", 0.3)
-    topic = unique("deaf")
-    kafka_cluster.create_topic(topic, 1)
-    produce(kafka_cluster, topic, [1])
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [1], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         assert consumer.poll(WAIT_S) is not None
         inner = consumer._fetching.consumer  # noqa: SLF001  (what becomes deaf)
@@ -172,10 +170,7 @@ def test_partition_whose_committed_offset_is_never_answered_turns_liveness_red(
 ) -> None:
     """As after librdkafka#5586."""
     monkeypatch.setattr(OffsetLookup, "_hear_offsets", lambda *_: None)
-    topic = unique("unanswered")
-    kafka_cluster.create_topic(topic, 1)
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [0], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         with _polling(consumer):
             _wait_red(server, "no committed offset")
@@ -195,7 +190,7 @@ def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluste
         with _polling(ours):
             _wait_red(server, "a rebalance runs")
             other.close()
-            wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
+            _wait_green(server)
 
 
 def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from coopgroup import CooperativeConsumer
 from coopgroup.processing import DeadLetter, Retry, process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
+from tests.support.waiting import wait_for
 
 PARTITIONS = 6
 RECORDS = 6_000
@@ -26,45 +26,39 @@ KEYS = 50
 WAIT_S = 40.0
 
 # Writes each record to a file before it counts as handled; some fail at first.
-WORKER = """
-import json, os, random, sys, time
+PROGRAM = """
+import asyncio, json, os, random, sys, time
 from coopgroup import CooperativeConsumer
-from coopgroup.processing import Retry, run
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup import processing
+from coopgroup.processing import Retry
 
-config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
+config, topic, path = json.loads(sys.argv[1]), *sys.argv[2:]
 out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
+def write(*place):
+    if random.random() < 0.01:
+        raise OSError("try again")
+    os.write(out, b"%d %d %s %d\\n" % (*place, os.getpid()))
+
+def run(consumer, handle, **more):
+    processing.run(consumer, [topic], handle, order="key", stop_timeout_ms=10_000,
+        on_error=Retry(attempts=9, backoff_ms=5), **more)
+"""
+WORKER = """
 def handle(record):
     time.sleep(0.01)
-    if random.random() < 0.01:
-        raise OSError("try again")
-    place = record.partition(), record.offset(), record.key(), os.getpid()
-    os.write(out, b"%d %d %s %d\\n" % place)
+    write(record.partition(), record.offset(), record.key())
 
-run(CooperativeConsumer(config), [topic], handle, order=order, workers=8,
-    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+run(CooperativeConsumer(config), handle, workers=8)
 print("closed", flush=True)
 """
-
-
-# The same on an event loop.
 ASYNC_WORKER = """
-import asyncio, json, os, random, sys
-from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.processing import Retry, run
-
-config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
-out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
 async def handle(record):
     await asyncio.sleep(0.01)
-    if random.random() < 0.01:
-        raise OSError("try again")
-    place = record.partition, record.offset, record.key, os.getpid()
-    os.write(out, b"%d %d %s %d\\n" % place)
+    write(record.partition, record.offset, record.key)
 
-run(AsyncCooperativeConsumer(config), [topic], handle, order=order, concurrency=8,
-    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+run(AsyncCooperativeConsumer(config), handle, concurrency=8)
 print("closed", flush=True)
 """
 WORKERS = pytest.mark.parametrize(
@@ -93,18 +87,11 @@ def config(cluster: KafkaCluster, group: str) -> dict[str, object]:
     }
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 class Workers:
     """Processes of one group, and what they have written."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, program: str, path: Path) -> None:
-        self.arguments = [program, json.dumps(config(cluster, topic)), topic, "key", str(path)]
+        self.arguments = [PROGRAM + program, json.dumps(config(cluster, topic)), topic, str(path)]
         self.path = path
         path.touch()
         self.running: list[subprocess.Popen[str]] = []
@@ -151,10 +138,10 @@ def test_no_record_is_skipped_when_a_process_is_killed(
     fill(kafka_cluster, topic, RECORDS)
     group = workers(topic, program)
     first, second = group.start(), group.start()
-    wait_until(lambda: group.at_work() == 2)
+    wait_for(lambda: group.at_work() == 2)
     first.kill()
     group.start()
-    wait_until(lambda: group.distinct() == RECORDS)
+    wait_for(lambda: group.distinct() == RECORDS)
 
     handled = group.handled()
     assert len(handled) < 2 * RECORDS
@@ -171,12 +158,12 @@ def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
     fill(kafka_cluster, topic, RECORDS)
     group = workers(topic, program)
     old = [group.start(), group.start()]
-    wait_until(lambda: group.at_work() == 2)
+    wait_for(lambda: group.at_work() == 2)
     for worker in old:
         group.start()
         worker.send_signal(signal.SIGTERM)
         assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
-    wait_until(lambda: group.distinct() == RECORDS)
+    wait_for(lambda: group.distinct() == RECORDS)
 
     handled = group.handled()
     assert len(handled) == RECORDS

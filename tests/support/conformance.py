@@ -47,7 +47,6 @@ from tests.support.conformance_programs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PACES", "Broker", "DisagreementError", "Pace", "check", "play", "settings_of"]
 
 LONG_MS: Final = 60_000
 SESSION_MIN_MS: Final = 100

@@ -17,8 +17,6 @@ from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model import group_api as api
 
-__all__ = ["BrokerClients", "connect"]
-
 LONG_MS: Final = 90_000
 READY_S: Final = 30.0
 # Numbers of groups; parallel players share the broker.

@@ -10,8 +10,6 @@ from kafka.structs import TopicPartition
 from coopgroup.testing import KafkaCluster
 from tests.support.waiting import wait_for
 
-__all__ = ["move_coordinator"]
-
 _TOPIC: Final = "__consumer_offsets"
 _PARTITIONS: Final = 4  # set by `coopgroup.testing`
 _PREFERRED: Final = 0

@@ -16,8 +16,6 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.record_buffer import RecordBuffer
 from coopgroup.model import EMPTY, ResourceSet
 
-__all__ = ["FakeAsyncConsumer", "FakeConsumer", "FakeRecord"]
-
 
 @frozen(kw_only=True)
 class FakeRecord:

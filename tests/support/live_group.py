@@ -25,19 +25,6 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Group, Trial
 from coopgroup.testing.trial.analysis import TrialLog
 from tests.support.inner import inner
-from tests.support.waiting import wait_for
-
-__all__ = [
-    "NOISE_MS",
-    "Crew",
-    "Player",
-    "coopgroup_threads",
-    "playing",
-    "produce",
-    "read_telemetry",
-    "unique",
-    "wait_for",
-]
 
 NOISE_MS: Final = 500.0
 """A retained partition may wait so long on a busy machine; what would hold it up lasts longer."""

@@ -11,13 +11,15 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kafka.protocol.metadata import MetadataResponse
 
-__all__ = ["MetadataProxy", "metadata_proxy"]
-
 _METADATA: Final = 3
+_FIND_COORDINATOR: Final = 10
+# The port is the end of the answer up to this version; later versions are left unchanged.
+_FIND_COORDINATOR_VERSION_MAX: Final = 2
 _HEADER: Final = 5  # number of the request, no tagged fields
 _HOST: Final = "127.0.0.1"
 _Response: Final[Any] = MetadataResponse  # kafka-python makes its fields at run time
@@ -64,20 +66,18 @@ class MetadataProxy:
                 client, _ = self._server.accept()
                 broker = socket.create_connection(self._broker)
                 self._open += (client, broker)
-                versions: dict[int, int] = {}
+                asked: dict[int, tuple[int, int]] = {}
+                self._begin(_pass_on, client, broker, partial(_note, asked))
+                self._begin(_pass_on, broker, client, partial(self._changed, asked))
 
-                def note(frame: bytes, versions: dict[int, int] = versions) -> bytes:
-                    key, version, number = struct.unpack(">hhi", frame[:8])
-                    if key == _METADATA:
-                        versions[number] = version
-                    return frame
-
-                def change(frame: bytes, versions: dict[int, int] = versions) -> bytes:
-                    version = versions.pop(struct.unpack(">i", frame[:4])[0], None)
-                    return frame if version is None else self._metadata(frame, version)
-
-                self._begin(_pass_on, client, broker, note)
-                self._begin(_pass_on, broker, client, change)
+    def _changed(self, asked: dict[int, tuple[int, int]], frame: bytes) -> bytes:
+        """Return an answer with the proxy in place of the broker."""
+        key, version = asked.pop(struct.unpack(">i", frame[:4])[0])
+        if key == _METADATA:
+            return self._metadata(frame, version)
+        if key == _FIND_COORDINATOR and version <= _FIND_COORDINATOR_VERSION_MAX:
+            return frame[:-4] + struct.pack(">i", self.port)
+        return frame
 
     def _metadata(self, frame: bytes, version: int) -> bytes:
         """Replace the brokers of a metadata answer."""
@@ -99,6 +99,12 @@ def metadata_proxy(address: str) -> Iterator[MetadataProxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+def _note(asked: dict[int, tuple[int, int]], frame: bytes) -> bytes:
+    key, version, number = struct.unpack(">hhi", frame[:8])
+    asked[number] = key, version
+    return frame
 
 
 def _pass_on(

@@ -28,8 +28,6 @@ from tests.support.live_group import read_telemetry, unique
 from tests.support.polled_members import KafkaPythonConsumer, PolledMember
 from tests.support.waiting import wait_for
 
-__all__ = ["PARTITIONS", "MixedGroup"]
-
 PARTITIONS: Final = 6
 SETTLED_S: Final = 0.3  # longer than a heartbeat: a pending round has begun
 _RATE_PER_S: Final = 20.0  # records per partition

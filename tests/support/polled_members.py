@@ -17,8 +17,6 @@ from coopgroup.errors import CoopgroupError
 from tests.support.ledger import Ledger
 from tests.support.waiting import wait_for
 
-__all__ = ["KafkaPythonConsumer", "PolledMember"]
-
 
 @define(eq=False)
 class PolledMember:

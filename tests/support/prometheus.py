@@ -20,8 +20,6 @@ from attrs import frozen
 from tests.architecture.tree import ROOT
 from tests.support.waiting import wait_for
 
-__all__ = ["Prometheus", "needs_prometheus", "program", "running"]
-
 _FETCHED: Final = ROOT / "build" / "prometheus" / "usr" / "bin"
 
 

@@ -16,14 +16,6 @@ from typing import Final
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = [
-    "LONG_FILES",
-    "ON_BROKERS",
-    "ON_SPARK",
-    "FolderScheduling",
-    "yield_to_brokers",
-]
-
 ON_BROKERS: Final = ("broker", "interop", "chaos")
 ON_SPARK: Final = "spark"
 _QUICK: Final = ("architecture", "deploy", "unit")
