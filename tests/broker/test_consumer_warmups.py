@@ -97,19 +97,3 @@ def test_partition_moves_only_when_its_new_owner_is_warm(
         crew.until(lambda: set(first.calls("warmup")) == set(moving), "a keeps what it gave up")
         changes = crew.telemetry("a", WarmupsChanged)
         assert [sorted(one.warm.indices(topic)) for one in changes if one.warm] == [moving]
-
-
-def test_state_that_is_found_is_used_instead_of_a_restore(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Two of the four partitions move; the new member is warm for these two."""
-    topic = unique("found")
-    kafka_cluster.create_topic(topic, PARTITIONS)
-    policy = SimplePolicy(warmup=Warmup())
-    with Crew(kafka_cluster, tmp_path) as crew:
-        _settled_alone(crew, topic, policy)
-        second = _Stateful()
-        second.subscribe(crew.add("b", policy=policy), topic, warm=[1, 2])
-        crew.until(lambda: crew.counts() == [2, 2], "the partitions move")
-        assert crew.held("b") == [(topic, 1), (topic, 2)]
-        assert second.calls("cancelled") == []

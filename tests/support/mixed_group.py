@@ -89,7 +89,7 @@ class MixedGroup:
     def ours(
         self,
         name: str,
-        protocols: str,
+        protocols: str = "",
         *,
         policy: Any = None,  # noqa: ANN401  (any policy)
         topics: list[str] | None = None,
@@ -97,10 +97,8 @@ class MixedGroup:
     ) -> CooperativeConsumer:
         consumer = CooperativeConsumer(
             self._settings(settings)
-            | {
-                "coopgroup.protocols": protocols,
-                "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
-            },
+            | {"coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl")}
+            | ({"coopgroup.protocols": protocols} if protocols else {}),
             policy=policy or SimplePolicy(),
         )
         self._start(name, consumer, topics)
