@@ -5,10 +5,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer, StickyAssignor
 from coopgroup.model.group import GroupSnapshot
@@ -133,9 +132,8 @@ def producer(kafka_cluster: KafkaCluster) -> Producer:
     return producer
 
 
-@pytest.mark.parametrize("make", [Consumer, CooperativeConsumer])
 def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
-    make: type[Any], records: str, kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
+    records: str, kafka_cluster: KafkaCluster, producer: Producer
 ) -> None:
     """Without generation and member id, the broker would accept its offsets unchecked."""
     config = {
@@ -147,7 +145,8 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
         "heartbeat.interval.ms": 200,
         "max.poll.interval.ms": STALL_MS,
     }
-    zombie, owner = make(config), make(config | {"max.poll.interval.ms": 60_000})
+    zombie = CooperativeConsumer(config)
+    owner = CooperativeConsumer(config | {"max.poll.interval.ms": 60_000})
     try:
         zombie.subscribe([records])
         assert zombie.poll(20.0) is not None
@@ -169,13 +168,12 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
 
         assert refused(zombie.consumer_group_metadata())
         # the member has processed the loss, and is still not in the group
-        if make is CooperativeConsumer:
-            heard: list[object] = []
-            zombie.subscribe(
-                [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
-            )
-            wait_for(lambda: zombie.poll(0.05) is None and bool(heard), "the loss is told")
-            assert refused(heard[0])
+        heard: list[object] = []
+        zombie.subscribe(
+            [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
+        )
+        wait_for(lambda: zombie.poll(0.05) is None and bool(heard), "the loss is told")
+        assert refused(heard[0])
         assert [one.offset for one in owner.committed(offsets, 20.0)] == [RECORDS]
     finally:
         zombie.close()

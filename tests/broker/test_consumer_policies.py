@@ -6,13 +6,9 @@ from typing import Any
 from coopgroup import DeferredPolicy, IncrementalPolicy
 from coopgroup.telemetry import AssignmentReceived, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import (
-    Crew,
-    unique,
-)
+from tests.support.live_group import Crew, unique
 
 PARTITIONS = 6
-# Added to a delay: the heartbeat that announces the round, two rounds, a busy machine.
 
 
 def _crew_of(crew: Crew, topic: str, policy: Any, *names: str) -> None:  # noqa: ANN401

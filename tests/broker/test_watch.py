@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,28 +11,10 @@ from confluent_kafka import Consumer
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique
+from tests.support.live_group import polling, produce, unique
 from tests.support.waiting import wait_for
 
 WAIT_S = 30.0
-
-
-@contextmanager
-def _polling(*consumers: Any) -> Iterator[None]:  # noqa: ANN401  (of two kinds)
-    is_over = threading.Event()
-
-    def poll() -> None:
-        while not is_over.is_set():
-            for one in consumers:
-                one.poll(0.05)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _snapshot(
@@ -66,7 +45,7 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     with first, second:
         first.subscribe([topic])
         second.subscribe([topic])
-        with _polling(first, second):
+        with polling(first, second):
             wait_for(lambda: len(first.assignment()) == len(second.assignment()) == 1, "", WAIT_S)
 
             def committed() -> bool:
@@ -108,7 +87,7 @@ def test_group_of_kip_848_is_shown(
     # Not `assignment`: a second thread in the same client may wait for ever.
     consumer.subscribe([topic], on_assign=lambda _, parts: assigned.extend(parts))
     try:
-        with _polling(consumer):
+        with polling(consumer):
             wait_for(lambda: len(assigned) == 2, "the partitions", WAIT_S)
             found = _snapshot(kafka_cluster, group, capsys)
     finally:

@@ -26,7 +26,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     before = cluster.group_coordinator(group_id)
     brokers = sorted(cluster.running)
     after = brokers[(brokers.index(before) + 1) % len(brokers)]
-    partition = _partition_of(group_id)
+    partition = partition_of(group_id)
     # The metadata of a broker may be late.
     wait_for(lambda: cluster.leader_of(_TOPIC, partition) == before, "one word of all brokers")
     order = [after, *(one for one in brokers if one != after)]
@@ -41,7 +41,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     return after
 
 
-def _partition_of(group_id: str) -> int:
+def partition_of(group_id: str) -> int:
     """Return Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
     code = 0
     for letter in group_id:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from attrs import define, field
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import Envelope, Record, from_json
@@ -66,6 +66,28 @@ def produce(cluster: KafkaCluster, topic: str, counts: Sequence[int]) -> None:
         for number in range(count):
             producer.produce(topic, str(number).encode(), partition=partition)
     assert producer.flush(WAIT_S_MAX) == 0
+
+
+@contextmanager
+def polling(*consumers: Any) -> Iterator[None]:  # noqa: ANN401  (ours, and others)
+    """Poll in a thread, as an application does; ignore records and refusals."""
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            for one in consumers:
+                try:
+                    one.poll(0.05)
+                except KafkaException:
+                    time.sleep(0.05)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # --- processes ----------------------------------------------------------------------------------
