@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -25,19 +24,14 @@ class _Stateful:
     def __init__(self) -> None:
         self.heard: list[tuple[str, list[int]]] = []
         self.kept: list[int] = []
-        self.fails = False
 
-    def subscribe(
-        self, consumer: CooperativeConsumer, topic: str, warm: Sequence[int] = ()
-    ) -> None:
+    def subscribe(self, consumer: CooperativeConsumer, topic: str) -> None:
         consumer.subscribe(
             [topic],
             on_assign=lambda _, parts: self._hear("assign", parts),
             on_revoke=self._revoke,
-            on_lost=lambda _, parts: self._hear("lost", parts),
-            on_warmup=self._warm_up,
+            on_warmup=lambda _, parts: self._hear("warmup", parts),
             on_warmup_cancelled=lambda _, parts: self._hear("cancelled", parts),
-            warm=[TopicPartition(topic, number) for number in warm],
         )
 
     def calls(self, name: str) -> list[int]:
@@ -50,18 +44,6 @@ class _Stateful:
         self._hear("revoke", partitions)
         self.kept += [one.partition for one in consumer.warmups() if one in partitions]
 
-    def _warm_up(self, _: object, partitions: list[TopicPartition]) -> None:
-        self._hear("warmup", partitions)
-        if self.fails:
-            raise OSError("disk full")
-
-
-def _settled_alone(crew: Crew, topic: str, policy: SimplePolicy) -> _Stateful:
-    app = _Stateful()
-    app.subscribe(crew.add("a", policy=policy), topic)
-    crew.until(lambda: len(crew.held("a")) == PARTITIONS, "a owns everything")
-    return app
-
 
 def test_partition_moves_only_when_its_new_owner_is_warm(
     kafka_cluster: KafkaCluster, tmp_path: Path
@@ -71,8 +53,9 @@ def test_partition_moves_only_when_its_new_owner_is_warm(
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = SimplePolicy(warmup=Warmup(standbys=1))
     with Crew(kafka_cluster, tmp_path) as crew:
-        first = _settled_alone(crew, topic, policy)
-        second = _Stateful()
+        first, second = _Stateful(), _Stateful()
+        first.subscribe(crew.add("a", policy=policy), topic)
+        crew.until(lambda: crew.counts() == [PARTITIONS], "a owns everything")
         consumer = crew.add("b", policy=policy)
         second.subscribe(consumer, topic)
         crew.until(lambda: len(second.calls("warmup")) == 2, "two warm-ups begin")

@@ -154,24 +154,6 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     crew.catalogue = changed
 
 
-def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
-    """With a state directory no other member notices, even if it led; then the list changes."""
-    state = {"coopgroup_state_dir": str(tmp_path / "state")}
-    first = crew.add("a", **state)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    had, generation, calls = first.group.held(), first.group.generation, len(second.calls)
-    first.group.close()
-    again = crew.add("a", **state)
-    wait_for(lambda: again.group.held() == had, "it has what it had", WAIT_S)
-    assert again.group.generation == generation
-    assert len(second.calls) == calls
-    changed = Catalogue.of_connectors({**CONNECTORS, "new": 1}, version=2)
-    again.catalogue = second.catalogue = changed
-    wait_for(lambda: crew.shared([*ALL, ("new", -1), ("new", 0)]), "the new list", WAIT_S)
-
-
 @pytest.mark.parametrize("number", range(4))
 def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
     """Unchanged except for broker and group; the test supplies the reader's functions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,20 +85,3 @@ def test_consumer_has_metrics_of_its_rounds_commits_and_records(
     consumer.close()
     assert not consumer.health().is_joined
     assert _value(metrics, "coopgroup_assigned_partitions") == 0
-
-
-@pytest.mark.slow
-def test_wanted_members_are_computed_from_real_lags(kafka_cluster: KafkaCluster) -> None:
-    """The first look-up measures no arrivals; the second, seconds later, does."""
-    topic, metrics = unique("wanted"), _new()
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [50, 50])
-    with CooperativeConsumer(_settings(kafka_cluster, metrics)) as consumer:
-        consumer.subscribe([topic])
-
-        def is_there() -> bool:
-            consumer.poll(0.2)
-            metrics._feed.look()  # noqa: SLF001  (earlier than after 30 s)
-            return _value(metrics, "coopgroup_members_wanted") == 1
-
-        wait_for(is_there, "the number", WAIT_S)

@@ -61,8 +61,9 @@ def test_consumer_when_started_twice_shares_the_topic_and_ends_at_ctrl_c(
 
     with (tmp_path / "errors.txt").open("w+") as errors, ExitStack() as cleanup:
         for path in outputs:
-            command = [sys.executable, str(program)]
-            process = subprocess.Popen(command, stdout=path.open("w"), stderr=errors)
+            command = [sys.executable, "-u", str(program)]
+            with path.open("w") as output:
+                process = subprocess.Popen(command, stdout=output, stderr=errors)
             cleanup.callback(process.wait)
             cleanup.callback(process.kill)
             processes.append(process)
