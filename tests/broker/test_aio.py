@@ -60,6 +60,7 @@ def test_consumer_goes_on_where_the_last_one_ended(kafka_cluster: KafkaCluster) 
         config = settings(kafka_cluster, "aio-twice")
         async with AsyncCooperativeConsumer(config, "aio-twice") as consumer:
             values = await take(consumer, count)
+            assert consumer.health().is_ready
             owned = consumer.assignment()
             places = [await consumer.position(one) for one in owned]
             assert sum((await consumer.end_offsets(owned)).values()) == 40

@@ -56,13 +56,14 @@ def make(kafka_cluster: KafkaCluster) -> Iterator[Make]:
 def take(consumer: CooperativeConsumer, count: int) -> list[Message]:
     """Poll until `number` records have arrived."""
     taken: list[Message] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(taken) < count:
-        assert time.monotonic() < deadline, f"{len(taken)} of {count} records"
+
+    def poll() -> None:
         message = consumer.poll(0.2)
         if message is not None:
             assert message.error() is None
             taken.append(message)
+
+    wait_for(lambda: len(taken) >= count, f"{count} records", WAIT_S, poll)
     return taken
 
 
@@ -150,8 +151,11 @@ def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -
         }
     )
     consumer.subscribe([topic])
-    seen = take(consumer, 7)
-    consumer.close()
+    seen: list[Message] = []
+    for message in consumer:
+        seen.append(message)
+        if len(seen) == 7:
+            consumer.close()  # ends the iteration, too
     counts = [len(offsets(seen, number)) for number in (0, 1)]
     assert heard == [(None, sorted(count for count in counts if count))]
     assert committed(make(**{"group.id": group_id}), topic) == [count or -1001 for count in counts]

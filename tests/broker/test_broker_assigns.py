@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -113,7 +114,7 @@ def test_member_that_proves_who_it_is_returns_beside_one_of_kip_848(
     With a state directory it syncs without a join, so only the bytes of the answer tell that the
     broker assigns.
     """
-    proof = "one" if identity == "group_instance_id" else str(tmp_path / "state")
+    proof: Any = "one" if identity == "group_instance_id" else str(tmp_path / "state")
     mixed.ours("a", "coopgroup", **{identity: proof})
     join(mixed, "b")
     mixed.settle("a", "b")

@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from coopgroup.model import Resource
 from coopgroup.policies import SimplePolicy
 from coopgroup.telemetry import Envelope
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique
+from tests.support.live_group import polling, produce, unique
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
@@ -159,10 +158,6 @@ def configuration(cluster: KafkaCluster, probe: Probe, group_id: str) -> dict[st
     }
 
 
-def owns_two(consumer: CooperativeConsumer) -> bool:
-    return len(consumer.assignment()) >= 2
-
-
 def test_no_lock_is_held_over_a_callback_of_a_consumer(
     kafka_cluster: KafkaCluster, probe: Probe, tmp_path: Path
 ) -> None:
@@ -190,34 +185,27 @@ def test_no_lock_is_held_over_a_callback_of_a_consumer(
     ]
     first, second = made
     # No broker answers this consumer, so librdkafka is certain to report an error.
-    alone = CooperativeConsumer(
-        {
-            **shared,
-            "bootstrap.servers": "127.0.0.1:1",
-            "error_cb": lambda _: probe.once("error_cb"),
-        }
-    )
-    made.append(alone)
-    try:
-        wait_for(lambda: "error_cb" in probe.ran, "error", poll=lambda: alone.poll(0.1))
-        for consumer in (first, second):
-            consumer.subscribe(
-                [topic],
-                on_assign=lambda *_: probe.once("on_assign"),
-                on_revoke=lambda *_: probe.once("on_revoke"),
-                on_lost=lambda *_: probe.once("on_lost"),
-            )
-            wait_for(
-                partial(owns_two, consumer),
-                "joined",
-                poll=lambda: first.poll(0.1) or second.poll(0.1),
-            )
-        first.commit()
-        wait_for(
-            lambda: probe.ran >= OF_A_CONSUMER - {"on_lost"},
-            "called back",
-            poll=lambda: first.poll(0.1),
+    made.append(
+        CooperativeConsumer(
+            {
+                **shared,
+                "bootstrap.servers": "127.0.0.1:1",
+                "error_cb": lambda _: probe.once("error_cb"),
+            }
         )
+    )
+    try:
+        with polling(*made):
+            for consumer in (first, second):
+                consumer.subscribe(
+                    [topic],
+                    on_assign=lambda *_: probe.once("on_assign"),
+                    on_revoke=lambda *_: probe.once("on_revoke"),
+                    on_lost=lambda *_: probe.once("on_lost"),
+                )
+                wait_for(lambda: len(consumer.assignment()) >= 2, "joined")  # noqa: B023
+            first.commit()
+            wait_for(lambda: probe.ran >= OF_A_CONSUMER - {"on_lost"}, "called back")
         time.sleep(SESSION_MS / 1000 + 1)  # no poll: the partitions are lost
         wait_for(lambda: "on_lost" in probe.ran, "lost", poll=lambda: first.poll(0.1))
     finally:

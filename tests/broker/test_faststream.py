@@ -17,7 +17,7 @@ def test_acknowledgement_policies_commit_what_was_handled(kafka_cluster: KafkaCl
     for number in range(20):
         producer.produce(topic, f"order {number}", partition=number % 2)
     assert producer.flush(10) == 0
-    broker = KafkaBroker(kafka_cluster.bootstrap_servers, logger=None)
+    broker = KafkaBroker(kafka_cluster.bootstrap_servers, hand_over_timeout_ms=0, logger=None)
     handled: list[str] = []
     batches: list[int] = []
 

@@ -119,7 +119,7 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     def started() -> list[tuple[str, int]]:
         records = read_telemetry(crew.folder / "b.jsonl")
         started = [one.record for one in records if isinstance(one.record, ResourcesStarted)]
-        return sorted(tuple(one) for record in started for one in record.resources)
+        return sorted((one.name, one.index) for record in started for one in record.resources)
 
     # Another thread writes the file.
     wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)

@@ -74,7 +74,7 @@ class WorkerCluster:
 
     def start(self, name: str) -> None:
         settings = {**SETTINGS, "coopgroup.telemetry.file": self.folder / "telemetry.jsonl"}
-        command = [
+        command: list[str | Path] = [
             *(sys.executable, ROOT / "examples" / "workers.py", self.folder / "connectors.json"),
             *(f"--bootstrap={self.kafka.bootstrap_servers}", f"--group={self.group}"),
             *(f"--name={name}", "--policy=incremental", f"--log={self.folder / name}.log"),

@@ -207,18 +207,3 @@ def test_start_of_a_resource_that_hangs_turns_liveness_red(kafka_cluster: KafkaC
     with group, serve(0, group, limits=HealthLimits(partition_s=LIMIT_S)) as server:
         _wait_red(server, "jobs-0 makes no progress")
         goes_on.set()
-
-
-def test_member_without_partitions_or_records_stays_green(kafka_cluster: KafkaCluster) -> None:
-    topic, settings = unique("idle"), _settings(kafka_cluster)
-    kafka_cluster.create_topic(topic, 1)
-    first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    limits = HealthLimits(partition_s=LIMIT_S, poll_s=LIMIT_S)
-    with first, second, serve(0, first, second, limits=limits) as server:
-        for one in (first, second):
-            one.subscribe([topic])
-        with polling(first, second):
-            wait_for(lambda: first.health().is_ready and second.health().is_ready, timeout_s=WAIT_S)
-            for _ in range(10):
-                assert get(server.port, "livez")[0] == 200
-                time.sleep(0.3)

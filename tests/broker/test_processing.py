@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -96,6 +95,14 @@ class Workers:
         path.touch()
         self.running: list[subprocess.Popen[str]] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.running:
+            worker.kill()
+            worker.communicate()
+
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", *self.arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
@@ -114,62 +121,46 @@ class Workers:
         return len({(number, offset) for number, offset, _ in self.handled()})
 
 
-@pytest.fixture
-def workers(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Callable[[str, str], Workers]]:
-    made: list[Workers] = []
-
-    def make(topic: str, program: str) -> Workers:
-        made.append(Workers(kafka_cluster, topic, program, tmp_path / "handled"))
-        return made[-1]
-
-    yield make
-    for one in made:
-        for worker in one.running:
-            if worker.poll() is None:
-                worker.kill()
-            worker.communicate()
-
-
 @WORKERS
 def test_no_record_is_skipped_when_a_process_is_killed(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
+    kafka_cluster: KafkaCluster, tmp_path: Path, program: str
 ) -> None:
     topic = unique("killed")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, program)
-    first, second = group.start(), group.start()
-    wait_for(lambda: group.at_work() == 2)
-    first.kill()
-    group.start()
-    wait_for(lambda: group.distinct() == RECORDS)
+    with Workers(kafka_cluster, topic, program, tmp_path / "handled") as group:
+        first, second = group.start(), group.start()
+        wait_for(lambda: group.at_work() == 2)
+        first.kill()
+        group.start()
+        wait_for(lambda: group.distinct() == RECORDS)
 
-    handled = group.handled()
-    assert len(handled) < 2 * RECORDS
-    second.send_signal(signal.SIGTERM)
-    assert second.communicate(timeout=WAIT_S)[0] == "closed\n"
-    assert second.returncode == 0
+        handled = group.handled()
+        assert len(handled) < 2 * RECORDS
+        second.send_signal(signal.SIGTERM)
+        assert second.communicate(timeout=WAIT_S)[0] == "closed\n"
+        assert second.returncode == 0
 
 
 @WORKERS
 def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
+    kafka_cluster: KafkaCluster, tmp_path: Path, program: str
 ) -> None:
     topic = unique("rolled")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, program)
-    old = [group.start(), group.start()]
-    wait_for(lambda: group.at_work() == 2)
-    for worker in old:
-        group.start()
-        worker.send_signal(signal.SIGTERM)
-        assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
-    wait_for(lambda: group.distinct() == RECORDS)
+    with Workers(kafka_cluster, topic, program, tmp_path / "handled") as group:
+        old = [group.start(), group.start()]
+        wait_for(lambda: group.at_work() == 2)
+        for worker in old:
+            group.start()
+            worker.send_signal(signal.SIGTERM)
+            assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
+        wait_for(lambda: group.distinct() == RECORDS)
 
-    handled = group.handled()
-    assert len(handled) == RECORDS
-    for key in range(KEYS):
-        offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
-        assert offsets == sorted(offsets)
+        handled = group.handled()
+        assert len(handled) == RECORDS
+        for key in range(KEYS):
+            offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
+            assert offsets == sorted(offsets)
 
 
 def test_dead_letters_arrive_and_their_offsets_are_passed(kafka_cluster: KafkaCluster) -> None:

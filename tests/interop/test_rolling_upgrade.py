@@ -149,38 +149,28 @@ def test_eager_member_that_comes_too_late_is_refused_and_disturbs_nobody(
     mixed.finish()
 
 
-def check_sticky(mixed: MixedGroup, third: Callable[[], object], *names: str) -> None:
-    """A third member joins two; it gets only some partitions of each of the two."""
-    first, second, _ = names
-    mixed.settle(first, second, protocol="sticky")
-    before = mixed.shares()
-    third()
-    mixed.settle(*names, protocol="sticky")
-    after = mixed.shares()
-    assert set(after[first]) < set(before[first])
-    assert set(after[second]) < set(before[second])
-
-
-def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup) -> None:
+@pytest.mark.parametrize("leads", ["java", "ours"])
+def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup, leads: str) -> None:
     """Any leader reads the previous owners from the user data of Kafka's assignor."""
-    mixed.java_client("f1", "sticky")
-    mixed.settle("f1", protocol="sticky")
-    mixed.ours("a", "coopgroup,sticky")
-    check_sticky(mixed, lambda: mixed.ours("b", "coopgroup,sticky"), "f1", "a", "b")
-    began_s = time.monotonic()
-    mixed.stop("f1")
-    mixed.settle("a", "b", protocol="coopgroup")
-    mixed.check_kept(began_s, "a", "b")
-    mixed.finish()
-
-
-def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
-    """Our leader respects the owned partitions in the user data of the Java client."""
-    mixed.ours("a", "sticky,coopgroup")
-    mixed.settle("a", protocol="sticky")
-    mixed.java_client("f1", "sticky")
-    check_sticky(mixed, lambda: mixed.java_client("f2", "sticky"), "a", "f1", "f2")
-    assert mixed.rounds_led("a") >= 3
+    protocols = "coopgroup,sticky" if leads == "java" else "sticky,coopgroup"
+    if leads == "java":
+        mixed.java_client("f", "sticky")
+        mixed.settle("f", protocol="sticky")
+    mixed.ours("a", protocols)
+    if leads == "ours":
+        mixed.settle("a", protocol="sticky")
+        mixed.java_client("f", "sticky")
+    mixed.settle("f", "a", protocol="sticky")
+    before = mixed.shares()
+    mixed.ours("b", protocols)
+    mixed.settle("f", "a", "b", protocol="sticky")
+    assert all(set(mixed.shares()[name]) < set(before[name]) for name in ("f", "a"))
+    assert (mixed.rounds_led("a") >= 3) == (leads == "ours")
+    if leads == "java":
+        began_s = time.monotonic()
+        mixed.stop("f")
+        mixed.settle("a", "b", protocol="coopgroup")
+        mixed.check_kept(began_s, "a", "b")
     mixed.finish()
 
 

@@ -107,11 +107,6 @@ def older(
     members.end()
 
 
-def settle(mixed: MixedGroup, *names: str) -> None:
-    """Wait until these members share all partitions; a process of its own starts slowly."""
-    mixed.settle(*names, protocol="coopgroup", timeout_s=60.0)
-
-
 def test_group_is_upgraded_one_member_after_the_other_and_back(
     mixed: MixedGroup, older: OlderMembers
 ) -> None:
@@ -122,29 +117,29 @@ def test_group_is_upgraded_one_member_after_the_other_and_back(
 
     older.start("o1")
     older.start("o2")
-    settle(mixed, "o1", "o2")
+    mixed.settle("o1", "o2", protocol="coopgroup")
     ours("a")
-    settle(mixed, "o1", "o2", "a")
+    mixed.settle("o1", "o2", "a", protocol="coopgroup")
     assert mixed.rounds_led("a") == 0
     began_s = time.monotonic()
     older.stop("o1")
-    settle(mixed, "o2", "a")
+    mixed.settle("o2", "a", protocol="coopgroup")
     mixed.check_kept(began_s, "o2", "a")
     ours("b")
-    settle(mixed, "o2", "a", "b")
+    mixed.settle("o2", "a", "b", protocol="coopgroup")
     began_s = time.monotonic()
     older.stop("o2")
-    settle(mixed, "a", "b")
+    mixed.settle("a", "b", protocol="coopgroup")
     mixed.check_kept(began_s, "a", "b")
     led = mixed.rounds_led("a") + mixed.rounds_led("b")
     older.start("o3")
-    settle(mixed, "a", "b", "o3")
+    mixed.settle("a", "b", "o3", protocol="coopgroup")
     assert mixed.rounds_led("a") + mixed.rounds_led("b") > led
     began_s = time.monotonic()
     mixed.stop("a")
-    settle(mixed, "b", "o3")
+    mixed.settle("b", "o3", protocol="coopgroup")
     mixed.check_kept(began_s, "b", "o3")
     mixed.stop("b")
-    settle(mixed, "o3")
+    mixed.settle("o3", protocol="coopgroup")
     mixed.finish()
     assert mixed.ledger.lost == []

@@ -7,7 +7,11 @@ from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Choice, Span
 from coopgroup.simulator.simulation import Simulation
+from tests.swarm.play import set_topics
 from tests.swarm.play import small_group as group_with
+from tests.swarm.rest import settle
+
+__all__ = ["PROCESSES_MAX", "STORY_LINES_MAX", "set_topics", "settle", "small_group"]
 
 PROCESSES_MAX: Final = 5
 STORY_LINES_MAX: Final = 80

@@ -209,7 +209,7 @@ class MixedGroup:
         found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
         return str(found.partition_assignor)
 
-    def settle(self, *names: str, protocol: str | None = None, timeout_s: float = 30.0) -> None:
+    def settle(self, *names: str, protocol: str | None = None) -> None:
         """Wait until exactly these members share all partitions evenly, in a protocol, if any."""
         since_s = [time.monotonic()]
         last: list[dict[str, list[int]]] = [{}]
@@ -229,7 +229,7 @@ class MixedGroup:
             )
 
         try:
-            wait_for(is_settled, f"{names} share all", timeout_s)
+            wait_for(is_settled, f"{names} share all")
         except AssertionError as error:
             raise AssertionError(f"{error}; shares are {self.shares()}") from None
         assert protocol is None or self.protocol() == protocol
