@@ -10,9 +10,9 @@ assignments must be equal, and so must the set of requests that are NOT answered
 Deliberately not compared:
 
 - member ids themselves: the first id of one side stands for the first id of the other side;
-- which member becomes leader after the leader left or missed the round: on a broker the order of a
-  hash table decides; its choice must be a member that joined, and the model adopts it;
-- which protocol wins a tie of votes: the same table; clients here never disagree on the order;
+- which member becomes leader after the leader left or missed the round, and which protocol wins a
+  tie of votes: on a broker the order of a hash table decides. Its leader must be a member that
+  joined, and the model adopts it;
 - the order of the members in the leader's answer, and the order of simultaneous answers;
 - the address of the coordinator, the text of errors, and the exact moment of a timeout;
 - the delay of an empty group's first round (`group.initial.rebalance.delay.ms` is 0 here), several

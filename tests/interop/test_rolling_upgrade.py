@@ -5,8 +5,7 @@ the protocol that the broker reports.
 """
 
 import time
-from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
 
 import pytest
 
@@ -14,32 +13,15 @@ from tests.support.mixed_group import MixedGroup
 
 pytestmark = pytest.mark.verify
 
-StartOne: TypeAlias = Callable[[MixedGroup, str], object]
 
-
-def java(strategy: str) -> StartOne:
-    return lambda group, name: group.java_client(name, strategy)
-
-
-def librdkafka(strategy: str) -> StartOne:
-    return lambda group, name: group.librdkafka(name, strategy)
-
-
-def kafka_python(strategy: str) -> StartOne:
-    return lambda group, name: group.kafka_python(name, strategy)
-
-
-@pytest.mark.parametrize(
-    "start",
-    [java("cooperative-sticky"), librdkafka("cooperative-sticky")],
-    ids=["java", "librdkafka"],
-)
+@pytest.mark.parametrize("client", ["java_client", "librdkafka"])
 def test_cooperative_group_moves_to_ours_in_one_bounce_and_back_in_one(
-    mixed: MixedGroup, start: StartOne
+    mixed: MixedGroup, client: str
 ) -> None:
     """First the others lead and ours follow; without the others, the group switches to ours."""
-    start(mixed, "f1")
-    start(mixed, "f2")
+    start = partial(getattr(mixed, client), strategy="cooperative-sticky")
+    start("f1")
+    start("f2")
     mixed.settle("f1", "f2", protocol="cooperative-sticky")
     mixed.ours("a", "coopgroup,cooperative-sticky")
     mixed.settle("f1", "f2", "a", protocol="cooperative-sticky")
@@ -53,7 +35,7 @@ def test_cooperative_group_moves_to_ours_in_one_bounce_and_back_in_one(
     mixed.stop("f2")
     mixed.settle("a", "b", protocol="coopgroup")
     mixed.check_kept(began_s, "a", "b")
-    start(mixed, "f3")
+    start("f3")
     mixed.settle("a", "b", "f3", protocol="cooperative-sticky")
     began_s = time.monotonic()
     mixed.stop("a")
@@ -88,22 +70,18 @@ def test_ours_leads_cooperative_members_of_other_clients(mixed: MixedGroup) -> N
 
 
 @pytest.mark.parametrize(
-    ("start", "theirs"),
-    [
-        (java("range"), "range"),
-        (librdkafka("range,roundrobin"), "range,roundrobin"),
-        (kafka_python("range"), "range"),
-    ],
-    ids=["java", "librdkafka", "kafka-python"],
+    ("client", "theirs"),
+    [("java_client", "range"), ("librdkafka", "range,roundrobin"), ("kafka_python", "range")],
 )
 def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
-    mixed: MixedGroup, start: StartOne, theirs: str
+    mixed: MixedGroup, client: str, theirs: str
 ) -> None:
     """Our protocol is first in the list on the way there, theirs on the way back."""
-    start(mixed, "f1")
+    start = partial(getattr(mixed, client), strategy=theirs)
+    start("f1")
     # until kafka-python knows the topic, its rounds do not end
     mixed.settle("f1", protocol="range")
-    start(mixed, "f2")
+    start("f2")
     mixed.settle("f1", "f2", protocol="range")
     mixed.ours("a", f"coopgroup,{theirs}")
     mixed.settle("f1", "f2", "a", protocol="range")
@@ -122,7 +100,7 @@ def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
     mixed.ours("d", f"{theirs},coopgroup")
     mixed.settle("c", "d", protocol="range")
     # Second bounce: our members lead the eager rounds until they are gone.
-    start(mixed, "f3")
+    start("f3")
     mixed.settle("c", "d", "f3", protocol="range")
     mixed.stop("c")
     mixed.settle("d", "f3", protocol="range")

@@ -71,6 +71,9 @@ class MixedGroup:
     _in_java: set[str] = field(factory=set, init=False)
     _load_ends: threading.Event = field(factory=threading.Event, init=False)
     _load: threading.Thread = field(init=False)
+    _produced: dict[int, int] = field(
+        factory=lambda: dict.fromkeys(range(PARTITIONS), 0), init=False
+    )
 
     def __enter__(self) -> Self:
         self.cluster.create_topic(self.topic, PARTITIONS)
@@ -238,19 +241,12 @@ class MixedGroup:
         """End the load; check that every record was handed out, never by two owners."""
         self._load_ends.set()
         self._load.join(10)
-        ends = self._ends()
+        ends = dict(self._produced)
         wait_for(lambda: not self.ledger.missing(ends), "all records are handed out", 20)
         assert self.ledger.double_owners() == []
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
         wait_for(condition, what, timeout_s)
-
-    def _ends(self) -> dict[int, int]:
-        return dict(self._produced)
-
-    _produced: dict[int, int] = field(
-        factory=lambda: dict.fromkeys(range(PARTITIONS), 0), init=False
-    )
 
     def _produce(self) -> None:
         producer = Producer(self.cluster.client_config() | {"linger.ms": 0})
