@@ -1,7 +1,8 @@
-"""Two services of FastStream on a real broker: nothing is lost, what stays never pauses."""
+"""FastStream on a real broker."""
 
 import asyncio
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from faststream import AckPolicy
 
@@ -9,20 +10,26 @@ from coopgroup.integrations.faststream import KafkaBroker
 from coopgroup.testing import KafkaCluster
 
 
-def test_acknowledgement_policies_commit_what_was_handled(kafka_cluster: KafkaCluster) -> None:
+@pytest.mark.parametrize("hand_over_ms", [0, 1_000])
+def test_acknowledgement_policies_commit_what_was_handled(
+    kafka_cluster: KafkaCluster, hand_over_ms: int
+) -> None:
     """A record that failed returns; what was acknowledged last is committed before the end."""
-    topic = "faststream-acks"
+    topic = f"faststream-acks-{hand_over_ms}"
+    nack, batch = f"nack-{hand_over_ms}", f"batch-{hand_over_ms}"
     kafka_cluster.create_topic(topic, partitions=2)
     producer = Producer(kafka_cluster.client_config())
     for number in range(20):
         producer.produce(topic, f"order {number}", partition=number % 2)
     assert producer.flush(10) == 0
-    broker = KafkaBroker(kafka_cluster.bootstrap_servers, hand_over_timeout_ms=0, logger=None)
+    broker = KafkaBroker(
+        kafka_cluster.bootstrap_servers, hand_over_timeout_ms=hand_over_ms, logger=None
+    )
     handled: list[str] = []
     batches: list[int] = []
 
     @broker.subscriber(
-        topic, group_id="nack", auto_offset_reset="earliest", ack_policy=AckPolicy.NACK_ON_ERROR
+        topic, group_id=nack, auto_offset_reset="earliest", ack_policy=AckPolicy.NACK_ON_ERROR
     )
     async def bill(order: str) -> None:
         handled.append(order)
@@ -30,7 +37,7 @@ def test_acknowledgement_policies_commit_what_was_handled(kafka_cluster: KafkaCl
             raise ValueError(order)
 
     @broker.subscriber(
-        topic, group_id="batch", auto_offset_reset="earliest", ack_policy=AckPolicy.ACK, batch=True
+        topic, group_id=batch, auto_offset_reset="earliest", ack_policy=AckPolicy.ACK, batch=True
     )
     async def audit(orders: list[str]) -> None:
         batches.append(len(orders))
@@ -44,7 +51,7 @@ def test_acknowledgement_policies_commit_what_was_handled(kafka_cluster: KafkaCl
 
     asyncio.run(play())
     assert sorted(handled) == sorted([*(f"order {n}" for n in range(20)), "order 6", "order 19"])
-    for group in ("nack", "batch"):
+    for group in (nack, batch):
         reader = Consumer(kafka_cluster.client_config() | {"group.id": group})
         found = reader.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], 10)
         reader.close()

@@ -125,6 +125,7 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)
     tokens = {second.group.token(one) for one in second.group.held()}
     assert all(token is not None and token > 1 for token in tokens)
+    assert second.group.generation > 1
 
 
 def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, MemberDescription
 
 from coopgroup.testing import KafkaCluster
 from tests.architecture.readme import page_examples
@@ -32,6 +33,10 @@ def _produce(cluster: KafkaCluster, topic: str) -> list[str]:
         producer.produce(topic, value=f"order-{number}", partition=number % PARTITIONS)
     assert producer.flush(30) == 0
     return sorted(f"{number % PARTITIONS} order-{number}" for number in range(RECORDS))
+
+
+def _members(admin: AdminClient, group_id: str) -> list[MemberDescription]:
+    return list(admin.describe_consumer_groups([group_id])[group_id].result(10).members)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/asyncio.md"])
@@ -68,6 +73,9 @@ def test_consumer_when_started_twice_shares_the_topic_and_ends_at_ctrl_c(
             cleanup.callback(process.kill)
             processes.append(process)
         wait_for(lambda: len(lines()) >= RECORDS, "a line for each record")
+        # A process that is still about to import would be interrupted there.
+        admin = AdminClient(dict(kafka_cluster.client_config()))
+        wait_for(lambda: len(_members(admin, topic)) == 2, "two members")
         for process in processes:
             process.send_signal(signal.SIGINT)  # as Ctrl-C does
             process.wait(STOP_TIMEOUT_S)
