@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from tests.support.scheduling import LONG_FILES, TOGETHER, FolderScheduling
+from tests.support.scheduling import LONG_FILES, FolderScheduling
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,13 +107,18 @@ def test_last_of_four_runs_quick_tests_and_then_ends() -> None:
     assert {*quick} <= {"test_e.py", "test_f.py", "test_g.py"}
 
 
-def test_files_with_the_same_stories_go_to_one_process() -> None:
-    together = {*TOGETHER, *TOGETHER.values()}
-    files = ["tests/broker/test_a.py", *sorted(together), "tests/broker/test_b.py"]
-    given = shared_out(1, 1, tests=[f"{file}::test_{number}" for file in files for number in "12"])
-    assert {one.rpartition("/")[2] for one in together} in map(set, given)
+def test_process_that_computes_ends_when_only_files_on_brokers_are_left() -> None:
+    slow, slower, quick = shared_out(1, 1, 40)
+    assert {*slow, *slower} > BROKERS
+    assert not {*quick} & BROKERS
 
 
-@pytest.mark.parametrize("file", sorted({*LONG_FILES, *TOGETHER, *TOGETHER.values()}))
+def test_processes_that_are_done_with_brokers_compute_too() -> None:
+    first, second, background = shared_out(40, 40, 1)
+    assert {*first, *second} > BROKERS
+    assert len(background) < 4
+
+
+@pytest.mark.parametrize("file", sorted(LONG_FILES))
 def test_named_file_exists(file: str) -> None:
     assert (ROOT / file).is_file()

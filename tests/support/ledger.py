@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
-__all__ = ["Held", "Ledger"]
-
 
 @frozen
 class Held:
