@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.processes import (
     BrokerProcess,
@@ -45,20 +44,6 @@ def ready(tmp_path: Path) -> Path:
     return path
 
 
-def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None:
-    process = start(reaper, tmp_path)
-    assert (process.is_running, process.exit_status) == (True, None)
-    process.kill()
-    process.kill()
-    assert (process.is_running, process.exit_status) == (False, -signal.SIGKILL)
-
-
-def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
-    for word in ("one", "two"):
-        await_end(start(reaper, tmp_path, f"echo {word}; echo {word} >&2"))
-    assert log_tail(tmp_path / "broker.log") == ["one", "one", "two", "two"]
-
-
 def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, ready: Path) -> None:
     """A broker that answered a request after the signal made a test fail."""
     spin = "import threading; [threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()"
@@ -72,24 +57,6 @@ def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, r
         stats = [task.joinpath("stat").read_text() for task in tasks.iterdir()]
         assert {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
         process.resume()
-    process.kill()
-
-
-def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path) -> None:
-    process = start(reaper, tmp_path)
-    process.pause()
-    assert process.terminate(timeout_ms=10_000)
-    assert process.exit_status == -signal.SIGTERM
-
-
-def test_process_goes_on_when_it_ignores_the_request_to_end(
-    reaper: Reaper, tmp_path: Path, ready: Path
-) -> None:
-    script = f"trap '' TERM; echo ready > {ready}; while :; do sleep 0.1; done"
-    process = start(reaper, tmp_path, script)
-    assert ready.read_text() == "ready\n"
-    assert not process.terminate(timeout_ms=50)
-    assert process.is_running
     process.kill()
 
 
@@ -128,14 +95,6 @@ def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
     os.close(barrier_write)
     os.close(barrier_read)
     os.waitpid(child, 0)
-
-
-def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(
-        ConfigurationError, match=r"data_dir: got .*, expected a folder to write in"
-    ):
-        make_folder(tmp_path / "file", 1)
 
 
 def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,20 +8,15 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.maven import KafkaRuntime, kafka_runtime_path, pom_bytes, pom_of
-from coopgroup.testing.releases import KAFKA_VERSION, read_release
-from coopgroup.testing.tools import tool_class, tool_class_of, with_bootstrap
+from coopgroup.testing.maven import KafkaRuntime, kafka_runtime_path, pom_of
+from coopgroup.testing.releases import read_release
+from coopgroup.testing.tools import tool_class_of, with_bootstrap
 
 
 def artifacts(version: str) -> list[tuple[str, str]]:
     """The (name, version) pairs that Maven is asked for."""
     pattern = r"<artifactId>([^<]+)</artifactId>\s+<version>([^<]+)<"
     return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
-
-
-def test_pom_of_the_usual_release_is_the_file() -> None:
-    assert pom_of(read_release(KAFKA_VERSION)) == pom_bytes()
-    assert kafka_runtime_path() == kafka_runtime_path(read_release(KAFKA_VERSION))
 
 
 @pytest.mark.parametrize(
@@ -39,20 +34,6 @@ def test_pom_of_a_release_names_its_jars(version: str, broker: str, tools: str) 
         ("slf4j-simple", "1.7.36"),
     ]
     assert kafka_runtime_path(read_release(version)).name.startswith(f"kafka-{version}-")
-
-
-@pytest.mark.parametrize(
-    ("version", "is_kraft", "checkpoint"),
-    [
-        ("3.2.3", False, "bootstrap.checkpoint"),
-        ("3.3.2", True, "bootstrap.checkpoint"),
-        ("4.3.0", True, "bootstrap.checkpoint"),
-        ("4.4.0", True, "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"),
-    ],
-)
-def test_release_says_how_it_is_started(version: str, is_kraft: bool, checkpoint: str) -> None:
-    release = read_release(version)
-    assert (release.is_kraft, release.checkpoint_path) == (is_kraft, checkpoint)
 
 
 @pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "2.1.1", "2.4.1", "٤.3.0"])
@@ -87,16 +68,6 @@ def test_security_that_a_release_lacks_is_refused(
 
 
 # --- names of Kafka's command-line tools ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
-def test_tool_is_found_by_the_name_of_its_script(name: str) -> None:
-    assert tool_class(name) == "org.apache.kafka.tools.TopicCommand"
-
-
-def test_unknown_tool_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"tool: got 'topics', expected one of kafka-acls"):
-        tool_class("topics")
 
 
 @pytest.mark.parametrize(

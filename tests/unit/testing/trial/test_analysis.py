@@ -16,7 +16,6 @@ from coopgroup.testing.trial.analysis import (
 )
 from coopgroup.testing.trial.recording import ACKNOWLEDGED, HANDED_OUT, Event, Rows
 from coopgroup.testing.trial.scenarios import measure_steps
-from tests.support.facts import NOTHING
 
 MS = 1_000_000
 ALWAYS = Window(begin_ns=1, end_ns=10_000 * MS)
@@ -49,22 +48,6 @@ def paced(partition: int, times_ms: Iterable[float], *, first_offset: int = 0) -
     return handed(*records)
 
 
-def test_measure_when_nothing_happened_is_all_zero() -> None:
-    assert measure(log_of(), ALWAYS) == NOTHING
-
-
-def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> None:
-    log = log_of(
-        ("m2", handed((30, 29, 1, 0), (20, 19, 5, 1))),
-        ("m1", handed((10, 9, 0, 0))),
-    )
-    assert log.rows[["partition", "at_ns", "member", "incarnation"]].tolist() == [
-        (0, 10 * MS, 0, 1),
-        (0, 30 * MS, 1, 0),
-        (1, 20 * MS, 1, 0),
-    ]
-
-
 def test_merge_when_records_wait_counts_from_production_or_the_record_before() -> None:
     log = log_of(("m1", handed((10, 9, 0, 0), (40, 12, 1, 0), (45, 13, 2, 0), (60, 0, 3, 0))))
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
@@ -76,13 +59,6 @@ def test_measure_when_a_partition_stands_still_counts_pause_and_unavailability()
     facts = measure(log_of(("m1", stalled)), Window(begin_ns=15 * MS, end_ns=400 * MS))
     assert (facts.retained, facts.retained_pause_ms_max) == (1, 300.0)
     assert facts.unavailable_partition_s == 0.3
-
-
-def test_measure_when_a_stall_spans_the_window_counts_what_lies_within() -> None:
-    """The part of a wait outside the window belongs to another window."""
-    stalled = handed((10, 9, 0, 0), (1000, 20, 1, 0))
-    facts = measure(log_of(("m1", stalled)), Window(begin_ns=200 * MS, end_ns=500 * MS))
-    assert (facts.pause_ms_max, facts.unavailable_partition_s, facts.consumed) == (300.0, 0.3, 0)
 
 
 def test_measure_when_a_partition_moves_does_not_retain_it() -> None:
@@ -106,12 +82,6 @@ def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
     facts = measure(log, ALWAYS)
     assert (facts.double_owner_ms, facts.double_owner_transitions) == (22.0, 1)
     assert facts.duplicated == 1
-
-
-def test_measure_when_one_record_falls_into_another_spell_counts_the_transition() -> None:
-    log = log_of(("m1", paced(0, [10, 20, 30])), ("m2", handed((20, 19, 7, 0))))
-    facts = measure(log, ALWAYS)
-    assert (facts.double_owner_ms, facts.double_owner_transitions) == (0.0, 1)
 
 
 def test_measure_when_records_come_again_counts_each_repetition() -> None:
@@ -139,12 +109,6 @@ def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
     )
     facts = measure(log, Window(begin_ns=1, end_ns=1030 * MS))
     assert (facts.lost, facts.unavailable_partition_s) == (2, 1.0)
-
-
-def test_measure_when_a_partition_never_began_is_unavailable_since_production() -> None:
-    log = log_of(acked=acknowledged((30, 0, 5)))
-    facts = measure(log, Window(begin_ns=1, end_ns=530 * MS))
-    assert (facts.lost, facts.unavailable_partition_s, facts.retained) == (1, 0.5, 0)
 
 
 def test_measure_when_commits_fail_counts_those_in_the_window() -> None:

@@ -59,15 +59,6 @@ def test_group_is_settled_when_all_partitions_flow_to_the_living(
     assert watch.is_settled(living(tmp_path, *alive), quiet_s=0.0, fair=fair) == is_settled
 
 
-def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> None:
-    watch = watch_of(tmp_path, "m1")
-    hand_out(tmp_path, "m1", 0, 1)
-    events = EventLog(tmp_path / "m1.events")
-    events.write("assigned", partitions=[0, 1])
-    events.close()
-    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=60.0, fair=True)
-
-
 def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path) -> None:
     watch = watch_of(tmp_path, "m1", partitions=4)
     events = EventLog(tmp_path / "m1.events")

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
 from attrs import define, evolve, field
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
 from coopgroup.testing.trial import worker as worker_module
-from coopgroup.testing.trial.recording import Event, EventReader, RowReader
+from coopgroup.testing.trial.recording import Event, EventReader
 from coopgroup.testing.trial.spec import WorkerSpec
-from coopgroup.testing.trial.worker import PRODUCED, Worker, has_ended
+from coopgroup.testing.trial.worker import Worker
 from tests.support.by_hand import by_hand
 from tests.support.fake_records import FakeRecord
-
-REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
 
 def record(topic: str, partition: int, offset: int, payload: bytes = b"") -> FakeRecord:
@@ -136,23 +132,6 @@ def events_of(spec: WorkerSpec) -> list[Event]:
     return EventReader(Path(f"{spec.log_path}.events")).read_new()
 
 
-def test_worker_when_records_come_writes_each_down(play: Play, spec: WorkerSpec) -> None:
-    """Each row has the partition (numbered over all topics), the production time and the spell."""
-    play(
-        record("a", 1, 5, PRODUCED.pack(77)),
-        telling("on_assign", ("b", 2)),
-        record("b", 2, 9, b"short"),
-        None,
-        record("b", 2, 10),
-    )
-    rows = RowReader(Path(f"{spec.log_path}.records")).read_new()
-    assert rows[["produced_ns", "offset", "partition", "spell"]].tolist() == [
-        (77, 5, 1, 0),
-        (0, 9, 6, 1),
-        (0, 10, 6, 1),
-    ]
-
-
 def test_worker_when_revoked_commits_only_what_it_gives_up(play: Play, spec: WorkerSpec) -> None:
     """The position is the offset after the last record; it is committed once."""
     consumer = play(
@@ -202,60 +181,3 @@ def test_worker_when_lost_commits_nothing(play: Play, spec: WorkerSpec) -> None:
         telling("on_revoke", ("a", 0)),
     )
     assert consumer.committed == []
-
-
-def test_worker_when_time_has_come_commits_every_position(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = count(1.0)
-    monkeypatch.setattr(
-        worker_module,
-        "time",
-        SimpleNamespace(monotonic=lambda: next(ticks), monotonic_ns=lambda: 0),
-    )
-    records = record("a", 0, 5), record("b", 3, 1)
-    consumer = play(*records, commit_interval_ms=1)
-    assert consumer.committed[-1] == [("a", 0, 6), ("b", 3, 2)]
-
-
-def test_worker_when_a_commit_fails_says_why_and_goes_on(play: Play, spec: WorkerSpec) -> None:
-    play(
-        record("a", 0, 5),
-        telling("on_revoke", ("a", 0)),
-        refuses=(KafkaException(REBALANCING),),
-    )
-    (failed,) = [event for event in events_of(spec) if event.name == "commit_failed"]
-    assert failed.fields["positions"] == [[0, 6]]
-    assert "REBALANCE_IN_PROGRESS" in str(failed.fields["reason"])
-
-
-def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
-    play: Play, spec: WorkerSpec
-) -> None:
-    def assign_twice(consumer: PaperConsumer) -> None:
-        with pytest.raises(RuntimeError, match="on_assign fails"):
-            consumer.tell("on_assign", ("a", 0))
-        consumer.tell("on_assign", ("a", 0))
-
-    play(assign_twice, assign_failures=1)
-    assert [event.name for event in events_of(spec)].count("assigned") == 2
-
-
-def test_worker_when_its_input_ends_before_go_never_joins(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec
-) -> None:
-    reading, writing = os.pipe()
-    os.close(writing)
-    with os.fdopen(reading) as standard_input:
-        monkeypatch.setattr("sys.stdin", standard_input)
-        Worker(spec).run()
-    assert [event.name for event in events_of(spec)] == ["ready"]
-
-
-def test_has_ended_when_the_other_end_closes_turns_true() -> None:
-    """A worker learns in this way that its controller has died."""
-    reading, writing = os.pipe()
-    assert not has_ended(reading)
-    os.close(writing)
-    assert has_ended(reading)
-    os.close(reading)
