@@ -2,23 +2,18 @@
 
 import json
 import os
-import shlex
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
-from rich.console import Console
 
 from coopgroup.cli import compare as compare_command
-from coopgroup.cli import simulated
 from coopgroup.cli.app import run
-from coopgroup.simulator import Run, Violation, comparison
-from coopgroup.simulator.comparison import Job, compare
+from coopgroup.simulator import Run, comparison
+from coopgroup.simulator.comparison import Job
 from tests.support.small_scenario import CRASH
 
 LONG_S = 90.0
@@ -35,25 +30,6 @@ def file(tmp_path: Path) -> str:
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process: starting new processes takes longer than all of these runs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-
-
-def test_tables_and_verdict_fit_a_terminal_of_80_columns(
-    file: str,
-    one_process: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No word is cut, and no line is broken inside a word."""
-    monkeypatch.setattr(simulated, "_console", lambda: Console(width=80))
-    policies = "eager,simple,deferred,incremental,deferred:scheduled_rebalance_timeout_ms=2000"
-    assert run(["compare", file, "--policies", policies, "--seeds", "2"]) == 0
-    printed, errors = capsys.readouterr()
-    assert (errors, printed.split(": ")[:2]) == ("", ["small", "sticky, 2 seeds"])
-    heads = "".join(line for line in printed.splitlines() if line.startswith("┃"))
-    assert [one for one in ("measure", "eager", "simple") if one not in heads] == []
-    assert max(map(len, printed.splitlines())) <= 80
-    assert "…" not in printed
-    assert printed.count("partition-seconds") == 3  # in the table and in the verdict
 
 
 def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
@@ -136,34 +112,3 @@ def test_compare_when_interrupted_waits_for_no_run() -> None:
         play_and_interrupt()
     assert time.monotonic() - began < LONG_S / 2
     assert active_children() == []
-
-
-def test_compare_when_an_invariant_is_broken_says_how_to_see_it_again(
-    file: str,
-    one_process: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-
-    def run_broken(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
-        found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")
-        return [
-            evolve(one, violations=(found,)) if one.seed == 2 else one for one in map(play, jobs)
-        ]
-
-    monkeypatch.setattr(
-        compare_command,
-        "compare",
-        lambda *values, **words: compare(*values, **(words | {"run_all": run_broken})),
-    )
-    policy = "deferred:scheduled_rebalance_timeout_ms=9000"
-    assert run(["compare", file, "--policies", f"simple,{policy}", "--seeds", "2"]) == 1
-    repeat = f"coopgroup simulate {shlex.quote(file)} --policy"
-    assert capsys.readouterr().err.splitlines() == [
-        line
-        for one in ("simple", policy)
-        for line in (
-            f"coopgroup: {one}, seed 2, 77 ms: single owner: t-1 is with both",
-            f"coopgroup: an invariant was broken; repeat it with: {repeat} {one} --seed 2",
-        )
-    ]

@@ -28,17 +28,6 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "seen", "behind"),
-    [(None, None, False), (3, None, False), (3, 3, False), (4, 3, False), (3, 4, True)],
-)
-def test_catalogue_is_behind_if_a_member_has_seen_a_later_version(
-    version: int | None, seen: int | None, behind: bool
-) -> None:
-    assert Catalogue.of(PAIRS, version=version).is_behind(seen) is behind
-    assert Catalogue.of(PAIRS).is_behind(0)
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
         (["sink"], "resource: got 'sink'"),
@@ -60,13 +49,6 @@ def test_catalogue_when_invalid_is_refused_in_one_line(given: object, message: s
         Catalogue.read(given)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("version", [-1, 2**63, "7", True])
-def test_catalogue_when_its_version_is_no_int64_is_refused(version: object) -> None:
-    """The version is an int64 on the wire."""
-    with pytest.raises(ConfigurationError, match="version of the catalogue"):
-        Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
 
 
 @pytest.mark.parametrize("tasks", [-1, "three", None, True, 2**31, 2**62])

@@ -84,16 +84,6 @@ def _member(
     return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
 
 
-def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
-    lookup = Source().lookup()
-    request = lookup.read((_member("a", version=3), _member("b", topics=())))
-    assert [claim.topics for claim in request.claims] == [("sink",), ()]
-    assert request.index_min == -1
-    assert lookup.metadata(request.topics).resources == OLD.resources
-    assert lookup.lags(OLD.resources).values.tolist() == [1, 5]
-    assert lookup.led == OLD
-
-
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_leader_that_is_behind_waits_for_the_newer_catalogue(
     hand: Hand, *, is_closed: bool
@@ -143,19 +133,6 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(hand:
         lookup.metadata(())
 
 
-def test_leader_that_caught_up_waits_anew_for_the_next_version(hand: Hand) -> None:
-    source = Source()
-    lookup = source.lookup(timeout_ms=0)
-    lookup.read([_member("b", version=4)])
-    source.content = NEW
-    hand.advance(30.0)
-    lookup.read([_member("b", version=4)])
-    hand.advance(1_000.0)
-    lookup.read([_member("b", version=5)])
-    with pytest.raises(LookupError):
-        lookup.metadata(())
-
-
 def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
     """Claimed resources count as subscribed: a round that moves nothing revokes nothing."""
     source = Source(content=OSError("gone"))
@@ -186,13 +163,6 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     assert lookup.look() == OLD
     assert found == [None]
     assert source.warned == ["catalogue_unavailable: an earlier look has not ended yet"]
-
-
-def test_look_when_the_source_wants_to_exit_only_warns() -> None:
-    """On a thread of the group, the exit would end the look-ups silently."""
-    source = Source(SystemExit("no file"))
-    assert source.lookup().look() is None
-    assert source.warned == ["catalogue_unavailable: SystemExit('no file')"]
 
 
 @pytest.mark.parametrize("version", [2, None])

@@ -10,7 +10,6 @@ from coopgroup.cli.formats.protocol_json import (
     Kind,
     decoded_item,
     encoded_item,
-    error_line,
 )
 from coopgroup.errors import EncodeError, InvalidValueError
 from tests.support.cases import cases
@@ -127,34 +126,3 @@ def test_encode_when_item_is_no_subscription_says_why(item: str, message: str) -
     with pytest.raises(EncodeError) as refused:
         encoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
     assert str(refused.value).startswith(message)
-
-
-NO_ASSIGNMENTS = """\
-assignment {"assigned":null}
-    assigned: got null, expected an object of lists
-assignment {"revoked":{}}
-    assigned: got nothing, expected a value, as this key is required
-assignment {"assigned":{},"user_data_hex":""}
-    user_data_hex: got '', expected null, as this message has no such field
-assignment {"assigned":{},"version":1,"scheduled_rebalance_timeout_ms":7}
-    scheduled_rebalance_timeout_ms: 7 has no place in version 1
-assignment {"assigned":{},"loss_timeout_ms":"1"}
-    loss_timeout_ms: got '1', expected an integer
-kafka_assignment {"assigned":{},"revoked":{}}
-    revoked: got {}, expected null, as this message has no such field
-kafka_assignment {"assigned":{},"scheduled_rebalance_timeout_ms":0}
-    scheduled_rebalance_timeout_ms: got 0, expected null, as this message has no such
-"""
-
-
-@pytest.mark.parametrize(("line", "message"), cases(NO_ASSIGNMENTS))
-def test_encode_when_item_is_no_assignment_says_why(line: str, message: str) -> None:
-    way, item = line.split(maxsplit=1)
-    with pytest.raises(EncodeError) as refused:
-        encoded_item(item, *WAYS[way])
-    assert str(refused.value).startswith(message)
-
-
-def test_error_line_when_message_has_line_ends_is_one_line() -> None:
-    assert error_line("two\nlines", 3) == '{"error":"two lines","offset":3}'
-    assert error_line("é", None) == '{"error":"\\u00e9","offset":null}'

@@ -9,17 +9,6 @@ from tests.unit.pipeline.advices import made_advice, option
 from tests.unit.pipeline.return_times import history
 
 
-def test_settings_stand_cheapest_first_with_their_roles() -> None:
-    rows, more = tried_rows(made_advice())
-    assert [row.role for row in rows] == ["advised", "", "today", ""]
-    assert rows[0].words == "deferred, waits 30 s"
-    assert rows[0].cells == ("40 (36 to 44)", "4", "300", "6")
-    assert more == ()
-    sure = evolve(option(deferred(5_000), 7.0), unavailable_s=Estimate(mean=7, low=7.001, high=7))
-    rows, _ = tried_rows(made_advice(options=(sure,), best=0))
-    assert rows[0].cells[0] == "7"
-
-
 def test_equal_settings_share_a_row_and_five_rows_are_shown() -> None:
     """Equal to the reader: their figures are written alike. Today's row is always shown."""
     costs = {0: 990.0, 5_000: 41.0, 6_000: 40.98, 7_000: 41.02, 8_000: 42.0}

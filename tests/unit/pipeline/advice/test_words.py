@@ -1,14 +1,11 @@
 """Advice in words."""
 
-import json
-
 import pytest
 
 from coopgroup.pipeline.advice.choose import Estimate
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_rations, with_warmups
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.pipeline.advice.words import (
-    advice_json,
     headline,
     names_of,
     notes,
@@ -120,20 +117,6 @@ def test_ration_is_explained_by_its_worst_moment() -> None:
     )
 
 
-def test_too_little_history_is_no_advice() -> None:
-    """Neither a setting nor an interval nor a snippet, and figures of an episode."""
-    few = made_advice(history=history([12_000] * 3))
-    assert headline(few) == "Not enough history (3 of 20 episodes)."
-    assert not few.is_clear
-    assert snippet(few) == ""
-    assert notes(few)[0].startswith("Advice needs at least 20 episodes: departures, deployments")
-    assert "here 40 s, never costs more than twice" in notes(few)[1]
-    found = advice_json(few)
-    assert (found["advised"], found["snippet"], found["is_clear"]) == (None, None, False)
-    assert found["today"]["unavailable_partition_s_per_episode"] == {"mean": 90.0}
-    assert not any("Use" in one or "resampled" in one for one in reasons(few))
-
-
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:
     told = history([1_000] * 30, left_out=3, notes=("Also.",))
     left_out, failed, broken, also = notes(made_advice(failed=2, violations=1, history=told))[:4]
@@ -153,15 +136,6 @@ def test_snippet_is_python_with_the_policy_and_the_group() -> None:
         "scheduled_rebalance_timeout_ms=30_000)"
     ) in rationed
     assert "policy=SimplePolicy()" in snippet(made_advice(best=0, today=2))
-
-
-def test_json_has_everything_as_plain_values() -> None:
-    found = json.loads(json.dumps(advice_json(made_advice())))
-    assert found["advised"]["options"] == {"scheduled_rebalance_timeout_ms": 30_000}
-    assert (found["group"], found["today"]["policy"], found["is_clear"]) == ("g", "simple", True)
-    assert found["saving_partition_s_per_day"] == {"mean": 50, "low": 40, "high": 60}
-    assert (found["history"]["absences"], len(found["options"])) == (30, 4)
-    assert found["snippet"] == snippet(made_advice())
 
 
 def test_warm_ups_are_explained_and_can_be_pasted() -> None:

@@ -1,7 +1,6 @@
 """Sweeps: files with their error messages, and cells with their names and scenarios."""
 
 import json
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +84,6 @@ def sweep(seeds: tuple[int, ...] = (1, 2), digest: str = "d", **grid: Any) -> Sw
 
 def rows(made: Sweep) -> list[dict[str, Any]]:
     return [json.loads(cell.parameters) for cell in cells_of(made)]
-
-
-def test_cells_are_every_combination_and_seeds_vary_fastest() -> None:
-    made = sweep(
-        policies=(Choice(name="simple"), Choice(name="eager")),
-        session_timeout_ms=(10_000, 20_000),
-    )
-    found = [
-        (row["policy"]["name"], row["group"]["session_timeout_ms"], row["seed"])
-        for row in rows(made)
-    ]
-    assert found == list(product(("simple", "eager"), (10_000, 20_000), (1, 2)))
 
 
 def test_cells_of_a_policy_without_the_option_are_made_once() -> None:
@@ -214,14 +201,3 @@ def test_file_when_wrong_is_refused_by_file_and_key_path(
     said = str(refused.value)
     assert said.startswith(f"{file}: {place}: got ")
     assert (expected in said, "\n" in said) == (True, False)
-
-
-def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
-    with pytest.raises(ConfigurationError, match=r"sweep file: got 's.toml', .*TOML .*line 2, "):
-        parse_sweep("seeds = 1\nseeds = 2\n", file="s.toml")
-
-
-def test_scenario_when_wrong_is_refused_by_its_own_file(folder: Path) -> None:
-    (folder / "small.toml").write_text("duration_ms = 0")
-    with pytest.raises(ConfigurationError, match=r"small\.toml: "):
-        parse_sweep('scenarios = "small.toml"', file=str(folder / "s.toml"))

@@ -127,14 +127,6 @@ def test_groups_are_as_kafka_writes_them(
     assert encode_group_value(expected) == content
 
 
-def test_lengths_beyond_a_byte_come_back() -> None:
-    """Compact lengths take two bytes from 127 on."""
-    long = evolve(COMMIT, metadata="x" * 5_000)
-    assert decode_offset_value(encode_offset_value(long)) == long
-    many = evolve(GROUP, members=(evolve(MEMBER, subscription=b"s" * 40_000),) * 200)
-    assert decode_group_value(encode_group_value(many)) == many
-
-
 WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [
     (encode_key(KEY), decode_key),
     (encode_key(GroupKey(group="billing")), decode_key),
