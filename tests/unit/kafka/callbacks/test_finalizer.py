@@ -174,20 +174,6 @@ def test_consumers_whose_callbacks_are_methods_of_their_owners_are_collected(
     assert not any(one() for one in dropped.values())
 
 
-def test_callback_that_only_the_consumer_has_is_called_until_it_is_closed() -> None:
-    """The consumer keeps it: a stand-in refers to it weakly."""
-    heard: list[str] = []
-    consumer = CooperativeConsumer(
-        {**NOBODY, "statistics.interval.ms": 50, "stats_cb": heard.append}
-    )
-    with consumer:
-        deadline = time.monotonic() + 10
-        while not heard:
-            gc.collect()
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline
-
-
 def test_stand_in_for_a_callback_says_so_when_its_consumer_is_gone() -> None:
     configuration, kept = keep_callbacks({"oauth_cb": lambda _: ("token", 0.0), "error_cb": 5})
     assert configuration["oauth_cb"]("") == ("token", 0.0)

@@ -81,16 +81,6 @@ def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
     assert [one["path"] for one in warned.fields("telemetry_file_hangs")] == [str(path)]
 
 
-def test_records_beyond_the_queue_are_dropped_counted_and_said(hand: Hand, tmp_path: Path) -> None:
-    warned = Warned()
-    with opened(tmp_path / "t.jsonl", warned, queue_records=5) as file:
-        put(file, *range(20))
-        assert file.dropped == 15
-        assert [one["records"] for one in warned.fields("telemetry_dropped")] == [1, 2, 4, 8]
-    assert numbers(tmp_path / "t.jsonl") == list(range(5))
-    assert warned.fields("telemetry_dropped")[-1]["records"] == 15
-
-
 def refuse(*_: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
