@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import time
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ from coopgroup.cli.app import run
 from coopgroup.simulator import Run, comparison
 from coopgroup.simulator.comparison import Job
 from tests.support.small_scenario import CRASH
-
-LONG_S = 90.0
 
 
 @pytest.fixture
@@ -96,19 +92,3 @@ def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
         heard: list[Any] = list(run_all(play, jobs))
     assert heard == [signal.SIG_IGN] * 2
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_compare_when_interrupted_waits_for_no_run() -> None:
-    play: Any = time.sleep
-    jobs: Any = [LONG_S] * 3
-
-    def play_and_interrupt() -> None:
-        with compare_command._runner(2) as run_all:  # noqa: SLF001  (as above)
-            run_all(play, jobs)
-            raise KeyboardInterrupt
-
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        play_and_interrupt()
-    assert time.monotonic() - began < LONG_S / 2
-    assert active_children() == []

@@ -12,9 +12,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.telemetry import WorkFailed
 from tests.unit.groups.test_work import (
-    BOTH,
     HEAVY,
-    LIGHT,
     ONLY_HEAVY,
     REVOKE_HEAVY,
     STOP_S,
@@ -61,18 +59,6 @@ def test_warm_up_that_is_wanted_again_while_it_cools_begins_anew(bench: Bench) -
     bench.put(CANCEL)
     assert bench.posted == [WARM, WARM]
     assert bench.actions() == ["warm", "cool", "warm"]
-
-
-def test_assigned_resource_starts_when_its_warm_up_has_returned(bench: Bench) -> None:
-    def while_it_warms() -> None:
-        bench.grant(BOTH)
-        assert bench.started() == {LIGHT}
-        assert bench.actions() == ["warm"]
-
-    bench.during["warm", HEAVY] = while_it_warms
-    bench.put(BEGIN)
-    assert bench.started() == {LIGHT, HEAVY}
-    assert bench.actions() == ["warm", "start"]
 
 
 def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Bench) -> None:

@@ -90,17 +90,6 @@ def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Cata
     ]
 
 
-def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> None:
-    """The new process has led no round; its list is that of the previous process."""
-    stage.start()
-    stage.lookup.led = None
-    stage.looks(9)
-    assert stage.asked == []
-    stage.content = SECOND
-    stage.looks(1)
-    assert len(stage.asked) == 1
-
-
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
     stage.leads = False
     stage.start()

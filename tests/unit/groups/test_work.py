@@ -143,21 +143,6 @@ def bench(hand: Hand) -> Iterator[Bench]:
     made.check()
 
 
-def test_revoked_resources_are_given_up_independently_as_each_has_stopped(bench: Bench) -> None:
-    def while_it_stops() -> None:
-        bench.hand.run()
-        assert bench.given_up() == [LIGHT]
-        assert not bench.work.held()
-        assert (bench.work.token(HEAVY), bench.work.token(LIGHT)) == (3, None)  # it may still flush
-        assert bench.stops() == [(LIGHT, "revoked")]
-
-    bench.during["stop", HEAVY] = while_it_stops
-    bench.grant()
-    bench.put(RevokeResources(resources=BOTH))
-    assert bench.given_up() == [LIGHT, HEAVY]
-    assert bench.actions(HEAVY) == bench.actions(LIGHT) == ["start", "stop"]
-
-
 def test_start_that_raises_is_reported_and_tried_again_after_delays(bench: Bench) -> None:
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     began_s = bench.hand.now_s
@@ -187,19 +172,6 @@ def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench)
     bench.advance(2 * RETRY_S)
     assert bench.given_up() == [LIGHT]
     assert bench.actions(LIGHT) == ["start", "stop", "stop", "stop"]
-
-
-def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Bench) -> None:
-    def come_back() -> None:
-        bench.member.claim_generation = 5
-        bench.grant(ONLY_HEAVY)
-        assert not bench.work.holds(HEAVY)
-
-    bench.during["lost", HEAVY] = come_back
-    bench.grant(ONLY_HEAVY)
-    bench.put(LOSE_HEAVY)
-    assert bench.work.token(HEAVY) == 5
-    assert bench.actions() == ["start", "lost", "start"]
 
 
 @pytest.mark.parametrize(

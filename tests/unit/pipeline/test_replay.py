@@ -7,7 +7,6 @@ from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.replay import (
     FIGURES,
-    MEMBERS_MAX,
     ReplayedGroup,
     play_cells,
     played_absences,
@@ -32,13 +31,6 @@ def episode(*processes: int, joined: int = 0) -> Episode:
         ),
         joined=joined,
     )
-
-
-def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
-    group = ReplayedGroup.of(history([], members=100, partitions=20_000), COST)
-    assert group.members == MEMBERS_MAX
-    assert group.partitions == MEMBERS_MAX * 50
-    assert group.partition_factor == pytest.approx(4.0)
 
 
 def test_deployment_of_more_than_the_group_is_thinned() -> None:

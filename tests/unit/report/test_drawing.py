@@ -120,20 +120,6 @@ def test_bars_show_the_moves_and_the_returns(policy: Choice, order: str) -> None
     assert (moved, returned) == (one.run.measures.moved, one.run.measures.returned)
 
 
-@each_policy
-def test_lag_curves_add_up_to_the_lag(policy: Choice) -> None:
-    one = drawn(policy)
-    figure = one.figure("lag")
-    curves = [line.data_source.data for line in figure.renderers if line.name]
-    assert len(curves) == 1 + len(one.history.ownership.clients)
-    total = np.sum([data["y"] for data in curves], axis=0)
-    measured = np.asarray(curves[0]["x"]) >= one.from_s
-    assert total[measured].max() == one.run.measures.lag_peak
-    assert total[-1] == one.run.measures.lag_final
-    highest = max(np.asarray(data["y"])[measured].max() for data in curves)
-    assert figure.y_range.end == pytest.approx(1.08 * highest)
-
-
 def test_rows_of_warm_ups_are_the_warm_ups() -> None:
     one = drawn(POLICIES[-1])
     facts = facts_of(one.history)

@@ -1,6 +1,5 @@
 """Whole pages, as files."""
 
-import logging
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from coopgroup.report import (
     Objection,
     write_comparison_page,
     write_history_page,
-    write_run_page,
 )
 from coopgroup.telemetry import RoundRefused
 from tests.unit.report.histories import Samples, Story, rolling_bounce, share
@@ -121,12 +119,3 @@ def test_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "none" / "page.html"
     with pytest.raises(ConfigurationError, match="expected a file that can be written: No such"):
         write_history_page(rolling_bounce(2, 2), path, title="x")
-
-
-def test_bokeh_has_nothing_to_complain_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    logging.getLogger("bokeh").propagate = True
-    with caplog.at_level(logging.WARNING):
-        write_run_page(run(), tmp_path / "run.html")
-    assert caplog.messages == []

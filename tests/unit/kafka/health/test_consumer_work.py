@@ -90,16 +90,6 @@ def test_log_ends_are_looked_up_again_only_after_a_while(hand: Hand) -> None:
         assert stage.look_ups == look_ups
 
 
-def test_oldest_unhandled_record_is_that_of_processing() -> None:
-    stage = Stage()
-    stage.work.take()
-    assert stage.work.read().partitions["t", 0].oldest is None
-    stage.work.oldest = lambda: {("t", 0): 3}
-    stage.work.take()
-    partitions = stage.work.read().partitions
-    assert (partitions["t", 0].oldest, partitions["t", 1].oldest) == (3, None)
-
-
 def test_request_keeps_no_dropped_consumer_alive() -> None:
     stage = Stage()
     stage.work.read()

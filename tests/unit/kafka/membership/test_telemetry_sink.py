@@ -12,7 +12,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.member import Action
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     CommitFailed,
     Envelope,
@@ -137,17 +137,6 @@ def test_rounds_refused_in_a_row_are_warnings_now_and_then(
                 warned.append(number)
             caplog.clear()
         assert warned == [2, 4, 8]
-
-
-def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def raising(*_: object) -> None:
-        raise LookupError("a bug")
-
-    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", raising)
-    sink = TelemetrySink("g")
-    with pytest.raises(LookupError):
-        write(sink, MembershipLost(resources=EMPTY, cause="c"))
-    sink.warn("topics_unavailable", error="no broker")
 
 
 def test_logged_records_have_their_fields_in_words_and_as_attributes(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from coopgroup.pipeline.advice.choose import (
-    ENOUGH,
     Advice,
     advise,
     sampled,
@@ -138,15 +137,6 @@ def test_advice_without_episodes_or_replays_is_refused() -> None:
 
     with pytest.raises(PipelineError, match="no episode of group g could be replayed"):
         advise(history([5_000]), COST, nothing)
-
-
-@pytest.mark.parametrize(("count", "is_enough"), [(3, False), (ENOUGH - 1, False), (ENOUGH, True)])
-def test_little_history_is_said_and_has_figures_of_an_episode(count: int, is_enough: bool) -> None:
-    """Three absences in ten days: a day would have three tenths of the cost."""
-    given = advised(MadeUp({"simple": 30.0}), [1_000] * count)
-    assert given.is_enough is is_enough
-    shown = 30.0 * count / 10 if is_enough else 30.0
-    assert given.current.unavailable_s.mean == pytest.approx(shown)
 
 
 def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:

@@ -31,18 +31,6 @@ def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
     ]
 
 
-def test_rounding_makes_nobody_leave_before_it_is_back() -> None:
-    again = evolve(SEEN, gone_ms=SEEN.gone_ms + 10_012)
-    first = evolve(SEEN, process="q@h")
-    late = evolve(SEEN, gone_ms=SEEN.gone_ms + 1_234, absent_ms=8_777)
-    (episode,) = made(first, late, again)
-    assert [(one.at_ms, one.process, one.absent_ms) for one in episode.absences] == [
-        (0, 1, 20_000),
-        (1_240, 2, 8_800),
-        (10_041, 2, 20_000),
-    ]
-
-
 def test_absence_without_end_is_permanent_only_if_watched_for_long() -> None:
     gone = evolve(SEEN, absent_ms=None)
     unknown = evolve(gone, watched_ms=599_999)

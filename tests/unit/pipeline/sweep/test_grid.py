@@ -100,19 +100,6 @@ def test_cells_of_a_policy_without_the_option_are_made_once() -> None:
     ]
 
 
-def test_keys_when_anything_changes_differ() -> None:
-    sweeps = [
-        sweep(),
-        sweep(seeds=(3, 4)),
-        sweep(sizes=(2,)),
-        sweep(digest="e"),
-        sweep(assignors=(Choice(name="range"),)),
-    ]
-    keys = [cell.key for made in sweeps for cell in cells_of(made)]
-    assert len(set(keys)) == len(keys)
-    assert cells_of(sweep()) == cells_of(sweep())
-
-
 def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
     larger = resized(base(), 3)
     assert larger.topics[0].rate_per_s == (1.0, 2.0) * 3

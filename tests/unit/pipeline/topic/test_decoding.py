@@ -134,25 +134,6 @@ def test_the_quick_way_says_what_the_codec_says(raws: list[bytes]) -> None:
         assert {name: row[name] for name in READ} == one_by_one(raw)
 
 
-def test_a_group_becomes_a_row_with_members() -> None:
-    (row,) = groups((GROUP_KEY, encode_group_value(GROUP)))
-    assert (row["generation"], row["member_count"], row["rejections"]) == (7, 1, [])
-    assert row["at_ms"] == 1_730_000_000_001
-    assert row["members"] == [
-        {
-            "member_id": "a-1",
-            "instance_id": None,
-            "client_id": "a",
-            "client_host": "/10.0.0.1",
-            "session_timeout_ms": 6_000,
-            "rebalance_timeout_ms": 60_000,
-            "topics": ["orders"],
-            "assigned_count": 2,
-            "assigned": [{"topic": "orders", "partitions": [0, 2]}],
-        }
-    ]
-
-
 def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:
     broken = evolve(GROUP, members=(evolve(MEMBER, assignment=b"\0\0\0\0"),))
     (row,) = groups((GROUP_KEY, encode_group_value(broken)))

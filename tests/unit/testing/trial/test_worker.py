@@ -171,13 +171,3 @@ def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
     else:
         assert consumer.committed == [[("a", 0, 6), ("a", 1, 9)]]
         assert (consumer.finished, given_up()) == ([], [[0, 1]])
-
-
-def test_worker_when_lost_commits_nothing(play: Play, spec: WorkerSpec) -> None:
-    """Another member may own the partition already."""
-    consumer = play(
-        record("a", 0, 5),
-        telling("on_lost", ("a", 0)),
-        telling("on_revoke", ("a", 0)),
-    )
-    assert consumer.committed == []
