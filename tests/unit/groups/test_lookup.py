@@ -104,17 +104,6 @@ def test_leader_that_is_behind_waits_for_the_newer_catalogue(
         assert lookup.metadata(request.topics).resources == NEW.resources
 
 
-@pytest.mark.usefixtures("hand")
-def test_leader_that_stays_behind_decides_nothing() -> None:
-    lookup = Source().lookup()
-    request = lookup.read((_member("a", version=4),))
-    with pytest.raises(LookupError, match="here has version 3, another member has seen 4"):
-        lookup.metadata(request.topics)
-    assert lookup.led is None
-    request = lookup.read((_member("a", version=3),))
-    assert lookup.metadata(request.topics).resources == OLD.resources
-
-
 def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(hand: Hand) -> None:
     source = Source()
     lookup = source.lookup(timeout_ms=0)

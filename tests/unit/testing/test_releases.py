@@ -8,7 +8,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.maven import KafkaRuntime, kafka_runtime_path, pom_of
+from coopgroup.testing.maven import KafkaRuntime, pom_of
 from coopgroup.testing.releases import read_release
 from coopgroup.testing.tools import tool_class_of, with_bootstrap
 
@@ -17,23 +17,6 @@ def artifacts(version: str) -> list[tuple[str, str]]:
     """The (name, version) pairs that Maven is asked for."""
     pattern = r"<artifactId>([^<]+)</artifactId>\s+<version>([^<]+)<"
     return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
-
-
-@pytest.mark.parametrize(
-    ("version", "broker", "tools"),
-    [
-        ("2.5.1", "kafka_2.13", "2.5.1"),
-        ("4.3.1", "kafka_2.13", "4.3.1"),
-        ("4.4.0", "kafka_2.13", "4.3.1"),
-    ],
-)
-def test_pom_of_a_release_names_its_jars(version: str, broker: str, tools: str) -> None:
-    assert artifacts(version) == [
-        (broker, version),
-        ("kafka-tools", tools),
-        ("slf4j-simple", "1.7.36"),
-    ]
-    assert kafka_runtime_path(read_release(version)).name.startswith(f"kafka-{version}-")
 
 
 @pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "2.1.1", "2.4.1", "٤.3.0"])

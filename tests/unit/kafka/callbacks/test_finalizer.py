@@ -84,16 +84,6 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
     assert parts.told == ["driver", "slot", "sink"]
 
 
-def test_dropped_consumer_ends_although_the_group_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.leaving._LEAVE_TIMEOUT_S", 0.01)
-    parts = Parts()
-    drop(parts)
-    parts.duties[0]()
-    assert parts.told == ["driver", "slot", "sink"]
-
-
 @pytest.mark.parametrize("why", ["closed", "in a forked child"])
 def test_consumer_that_is_dropped_later_says_nothing(
     monkeypatch: pytest.MonkeyPatch, why: str

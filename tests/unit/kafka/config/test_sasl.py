@@ -114,18 +114,6 @@ def test_loop_does_not_wait_for_the_callback_while_a_token_is_good(hand: Hand) -
     assert (outcomes, service.take(), len(service.asked)) == ([None], "token-2", 2)
 
 
-def test_loop_goes_on_with_a_token_while_the_callback_fails(hand: Hand) -> None:
-    service = TokenService()
-    service.now += 90
-    service.is_down = True
-    for count in (2, 3):
-        assert service.take() == "token-1"
-        hand.run()
-        assert len(service.asked) == count
-    with pytest.raises(OSError, match="is down"):
-        service.source.renew()
-
-
 def test_callback_that_hangs_keeps_few_threads(hand: Hand) -> None:
     """A job that does not run is a callback that hangs."""
     source = OAuthTokenSource(callback=lambda _: ("token", 2e9), argument="")

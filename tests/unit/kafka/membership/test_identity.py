@@ -327,17 +327,6 @@ def test_groups_do_not_share_slots(folder: Folder) -> None:
     assert [folder.take(name).kept for name in names] == [ANNA] * len(names)
 
 
-def test_slot_that_was_released_is_not_written_any_more(folder: Folder) -> None:
-    """Another consumer may own the slot by then; a second release is harmless."""
-    first = folder.take()
-    first.release()
-    second = folder.again(first)
-    first.keep(ANNA)
-    first.release()
-    third = folder.again(second)
-    assert (third.path, third.kept) == (first.path, None)
-
-
 def test_slots_of_one_group_have_an_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user with that many consumers on one host has made a mistake."""
     monkeypatch.setattr("coopgroup.kafka.membership.identity._SLOTS_MAX", 2)

@@ -39,12 +39,6 @@ class Driver:
     polled_at_s: float = math.inf
 
 
-def test_member_in_poll_without_partitions() -> None:
-    assert report_of(Driver(), 100.0, 5_000) == MemberReported(
-        state="stable", interval_ms=5_000, since_poll_ms=0
-    )
-
-
 def test_member_at_work() -> None:
     driver = Driver(lease_until_s=144.5, polled_at_s=88.0)
     driver.meter.rate_per_s = 12.34567

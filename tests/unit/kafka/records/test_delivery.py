@@ -157,17 +157,6 @@ def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
     assert stage.committed == [("_NO_OFFSET", [])]
 
 
-@pytest.mark.parametrize("count", [1, 40])
-def test_take_when_the_application_works_has_it_measured(count: int, hand: Hand) -> None:
-    stage = owning()
-    for first in (0, 40, 80):
-        stage.librdkafka.feed([record(0, first + one) for one in range(40)])
-        for _ in range(40 // count):
-            assert len(stage.delivery.take(count, 0)) == count
-            hand.advance(6.0 * count / 40)
-    assert stage.meter.rate_per_s == pytest.approx(40 / 6.0, rel=0.03)
-
-
 def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> None:
     """The text and the fields are those that librdkafka 2.16 gave on its mock broker."""
     stage = owning()
@@ -266,16 +255,6 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
         stage.fetching.record_buffer.pause([("t", 0)])
     stage.delivery.take(2 if work == "batch" else 1, 1.0)
     assert max(waits) > IDLE_S if work == "none" else max(waits) == IDLE_S
-
-
-def test_take_of_an_idle_consumer_commits_on_time(waits: list[float], hand: Hand) -> None:
-    stage = owning()
-    stage.librdkafka.feed([record(0, 1)])
-    stage.delivery.take(1, 0)
-    stage.committing.due_at_s = hand.now_s + 0.1
-    stage.delivery.take(1, 0.4)
-    assert any(isinstance(one, CommitRequested) for one in stage.driver.posted)
-    assert len(waits) >= 2
 
 
 def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:

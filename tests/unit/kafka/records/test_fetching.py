@@ -127,14 +127,6 @@ def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
     ]
 
 
-def test_seek_forgets_what_waits_and_the_position() -> None:
-    """The position is unknown until the next record, as in librdkafka."""
-    fetching, _ = begun(record(0, 7), record(1, 50))
-    fetching.fetch(2, 0)
-    fetching.seek(TopicPartition("t", 0, 100))
-    assert (ready(fetching), positions(fetching)) == ([(1, 50)], [-1001, 50])
-
-
 # --- topics ahead of the first assignment ---------------------------------------------------------
 
 

@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.channel import Channel
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -140,15 +139,6 @@ def test_request_fails_in_time(
                 assert (outcome.kind, took_s < 5) == (kind, True)
                 assert said.replace("ADDRESS", address) in outcome.message
                 assert is_dead or took_s >= 0.2
-
-
-def test_requests_fail_when_the_broker_hangs_up() -> None:
-    with listening() as (server, address), transport_to(address) as transport:
-        sent = [begin(transport, HEARTBEAT, node_at(address), LONG_MS, Lane.JOIN) for _ in range(3)]
-        server.accept()[0].close()
-        for outcomes in sent:
-            assert outcomes.get(timeout=WAIT_S).kind is FailureKind.DISCONNECTED
-    assert all(outcomes.empty() for outcomes in sent)
 
 
 def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
@@ -284,23 +274,3 @@ def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, bro
         kind=FailureKind.DISCONNECTED, message="LookupError('a bug')"
     )
     assert [repr(one) for one in reported] == ["LookupError('a bug')"]
-
-
-def test_look_up_fails_when_the_next_broker_cannot_be_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Later attempts may fail, too."""
-    calls: list[object] = []
-
-    def make_one_only(*arguments: Any) -> Channel:  # noqa: ANN401  (as Channel has them)
-        calls.append(arguments)
-        if len(calls) > 1:
-            raise LookupError("a bug")
-        return Channel(*arguments)
-
-    monkeypatch.setattr("coopgroup.kafka.rpc.channel.Channel", make_one_only)
-    reported: list[BaseException] = []
-    with transport_to(dead_address(), dead_address(), reported=reported) as transport:
-        failure = ask(transport, LOOK_UP)
-    assert failure.message == "LookupError('a bug')"
-    assert (len(calls), len(reported)) == (2, 1)

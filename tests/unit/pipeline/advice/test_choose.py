@@ -118,16 +118,6 @@ def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> No
     assert not any("warmup" in one for one in (*free.asked, *still.asked))
 
 
-def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
-    def broken(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
-        found = MadeUp({"simple": 10.0})(episodes, policies)
-        found[0, 0] = np.nan
-        return found
-
-    given = advised(broken, [1_000] * 40 + [2_000])
-    assert (given.failed, given.advised.policy) == (1, deferred(0))
-
-
 def test_advice_without_episodes_or_replays_is_refused() -> None:
     with pytest.raises(PipelineError, match=r"group g: nobody left, died or joined in 10\.0 days"):
         advise(history([]), COST, MadeUp({}))
