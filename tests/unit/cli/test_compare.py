@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
+from rich.console import Console
 
 from coopgroup.cli import compare as compare_command
+from coopgroup.cli import simulated
 from coopgroup.cli.app import run
-from coopgroup.simulator import Run, comparison
-from coopgroup.simulator.comparison import Job
+from coopgroup.simulator import Run, Violation, comparison
+from coopgroup.simulator.comparison import Job, play
 from tests.support.small_scenario import CRASH
 
 
@@ -26,6 +29,25 @@ def file(tmp_path: Path) -> str:
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process: starting new processes takes longer than all of these runs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+
+
+def test_tables_and_verdict_fit_a_terminal_of_80_columns(
+    file: str,
+    one_process: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No word is cut, and no line is broken inside a word."""
+    monkeypatch.setattr(simulated, "_console", lambda: Console(width=80))
+    policies = "eager,simple,deferred,incremental,deferred:scheduled_rebalance_timeout_ms=2000"
+    assert run(["compare", file, "--policies", policies, "--seeds", "2"]) == 0
+    printed, errors = capsys.readouterr()
+    assert (errors, printed.split(": ")[:2]) == ("", ["small", "sticky, 2 seeds"])
+    heads = "".join(line for line in printed.splitlines() if line.startswith("┃"))
+    assert [one for one in ("measure", "eager", "simple") if one not in heads] == []
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    assert printed.count("partition-seconds") == 3  # in the table and in the verdict
 
 
 def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
@@ -92,3 +114,19 @@ def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
         heard: list[Any] = list(run_all(play, jobs))
     assert heard == [signal.SIG_IGN] * 2
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_compare_when_an_invariant_is_broken_ends_with_status_1(
+    file: str,
+    one_process: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")
+
+    def broken(job: Job) -> Run:
+        return evolve(play(job), violations=(found,))
+
+    monkeypatch.setattr(comparison, "play", broken)
+    assert run(["compare", file, "--policies", "simple", "--seeds", "1"]) == 1
+    assert "simple, seed 1, 77 ms: single owner" in capsys.readouterr().err

@@ -108,3 +108,8 @@ def test_advice_fits_a_terminal_of_80_columns(
     said = judged(protocol, *members, state=state)
     assert said.advice
     assert max(map(len, said.advice)) <= 80
+
+
+def test_long_list_of_other_clients_is_cut() -> None:
+    said = judged("range", *(member(f"m{number:02}") for number in range(12)))
+    assert (said.facts[-1], len(said.facts)) == ("  and 2 more", 13)

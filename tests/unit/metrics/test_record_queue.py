@@ -26,6 +26,17 @@ def test_records_reach_the_receiver_in_order_also_beside_a_drain() -> None:
     assert got == list(range(20))
 
 
+def test_record_without_a_place_is_dropped_and_counted() -> None:
+    with by_hand():
+        records = RecordQueue[int](capacity=2, take=lambda _, __: None)
+        for number in range(5):
+            records.put(number, told())
+        assert records.dropped == 3
+        records.drain()
+        records.put(5, told())
+        assert records.dropped == 3
+
+
 def test_drain_when_the_receiver_puts_a_record_ends() -> None:
     """A receiver whose own work is told, such as an exporter that is a member, too."""
     with by_hand():

@@ -15,9 +15,10 @@ from coopgroup.report import (
     Objection,
     write_comparison_page,
     write_history_page,
+    write_run_page,
 )
 from coopgroup.telemetry import RoundRefused
-from tests.unit.report.histories import Samples, Story, rolling_bounce, share
+from tests.unit.report.histories import Samples, Story, rolling_bounce
 
 
 @frozen(kw_only=True)
@@ -86,13 +87,13 @@ def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> No
     assert "Group \\ud800" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize("partitions", [0, 1])
-def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> None:
-    story = Story()
-    story.work(5, "a", share(partitions, 1, 0))
-    write_history_page(story.envelopes, tmp_path / "page.html", title="x")
-    words = seen((tmp_path / "page.html").read_text())
-    assert ("No record tells of work on a partition." in words) == (partitions == 0)
+def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
+    write_run_page(run(seed=7), tmp_path / "run.html")
+    words = seen((tmp_path / "run.html").read_text())
+    title = "rolling bounce: deferred"
+    assert words.startswith(f"{title} {title} 18.7 partition-seconds out of service, 7 moves. The")
+    assert "sticky · seed 7 partitions moved 7 time to converge never violations none" in words
+    assert "Lag Records that wait" in words
 
 
 def test_comparison_page_has_each_policy(tmp_path: Path) -> None:

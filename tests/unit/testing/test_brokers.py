@@ -64,6 +64,16 @@ def test_brokers_of_an_old_release_share_a_zookeeper_that_is_removed_with_them(
     assert not started.folder.exists()
 
 
+def test_zookeeper_that_ends_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = started_cluster(tmp_path, os.getpid(), "2.8.2")
+    Path(started.runtime.java).write_text("#!/bin/sh\necho no luck\n")
+    with pytest.raises(ClusterStartError, match=r"^ZooKeeper did not come up: no luck$"):
+        ensure_zookeeper(started)
+    started.remove()
+
+
 def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:
     """A child that runs its parent's exit functions must not stop its parent's brokers."""
     started = started_cluster(tmp_path, os.getppid())

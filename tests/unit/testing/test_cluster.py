@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.testing import ClusterError, KafkaCluster, ToolMissingError
+from coopgroup.testing import ClusterError, KafkaCluster
 from coopgroup.testing.properties import (
     check_user_properties,
 )
@@ -58,32 +58,12 @@ def test_unknown_broker_is_refused() -> None:
         KafkaCluster(2).kill(3)
 
 
-def test_start_leaves_nothing_when_java_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    cluster = KafkaCluster()
-    with pytest.raises(ToolMissingError, match=r"^Java \(java\) is missing"):
-        cluster.start()
-    assert cluster.running == ()
-
-
 def test_package_does_not_import_pytest() -> None:
     code = "import sys, coopgroup.testing; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 # --- settings of test brokers, as values ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("key", ["listeners", "node.id", "log.dirs", "process.roles"])
-def test_user_properties_of_the_cluster_are_refused(key: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        check_user_properties({key: "1"})
-    assert str(caught.value) == (
-        f"properties: got {key!r}, expected a setting that the cluster does not decide itself"
-    )
 
 
 def test_user_properties_of_two_lines_are_refused() -> None:

@@ -11,7 +11,6 @@ from coopgroup.testing.maven import (
     KafkaRuntime,
     fetch_kafka,
     kafka_runtime_path,
-    telling_line,
 )
 
 MVN = """#!/bin/sh
@@ -98,6 +97,12 @@ def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -
     assert fetch_kafka().folder.is_dir()
 
 
+def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(KafkaFetchError, match="the cache of Kafka's jars cannot be written"):
+        fetch_kafka()
+
+
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
@@ -131,16 +136,3 @@ def test_cache_folder_follows_the_environment(
     monkeypatch.setenv("XDG_CACHE_HOME", shared)
     monkeypatch.setenv("HOME", "/home/somebody")
     assert str(kafka_runtime_path().parent) == expected
-
-
-@pytest.mark.parametrize(
-    ("output", "line"),
-    [
-        ("", "no output"),
-        ("one\ntwo\n\n", "two"),
-        ("[ERROR] first\n[ERROR] second\n", "first"),
-        ("a\njava.lang.UnsupportedClassVersionError: x\n at y\n", "java.lang.UnsupportedClass"),
-    ],
-)
-def test_telling_line_prefers_errors(output: str, line: str) -> None:
-    assert telling_line(output).startswith(line)

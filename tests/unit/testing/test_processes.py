@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.processes import (
     BrokerProcess,
@@ -95,6 +96,14 @@ def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
     os.close(barrier_write)
     os.close(barrier_read)
     os.waitpid(child, 0)
+
+
+def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        ConfigurationError, match=r"data_dir: got .*, expected a folder to write in"
+    ):
+        make_folder(tmp_path / "file", 1)
 
 
 def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

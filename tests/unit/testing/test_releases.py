@@ -10,7 +10,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.maven import KafkaRuntime, pom_of
 from coopgroup.testing.releases import read_release
-from coopgroup.testing.tools import tool_class_of, with_bootstrap
+from coopgroup.testing.tools import tool_class, tool_class_of, with_bootstrap
 
 
 def artifacts(version: str) -> list[tuple[str, str]]:
@@ -51,6 +51,11 @@ def test_security_that_a_release_lacks_is_refused(
 
 
 # --- names of Kafka's command-line tools ----------------------------------------------------------
+
+
+def test_unknown_tool_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"tool: got 'topics', expected one of kafka-acls"):
+        tool_class("topics")
 
 
 @pytest.mark.parametrize(

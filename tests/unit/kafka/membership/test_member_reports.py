@@ -48,6 +48,10 @@ def test_member_at_work() -> None:
     assert report.revoking == some(3)
 
 
+def test_group_of_named_resources_does_not_poll() -> None:
+    assert report_of(Driver(application=object()), 100.0, 5_000).since_poll_ms == -1
+
+
 def test_warmups_are_told_as_they_are() -> None:
     """State of a partition that nobody asked to keep is no standby."""
     warmups = Warmups(wanted=some(1, 2), begun=some(1, 2), warm=some(2, 9))
@@ -94,6 +98,13 @@ def test_report_is_left_out_while_earlier_records_wait(transport: HandTransport)
     assert [delay_s for delay_s, _ in transport.actions] == [5.0]
     transport.answer(FindPartition, FOUND)
     assert len(sent(transport)) == 1
+
+
+def test_member_that_is_not_subscribed_reports_nothing(transport: HandTransport) -> None:
+    driver = Driver(Member(config=CONFIG))
+    sink_on(transport).start_reports(driver, 5_000)
+    transport.run()
+    assert [delay_s for delay_s, _ in transport.actions] == [5.0]
 
 
 @pytest.mark.parametrize(("has_topic", "interval_ms"), [(True, 0), (False, 5_000)])

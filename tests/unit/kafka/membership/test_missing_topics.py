@@ -135,6 +135,12 @@ def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> 
     assert len(story.cluster.asked[0][1]) == 1_000
 
 
+def test_loop_gets_no_event(story: _Story) -> None:
+    story.missing.fetching.published = cast("Any", object())
+    story.look("orders", until_s=3.0)
+    assert (story.warned, story.handed) == ([TOLD], [])
+
+
 def test_long_outage_does_not_multiply_the_questions(story: _Story) -> None:
     story.cluster.is_up = False
     for at_s in range(60):  # a leader looks this often while its look-ups fail

@@ -141,18 +141,6 @@ def test_close_on_a_full_disk_leaves_whole_lines_and_ends_in_time(
     assert warned.fields("telemetry_dropped")[-1]["records"] == file.dropped > 990
 
 
-def test_file_is_rotated_by_size_and_old_ones_go(hand: Hand, tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    with opened(path, max_bytes=1_000, backups=2) as file:
-        put(file, *range(100))
-        assert file.flush(WAIT_S)
-    files = [Path(f"{path}.2"), Path(f"{path}.1"), path]
-    assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert all(0 < one.stat().st_size <= 1_000 for one in files)
-    found = numbers(*files)
-    assert found == list(range(found[0], 100))
-
-
 @pytest.mark.parametrize("limits", [{"max_bytes": 0}, {"backups": 0}])
 def test_rotation_can_be_turned_off_or_keep_nothing(
     hand: Hand, tmp_path: Path, limits: dict[str, int]

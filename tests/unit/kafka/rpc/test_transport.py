@@ -16,6 +16,7 @@ from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     Coordinator,
@@ -162,6 +163,24 @@ def test_exception_of_callback_is_told(broker: str, node: Coordinator, *, is_clo
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
     own = "the transport cannot be closed from its own thread"
     assert [str(one) for one in reported] == [own if is_close else "in the callback"]
+
+
+def test_action_runs_later_on_the_transports_thread() -> None:
+    reported: list[BaseException] = []
+    ran: queue.Queue[tuple[str, float]] = queue.Queue()
+
+    def note() -> None:
+        ran.put((threading.current_thread().name, time.monotonic() - begun))
+
+    with transport_to(dead_address(), reported=reported) as transport:
+        begun = time.monotonic()
+        transport.later(0.0, fail)
+        transport.later(0.2, note)
+        name, took_s = ran.get(timeout=WAIT_S)
+        assert name.startswith(THREAD_PREFIX)
+        assert took_s >= 0.2
+        transport.later(60.0, fail)  # does not delay the end
+    assert [repr(one) for one in reported] == ["LookupError('a bug')"]
 
 
 def test_transport_goes_on_when_its_loop_crashes(

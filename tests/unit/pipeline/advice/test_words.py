@@ -1,11 +1,14 @@
 """Advice in words."""
 
+import json
+
 import pytest
 
 from coopgroup.pipeline.advice.choose import Estimate
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_rations, with_warmups
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.pipeline.advice.words import (
+    advice_json,
     headline,
     names_of,
     notes,
@@ -136,6 +139,15 @@ def test_snippet_is_python_with_the_policy_and_the_group() -> None:
         "scheduled_rebalance_timeout_ms=30_000)"
     ) in rationed
     assert "policy=SimplePolicy()" in snippet(made_advice(best=0, today=2))
+
+
+def test_json_has_everything_as_plain_values() -> None:
+    found = json.loads(json.dumps(advice_json(made_advice())))
+    assert found["advised"]["options"] == {"scheduled_rebalance_timeout_ms": 30_000}
+    assert (found["group"], found["today"]["policy"], found["is_clear"]) == ("g", "simple", True)
+    assert found["saving_partition_s_per_day"] == {"mean": 50, "low": 40, "high": 60}
+    assert (found["history"]["absences"], len(found["options"])) == (30, 4)
+    assert found["snippet"] == snippet(made_advice())
 
 
 def test_warm_ups_are_explained_and_can_be_pasted() -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from attrs import evolve
 
-from coopgroup.errors import DecodeError, EncodeError
+from coopgroup.errors import DecodeError
 from coopgroup.pipeline.topic.codec import (
     GroupKey,
     GroupMember,
@@ -144,19 +144,6 @@ def test_every_truncation_is_refused(raw: bytes, decode: Callable[[bytes], objec
     if decode is not decode_key:
         with pytest.raises(DecodeError):
             decode(raw + b"\0")
-
-
-@pytest.mark.parametrize("version", [-1, 5, 99])
-def test_unknown_versions_are_refused(version: int) -> None:
-    raw = version.to_bytes(2, signed=True)
-    with pytest.raises(DecodeError, match=f"version: {version} "):
-        decode_key(raw + b"\0\0")
-    with pytest.raises(DecodeError, match=f"version: {version} "):
-        decode_offset_value(raw + encode_offset_value(COMMIT)[2:])
-    with pytest.raises(DecodeError, match=f"version: {version} "):
-        decode_group_value(raw + encode_group_value(GROUP)[2:])
-    with pytest.raises(EncodeError):
-        encode_offset_value(evolve(COMMIT, version=version))
 
 
 def test_tagged_fields_of_newer_brokers_are_skipped() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.testing.errors import ToolMissingError
+from coopgroup.testing.errors import ClusterError, ToolMissingError
 from coopgroup.testing.trial import brokers
 from coopgroup.testing.trial.brokers import open_stage
 
@@ -28,3 +28,12 @@ def test_open_stage_when_auto_and_java_is_missing_falls_back(
         "starting Apache Kafka",
         f"{missing}; using the mock broker of librdkafka instead, which is slower",
     ]
+
+
+def test_open_stage_when_nobody_listens_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "ANSWER_S", 1.0)
+    with (
+        pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"),
+        open_stage("127.0.0.1:1", 4, lambda _line: None),
+    ):
+        pass
