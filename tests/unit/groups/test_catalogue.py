@@ -32,6 +32,7 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
     [
         (["sink"], "resource: got 'sink'"),
         ([("*", 0)], "that is not '*'"),
+        ([("\ud800", 0)], "a name of 1 to 32767 bytes"),
         ([("a" * 32_768, 0)], "a name of 1 to 32767 bytes"),
         ([("sink", -2)], "an index from -1 up"),
         ([("sink", 2**31)], "an index from -1 up"),

@@ -61,6 +61,17 @@ def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, r
     process.kill()
 
 
+def test_process_goes_on_when_it_ignores_the_request_to_end(
+    reaper: Reaper, tmp_path: Path, ready: Path
+) -> None:
+    script = f"trap '' TERM; echo ready > {ready}; while :; do sleep 0.1; done"
+    process = start(reaper, tmp_path, script)
+    assert ready.read_text() == "ready\n"
+    assert not process.terminate(timeout_ms=50)
+    assert process.is_running
+    process.kill()
+
+
 def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path) -> None:
     """Otherwise no reaper would end the process."""
     reaper.close_pipe()

@@ -19,6 +19,20 @@ def artifacts(version: str) -> list[tuple[str, str]]:
     return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
 
 
+@pytest.mark.parametrize(
+    ("version", "is_kraft", "checkpoint"),
+    [
+        ("3.2.3", False, "bootstrap.checkpoint"),
+        ("3.3.2", True, "bootstrap.checkpoint"),
+        ("4.3.0", True, "bootstrap.checkpoint"),
+        ("4.4.0", True, "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"),
+    ],
+)
+def test_release_says_how_it_is_started(version: str, is_kraft: bool, checkpoint: str) -> None:
+    release = read_release(version)
+    assert (release.is_kraft, release.checkpoint_path) == (is_kraft, checkpoint)
+
+
 @pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "2.1.1", "2.4.1", "٤.3.0"])
 def test_version_that_is_no_release_is_refused(version: str) -> None:
     with pytest.raises(ConfigurationError, match=r"version: got .* such as 4\.3\.0"):

@@ -142,18 +142,6 @@ def test_failure_is_raised_by_every_poll_after_the_queue_is_served() -> None:
     stage.listener.serve()
 
 
-def test_give_up_when_callbacks_raise_stops_everything() -> None:
-    stage = holding()
-    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.driver.inbox.put(GrantResources(resources=ResourceSet({"t": [5]})))
-    with pytest.raises(LookupError):
-        stage.listener.give_up()
-    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stage.stops() == [(ONE, StopReason.REVOKED), (ZERO, StopReason.CLOSED)]
-
-
 def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
     stage = holding()
     hear = stage.hearing("revoke")

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaException, Message
 
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
@@ -214,28 +213,6 @@ def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand
     assert hand.now_s - began_s >= 0.07
     assert min(waits) >= 0.001
     assert len(waits) <= 4
-
-
-def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
-    waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = owning()
-    fetches: list[float] = []
-    fetch = Fetching.fetch
-
-    def counted(self: Fetching, wanted: int, wait_s: float, again_s: Any = None) -> None:  # noqa: ANN401
-        fetches.append(wait_s)
-        fetch(self, wanted, wait_s, again_s)
-
-    monkeypatch.setattr(Fetching, "fetch", counted)
-    assert stage.delivery.take(1, 0.4) == []
-    assert (len(fetches), len(waits) >= 6) == (1, True)
-    waits.clear()
-    revocation = RevokeResources(resources=ONE)
-    later(0.12, lambda: stage.driver.inbox.put(revocation))
-    assert stage.delivery.take(1, 0.4) == []
-    assert stage.heard == [("revoke", [1])]
-    assert len(fetches) >= 3
 
 
 @pytest.mark.parametrize("work", ["none", "offset", "commit", "paused", "batch"])

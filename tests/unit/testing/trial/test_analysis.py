@@ -116,6 +116,12 @@ def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
     assert (facts.lost, facts.unavailable_partition_s) == (2, 1.0)
 
 
+def test_measure_when_a_partition_never_began_is_unavailable_since_production() -> None:
+    log = log_of(acked=acknowledged((30, 0, 5)))
+    facts = measure(log, Window(begin_ns=1, end_ns=530 * MS))
+    assert (facts.lost, facts.unavailable_partition_s, facts.retained) == (1, 0.5, 0)
+
+
 def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
     events = [
         Event(at_ns=5 * MS, name="commit_failed", fields={"took_ms": 900.0}),

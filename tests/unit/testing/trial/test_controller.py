@@ -46,6 +46,12 @@ def test_trial_when_closed_leaves_neither_process_nor_folder(stage: Stage) -> No
     assert not trial.folder.exists()
 
 
+def test_window_when_still_open_has_no_end(trial: Trial) -> None:
+    with trial.window() as opened, pytest.raises(TrialError, match="still open"):
+        _ = opened.window
+    assert opened.window.length_s >= 0
+
+
 # --- members as processes: names, ends and error messages -----------------------------------------
 
 
