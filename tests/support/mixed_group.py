@@ -43,6 +43,7 @@ _PYTHON_ASSIGNORS: Final[Mapping[str, type]] = {
     "cooperative-sticky": CooperativeStickyAssignor,
     "range": RangePartitionAssignor,
 }
+_CLASSIC: Final = {"session.timeout.ms", "heartbeat.interval.ms"}
 _COMMON: Final[Mapping[str, str]] = {
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "200",
@@ -108,6 +109,11 @@ class MixedGroup:
     def librdkafka(self, name: str, strategy: str, **settings: object) -> None:
         more = {"partition.assignment.strategy": strategy, "log_level": 3}
         self._start(name, Consumer(self._settings(settings) | more), None)
+
+    def kip848(self, name: str) -> None:
+        """Start a member that the broker gives its partitions, in its own time-outs."""
+        settings = {key: value for key, value in self._settings({}).items() if key not in _CLASSIC}
+        self._start(name, Consumer(settings | {"group.protocol": "consumer"}), None)
 
     def kafka_python(self, name: str, strategy: str) -> None:
         settings = {

@@ -219,6 +219,9 @@ def _meet_deadlines(turn: Turn) -> None:
     scheduled = member.delay.rejoin_at_ms
     due = scheduled is not None and turn.now_ms >= scheduled
     reason = "scheduled rebalance" if due else member.rejoin_reason or warm_reason(turn)
+    look_at_ms = member.looks_at_ms
+    if not reason and look_at_ms is not None and turn.now_ms >= look_at_ms:
+        reason = "does the broker assign something else?"
     if reason and member.state is _STABLE:
         turn.rejoin(reason)
     if member.state is _REVOKING:

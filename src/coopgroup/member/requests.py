@@ -77,12 +77,9 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
 def next_deadline_ms(member: Member) -> int | None:
     """Return when the host must give `Woken` at the latest, in ms; None for never."""
     first_ms = member.lost_at_ms if member.owned else None
-    round_ms = member.wants_a_round_at_ms
-    if round_ms is not None and (first_ms is None or round_ms < first_ms):
-        first_ms = round_ms
-    ring_at_ms = member.bell.ring_at_ms
-    if ring_at_ms is not None and (first_ms is None or ring_at_ms < first_ms):
-        first_ms = ring_at_ms
+    for due_ms in (member.wants_a_round_at_ms, member.looks_at_ms, member.bell.ring_at_ms):
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
     for _, at_ms in wanted(member):
         if first_ms is None or at_ms < first_ms:
             first_ms = at_ms

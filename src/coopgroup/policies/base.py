@@ -52,6 +52,8 @@ class RoundContext:
             reasons.
         lags: the lags that the assignor receives; None if they were not looked up.
         protocol: protocol that the coordinator chose for the round; "" if unknown.
+        after_broker: whether the group coordinator assigned before this round (KIP-848). Then no
+            departed owner is waited for: a member of KIP-848 that returns makes it assign again.
     """
 
     leader_id: str
@@ -61,6 +63,7 @@ class RoundContext:
     balance: bool = False
     lags: LagFigures | None = None
     protocol: str = ""
+    after_broker: bool = False
 
     @property
     def memory(self) -> object:

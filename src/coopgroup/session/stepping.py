@@ -264,5 +264,6 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
             state=session.policy_state,
             balance=session.asks_balance,
             protocol=session.member.round.protocol,
+            after_broker=session.member.last_assignment.by_broker,
         ),
     )
