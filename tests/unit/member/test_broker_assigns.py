@@ -26,9 +26,11 @@ from coopgroup.member.events import (
 )
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer, OffsetCommitAnswer, SyncGroupAnswer
+from coopgroup.policies import RoundContext
 from coopgroup.protocol import decode_user_data
-from coopgroup.session import Session, step
+from coopgroup.session import DecideRound, Session, step
 from coopgroup.telemetry import AssigningMoved, AssignmentReceived, AssignmentUnreadable
+from tests.support import members
 from tests.support.members import (
     CONFIG,
     HELD,
@@ -44,6 +46,7 @@ from tests.support.members import (
 )
 
 Kind = RequestKind
+SOON_MS, LATER_MS = 1_200, 30_000
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 NOTHING = bytes.fromhex("0003 00000000 ffffffff")
@@ -275,6 +278,31 @@ def test_leader_forgets_its_rounds_although_the_generation_stays() -> None:
     answered = Answered(request_id=request_id, answer=join_answer(1))
     session, _ = step(session, answered, now_ms=driven.now_ms)
     assert session == Session(member=session.member)
+
+
+def test_leader_tells_the_policy_that_the_broker_assigned_before() -> None:
+    def context(driven: DrivenMember) -> RoundContext:
+        request_id = driven.member.outstanding[Kind.JOIN_GROUP].request_id
+        answered = Answered(request_id=request_id, answer=members.joined(2, leads=True))
+        _, effects = step(Session(member=driven.member), answered, now_ms=driven.now_ms)
+        return next(one.context for one in effects if isinstance(one, DecideRound))
+
+    assert context(taken_over().heartbeat(BEGUN)).after_broker
+    assert not context(rejoining()).after_broker
+
+
+def test_member_asks_again_soon_after_a_change_and_rarely_later() -> None:
+    """The broker makes its next target only when it is asked (KIP-1263)."""
+    driven = synced(joined(rejoining(), 2), T0_AND_T1)
+    assert driven.member.looks_at_ms == driven.now_ms + SOON_MS
+    driven.wait(SOON_MS)
+    assert driven.claims().owned == HELD
+    synced(joined(driven, 2), T0_AND_T1)
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+    assert driven.member.looks_at_ms == driven.now_ms + LATER_MS
+    assert driven.member.heartbeat_at_ms <= driven.now_ms + CONFIG.window_heartbeat_interval_ms
+    driven.heartbeat(BEGUN).join(3).sync(HELD)
+    assert driven.member.looks_at_ms is None
 
 
 # --- the lease ------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
     """Refuse what only members of coopgroup have: identities, and a lease that ends in a pause."""
     expected = f'no value with client = "{one.client}"'
     if one.identity is not Identity.NONE:
-        _refuse(("members", place, "identity"), one.identity, expected)
+        _refuse(("members", place, "identity"), one.identity.value, expected)
     if one.keeps_state:
         _refuse(("members", place, "keeps_state"), one.keeps_state, expected)
     if one.clock_skew_ppm != Span(0, 0):

@@ -27,7 +27,7 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
+from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator, GroupState
 from coopgroup.simulator.coordinator.consumer_api import (
     JOINS,
     LEAVES,
@@ -318,6 +318,39 @@ def test_commit_carries_the_epoch() -> None:
         return answer.codes[0][2]
 
     assert (commit(2), commit(1)) == (0, ErrorCode.ILLEGAL_GENERATION)
+
+
+def test_member_of_kip_848_commits_with_its_newest_epoch() -> None:
+    group, _, half = shared()
+    other = next(iter(ALL - half))[1]
+
+    def commit(epoch: int) -> int:
+        request = OffsetCommitRequest(
+            group_id="g",
+            generation=epoch,
+            member_id="k",
+            group_instance_id=None,
+            offsets=(("T", other, 7, -1, ""),),
+        )
+        answer = group.ask(request)
+        assert isinstance(answer, OffsetCommitAnswer)
+        return answer.codes[0][2]
+
+    assert (commit(2), commit(1)) == (0, ErrorCode.STALE_MEMBER_EPOCH)
+
+
+def test_next_target_waits_for_the_interval_and_for_a_request_that_makes_it() -> None:
+    """As in Kafka 4.3 (KIP-1263): a Heartbeat makes no target, and tells only of one."""
+    settings = CoordinatorSettings(assignment_interval_ms=500)
+    group = Group(GroupCoordinator(existing=lambda: ALL, settings=settings))
+    a = group.classic_member()
+    group.new("k")
+    b = group.new_member()
+    assert group.join(b).generation == 2
+    group.wait(500)
+    assert group.beat(b, 2) == 0
+    assert group.join(b).generation == 3
+    assert group.beat(a, 1) == BEGUN
 
 
 def test_conversion_is_refused_while_a_list_of_revocations_is_stored() -> None:
