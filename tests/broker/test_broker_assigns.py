@@ -15,8 +15,12 @@ from coopgroup.telemetry import AssigningMoved, MembershipLost, ResourcesStopped
 from coopgroup.testing import KafkaCluster
 from tests.support.kip848 import FAST_BROKER, MixedCrew
 from tests.support.live_group import produce, unique
+from tests.support.waiting import wait_for
 
 PARTITIONS = 6
+LOOK_S_MAX = 45.0
+"""A member asks a broker that assigns again after 30 s at the latest."""
+
 FATAL = KafkaError._FATAL  # noqa: SLF001 - confluent_kafka documents its codes by these names
 
 
@@ -198,10 +202,26 @@ def test_broker_that_forbids_the_upgrade_ends_the_member_of_kip_848(
         assert (moved(crew, "a"), lost(crew, "a")) == ([], [])
 
 
+@pytest.mark.verify
+def test_broker_without_the_feature_ends_the_member_of_kip_848(tmp_path: Path) -> None:
+    """With `group.version` 0 no broker knows its requests. Ours notice nothing."""
+    with (
+        KafkaCluster(properties=FAST_BROKER) as cluster,
+        MixedCrew(cluster, tmp_path, unique("orders"), PARTITIONS) as crew,
+    ):
+        cluster.run_tool("kafka-features", "downgrade", "--feature", "group.version=0")
+        crew.join("a")
+        crew.until_even("one of ours")
+        guest = crew.visit("k")
+        crew.until(lambda: guest.errors == [FATAL], "a fatal error")
+        assert crew.shares() == {"a": list(range(PARTITIONS)), "k": []}
+        assert (moved(crew, "a"), lost(crew, "a")) == ([], [])
+
+
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 @pytest.mark.verify
 def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_path: Path) -> None:
-    """Ours keep what they have. Who gets the rest, and when, is the broker's to decide."""
+    """No request but a JoinGroup makes its next target now. So ours join again by themselves."""
     properties = {**FAST_BROKER, "group.consumer.migration.policy": policy}
     with (
         KafkaCluster(properties=properties) as cluster,
@@ -213,10 +233,11 @@ def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_pa
         crew.until_even("and one of ours")
         kept = crew.shares()["a"]
         crew.leave("k")
+        wait_for(crew.is_even, "the rest has a reader", LOOK_S_MAX, crew.poll)
+        assert not set(kept) & stopped(crew, "a")
         crew.join("b")
-        crew.until(lambda: moved(crew, "b") == [True], "the broker assigns")
-        assert (moved(crew, "a"), lost(crew, "a")) == ([True], [])
-        assert set(crew.shares()["a"]) >= set(kept)
+        crew.until_even("and a second one of ours")
+        assert (moved(crew, "a"), moved(crew, "b"), lost(crew, "a")) == ([True], [True], [])
 
 
 @pytest.mark.verify
