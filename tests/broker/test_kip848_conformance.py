@@ -1,8 +1,8 @@
 """The simulator's group with members of KIP-848 against a real one: the same story and moves.
 
 Member ids, epochs and the partitions themselves may differ: Kafka's uniform assignor promises
-sizes. Compared are the states in which the group comes to rest: how many partitions each member has, how
-many of them it had before, and whether the broker assigns.
+sizes. Compared are the states in which the group comes to rest: how many partitions each member
+has, how many of them it had before, and whether the broker assigns.
 """
 
 from collections.abc import Iterator, Mapping

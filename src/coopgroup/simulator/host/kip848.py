@@ -80,8 +80,10 @@ class Kip848Process:
     _epoch: int = JOINS
     _revoking: ResourceSet = EMPTY
     _newest_beat: int = 0
-    # Commits in order, one on its way at a time: a later one must not be overtaken by a retry.
+    # Commits in order. One request at a time has the newest offsets of the first `_sent` commits:
+    # no retry may overtake a later offset.
     _commits: list[CommitRequested] = field(factory=list)
+    _sent: int = 0
     _newest_commit: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -184,11 +186,13 @@ class Kip848Process:
         if any(code == ErrorCode.STALE_MEMBER_EPOCH for *_, code in answer.codes):
             self.later(_RETRY_MS, self._commit)  # a heartbeat has told the new epoch, or will
             return
-        event = self._commits.pop(0)
+        finished, self._commits = self._commits[: self._sent], self._commits[self._sent :]
         if self._commits:
             self._commit()
-        finished = FinishCommit(commit_id=event.commit_id, codes=answer.codes)
-        self.application.finish_commit(finished)
+        for event in finished:
+            named = {row[:2] for row in event.offsets}
+            codes = tuple(row for row in answer.codes if row[:2] in named)
+            self.application.finish_commit(FinishCommit(commit_id=event.commit_id, codes=codes))
 
     def _move(self, state: MemberState) -> None:
         if state is not self.state:
@@ -212,19 +216,22 @@ class Kip848Process:
                 topics=self.topics,
                 owned=self.owned,
                 session_ms=self.config.session_timeout_ms,
-                rebalance_ms=self.config.rebalance_timeout_ms,
+                # The application gives up a slow stop before the broker does.
+                rebalance_ms=2 * self.config.rebalance_timeout_ms,
             )
         )
 
     def _commit(self) -> None:
         if not self._commits:  # a loss ended it
             return
+        self._sent = len(self._commits)
+        newest = {row[:2]: row for event in self._commits for row in event.offsets}
         request = OffsetCommitRequest(
             group_id=self.config.group_id,
             generation=self._epoch,
             member_id=self._member_id,
             group_instance_id=None,
-            offsets=self._commits[0].offsets,
+            offsets=tuple(newest[key] for key in sorted(newest)),
         )
         self._newest_commit = self._send(request)
 
