@@ -232,16 +232,12 @@ class ConsumerGroup:
 
     def offset_commit(self, token: Token, request: OffsetCommitRequest) -> bool:
         """Return whether a commit is valid."""
-        member_id, instance_id, epoch = (
-            request.member_id,
-            request.group_instance_id,
-            request.generation,
-        )
-        seat = self.seats.get(member_id)
-        if seat is not None and not seat.is_classic:
-            code = 0 if epoch == seat.epoch else ErrorCode.STALE_MEMBER_EPOCH
-        else:
-            _, code = self._checked(member_id, instance_id, epoch)
+        seat, code = self.seats.get(request.member_id), 0
+        if seat is None or seat.is_classic:
+            instance_id = request.group_instance_id
+            _, code = self._checked(request.member_id, instance_id, request.generation)
+        elif request.generation != seat.epoch:
+            code = ErrorCode.STALE_MEMBER_EPOCH
         self.answer(token, refusal(request, code))
         return not code
 

@@ -102,12 +102,8 @@ class Kip848Process:
     @property
     def is_at_rest(self) -> bool:
         """Whether the process does nothing until an outside event."""
-        application = self.application
-        return (
-            self.state is MemberState.STABLE
-            and application.working == application.owned
-            and not application.stopping
-        )
+        is_working = self.application.working == self.owned and not self.application.stopping
+        return is_working and self.state is MemberState.STABLE
 
     def start(self) -> None:
         """Start the application, and join."""
