@@ -30,11 +30,18 @@ from coopgroup.member.transitions import SETTLED, MemberState
 from coopgroup.telemetry import AssigningMoved
 
 if TYPE_CHECKING:
-    from coopgroup.member.member import Outstanding
+    from coopgroup.member.member import Member, Outstanding
     from coopgroup.member.parts import Lease
     from coopgroup.member.turn import Turn
 
-__all__ = ["join_classic_group", "may_be_forgotten", "note_writer", "proven_by_broker"]
+__all__ = [
+    "join_classic_group",
+    "look_reason",
+    "looks_at_ms",
+    "may_be_forgotten",
+    "note_writer",
+    "proven_by_broker",
+]
 
 _LOOK_SOON_MS: Final = 1_200
 _LOOK_LATER_MS: Final = 30_000
@@ -83,6 +90,17 @@ def note_writer(turn: Turn, *, by_broker: bool, is_new: bool) -> None:
         turn.emit(Report(record=AssigningMoved(to_broker=by_broker, meaning=meaning)))
     if by_broker:
         turn.set(delay=NO_DELAY)  # delays are the policy's
+
+
+def looks_at_ms(member: Member) -> int | None:
+    """Return when the member asks a broker that assigns again, in ms; None for never."""
+    return member.round.look_at_ms if member.state is MemberState.STABLE else None
+
+
+def look_reason(turn: Turn) -> str:
+    """Return why the member joins to ask such a broker; "" if it is not due."""
+    at_ms = looks_at_ms(turn.member)
+    return "" if at_ms is None or turn.now_ms < at_ms else "what does the broker assign?"
 
 
 def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:

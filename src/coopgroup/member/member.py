@@ -192,11 +192,6 @@ class Member:
         return None
 
     @property
-    def looks_at_ms(self) -> int | None:
-        """Return when the member asks a broker that assigns again, in ms; None for never."""
-        return self.round.look_at_ms if self.state is _STABLE else None
-
-    @property
     def _due_at_ms(self) -> int | None:
         at_ms, warmups = self.delay.rejoin_at_ms, self.next_join.warmups
         if warmups is None or warmups.rejoin_at_ms is None:

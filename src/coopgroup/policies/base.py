@@ -52,8 +52,7 @@ class RoundContext:
             reasons.
         lags: the lags that the assignor receives; None if they were not looked up.
         protocol: protocol that the coordinator chose for the round; "" if unknown.
-        after_broker: whether the group coordinator assigned before this round (KIP-848). Then no
-            departed owner is waited for: a member of KIP-848 that returns makes it assign again.
+        after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
     """
 
     leader_id: str
