@@ -63,7 +63,8 @@ def test_part_of_a_topic_after_the_broker_has_assigned_is_created() -> None:
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     context = attrs.evolve(_context(None), after_broker=True)
     found = find_unclaimed(group, context)
-    assert (found.created.tolist(), found.lost.any()) == ([False, True], False)
+    assert found.created.tolist() == [False, True]
+    assert not found.lost.any()
 
 
 def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:
