@@ -1,6 +1,6 @@
 """A group of KIP-848 moves to coopgroup and back in one bounce each way, under a steady producer.
 
-Each member is closed, and the member that replaces it starts at once. The measure of a good bounce
+Each member is closed, and the member that replaces it starts immediately. The measure of a good bounce
 is the bounce that replaces members of KIP-848 by members of KIP-848, in the same test.
 """
 

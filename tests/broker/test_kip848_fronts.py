@@ -1,4 +1,4 @@
-"""What stands on a member works while the broker assigns: fronts, warm-ups, handing over, the bell.
+"""Fronts, warm-ups, handing over and the bell work while the broker assigns.
 
 One broker serves all tests. Its members of KIP-848 send a heartbeat five times a second.
 """

@@ -10,9 +10,9 @@ and stays the same until the member has stopped what its assignment lacks.
 From Kafka 4.3 on, the broker makes no new target within `group.consumer.assignment.interval.ms`
 (1 s, KIP-1263) of the last one. Afterwards only a request of a member of KIP-848, or a JoinGroup,
 makes it. A Heartbeat neither makes it nor tells that it is due. Without a JoinGroup, partitions of
-a member that left would wait for another request, and in a group without members of KIP-848
-(`group.consumer.migration.policy` forbids the downgrade) for ever. So the member joins again by
-itself: once after each change, and rarely later.
+a member that left would wait for another request. In a group without members of KIP-848
+(`group.consumer.migration.policy` forbids the downgrade) none would come. So the member joins again
+by itself: once after each change, and rarely later.
 
 So the member behaves as in a round of Kafka's cooperative protocol. This file has the differences.
 """
