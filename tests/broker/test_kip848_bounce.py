@@ -1,7 +1,7 @@
 """A group of KIP-848 moves to coopgroup and back in one bounce each way, under a steady producer.
 
-Each member is closed, and the member that replaces it starts immediately. The measure of a good bounce
-is the bounce that replaces members of KIP-848 by members of KIP-848, in the same test.
+Each member is closed, and the member that replaces it starts immediately. The measure of a good
+bounce is the bounce that replaces members of KIP-848 by members of KIP-848, in the same test.
 """
 
 import time

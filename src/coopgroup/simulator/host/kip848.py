@@ -1,8 +1,9 @@
 """`Kip848Process`: a process whose consumer speaks KIP-848, so that the broker gives it partitions.
 
 Its member sends ConsumerGroupHeartbeat to join, to live, to tell what it still owns, and to leave.
-It joins again as a new member when it is fenced. Unlike a member of coopgroup it has no lease. After
-a pause or a cut it could work on partitions of a new owner, so a simulation has neither. A broker that refuses to convert the group ends a real client. Here it tries again.
+It joins again as a new member when it is fenced. Unlike a member of coopgroup it has no lease.
+After a pause or a cut it could work on partitions of a new owner, so a simulation has neither. A
+broker that refuses to convert the group ends a real client. Here it tries again.
 
 The application is that of any process, with its own times to stop, commit and restore.
 """
