@@ -316,7 +316,7 @@ class Guests:
         return True
 
     @property
-    def alive(self) -> list[ForeignProcess]:
+    def alive(self) -> list[ForeignProcess | Kip848Process]:
         """Living processes, in starting order."""
         return [process for process in self.processes.values() if process.alive]
 
