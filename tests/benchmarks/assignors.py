@@ -1,4 +1,4 @@
-"""The assignors beside those of kafka-clients (Java), franz-go and kafka-python.
+"""The assignors beside those of kafka-clients (Java) and franz-go.
 
 All contestants get the same groups in the same run. Goals, in CPU time:
 
@@ -9,15 +9,12 @@ All contestants get the same groups in the same run. Goals, in CPU time:
 - five disjoint subscriptions with 10,000 partitions and 1,000 members: below 10 ms.
 - peak memory: below 50 bytes per partition in addition to the input.
 
-`python -m tests.benchmarks.assignors --write` puts the tables of the last result into
-docs/assignors.md without another run. `--limits` measures only the very large group again.
-`--again coopgroup,claims --of sticky:join,sticky:leave` repeats some contestants in some cases.
+`python -m tests.benchmarks.assignors --write` puts the last result into docs/assignors.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import math
 import statistics
 import tempfile
 import time
@@ -33,28 +30,29 @@ from attrs import evolve
 from coopgroup.assignors import create_assignor
 from coopgroup.model import NOBODY
 from tests.benchmarks.assigning.contestants import (
+    KEYS,
     RUN_MS_MAX,
     RUNS,
     Contestant,
     Outcome,
     contestants,
 )
-from tests.benchmarks.assigning.group_file import write_group
 from tests.benchmarks.assigning.groups import (
     CASES,
     Group,
+    Int32Array,
     draw,
     drawn_lags,
+    pools_of,
     snapshot_of,
+    write_group,
 )
-from tests.benchmarks.assigning.quality import kept_most, quality
-from tests.benchmarks.assigning.tables import BEGIN, END, tables
-from tests.benchmarks.results import RESULTS, merge_results, write_between
+from tests.benchmarks.results import DOCS, show_table
 
-__all__ = ["run"]
+__all__ = ["misplaced", "run", "tables"]
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "assignors.md"
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
+SIZES_SHOWN: Final = ("10000", "100000", "1000000")
 CASES_OF: Final[Mapping[str, Sequence[str]]] = {
     "sticky": tuple(CASES),
     "lag-aware": ("full", "join", "leave", "bounce", "buckets", "skewed"),
@@ -66,11 +64,30 @@ CASES_OF: Final[Mapping[str, Sequence[str]]] = {
 LIMIT_PARTITIONS: Final = 1_000_000
 LIMIT_MEMBERS: Final = 10_000
 ONLY_OURS: Final = ("lag-aware", "lag-aware (group)", "drain-time")
+OURS: Final = ("coopgroup", "claims")
 PATIENCE_MS: Final = 15_000
 WITH_PATIENCE: Final = (("java", "sticky", "join"), ("java", "sticky", "leave"))
 """Where a goal compares with a contestant, it gets all its runs, also if they are slow."""
-NOT_ASKED: Final = "not asked"
-OURS: Final = ("coopgroup", "claims")
+NOTHING: Final = "\N{EN DASH}"
+INTRODUCTION: Final = (
+    "CPU time in ms for 10,000 / 100,000 / 1,000,000 partitions, and how it grows with their",
+    "number n, from 1,000 on. There is a member for each hundred partitions, for each ten where",
+    "subscriptions are disjoint, and there are 2,000 at most.",
+    f"Each figure is the median of {RUNS} runs, one in brackets a single run: who takes more than",
+    f"{RUN_MS_MAX / 1000:g} s is not asked for more partitions (Java is, where a goal needs it).",
+    "The first column is `assign` alone; the second one is all that the others do in one call,",
+    "from the claims of members to a set of partitions for each.",
+    "How far ahead of Java both are is said for the largest group that Java finished.",
+    "",
+)
+LIMITS: Final = (
+    "",
+    "A million partitions among 10,000 members: CPU time, and the peak of memory beside what goes",
+    "in:",
+    "",
+)
+
+Found = Mapping[str, Any]
 
 
 def run(
@@ -83,44 +100,26 @@ def run(
         cases: keys of `CASES` by assignor.
 
     Returns:
-        `times`: by assignor, case, size and contestant the median time in ms, the number of runs,
-        and the target's quality. `kept`: by case and size, the owned partitions and the most that a
-        balanced target can keep. `limits`: of the largest group. `contestants`: titles. `notes`:
-        missing contestants.
+        `times`: by assignor, case, size and contestant the median time in ms, and the number of
+        runs. `limits`: of the largest group. `contestants`: titles. `notes`: missing contestants.
     """
-    kept: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         racing, notes = contestants(folder)
         try:
             times = {
-                assignor: {
-                    case: _race(racing, folder, assignor, case, sizes, kept) for case in some
-                }
+                assignor: {case: _race(racing, folder, assignor, case, sizes) for case in some}
                 for assignor, some in cases.items()
             }
         finally:
             for contestant in racing.values():
                 contestant.stop()
-    return {
-        "contestants": {key: contestant.title for key, contestant in racing.items()},
-        "times": times,
-        "kept": kept,
-        "limits": limits(),
-        "notes": list(notes),
-    }
+    titles = {key: contestant.title for key, contestant in racing.items()}
+    return {"contestants": titles, "times": times, "limits": limits(), "notes": list(notes)}
 
 
 def limits(partitions: int = LIMIT_PARTITIONS, members: int = LIMIT_MEMBERS) -> dict[str, Any]:
-    """Measure our assignors on a very large group, beside one argsort of its lags.
-
-    Args:
-        partitions: number in the group.
-        members: number in the group.
-
-    Returns:
-        For each measurement: `ms`, and `bytes` per partition at the peak of memory.
-    """
+    """Return `ms`, and `bytes` per partition at the peak of memory, for a very large group."""
     lags = drawn_lags(partitions)
     found: dict[str, Any] = {"argsort": {"ms": _median_ms(partial(np.argsort, lags))}}
     for name in ("lag-aware", "sticky", "drain-time"):
@@ -138,12 +137,7 @@ def limits(partitions: int = LIMIT_PARTITIONS, members: int = LIMIT_MEMBERS) -> 
 
 
 def _race(
-    racing: Mapping[str, Contestant],
-    folder: Path,
-    assignor: str,
-    case: str,
-    sizes: Sequence[int],
-    kept: dict[str, dict[str, Any]],
+    racing: Mapping[str, Contestant], folder: Path, assignor: str, case: str, sizes: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
     """Return the results of all contestants in a case, by size and contestant."""
     found: dict[str, dict[str, Any]] = {}
@@ -152,60 +146,20 @@ def _race(
         group = draw(CASES[case], size)
         path = folder / "group"
         write_group(group, path)
-        owned = int(np.count_nonzero(group.owner != NOBODY))
-        kept.setdefault(case, {})[str(size)] = {"owned": owned, "most": kept_most(group)}
         by_key = found[str(size)] = {}
         for key, contestant in racing.items():
-            if key in slow or (assignor in ONLY_OURS and key not in OURS):
-                outcome = Outcome(note=NOT_ASKED)
-            else:
-                outcome = _measured(contestant, path, (key, assignor, case))
+            outcome = Outcome(note="not asked")
+            if key not in slow and (assignor not in ONLY_OURS or key in OURS):
+                is_awaited = (key, assignor, case) in WITH_PATIENCE
+                run_ms_max = PATIENCE_MS if is_awaited else RUN_MS_MAX
+                outcome = contestant.measure(
+                    path, folder / "answer", assignor, run_ms_max=run_ms_max
+                )
             if len(outcome.times_ms) < RUNS:
                 slow.add(key)
             by_key[key] = _judged(group, outcome)
             print(f"assignors: {assignor} {case} {size} {key} {by_key[key]}", flush=True)
     return found
-
-
-def _measured(contestant: Contestant, path: Path, what: tuple[str, str, str]) -> Outcome:
-    return contestant.measure(
-        path,
-        path.with_name("answer"),
-        what[1],
-        run_ms_max=PATIENCE_MS if what in WITH_PATIENCE else RUN_MS_MAX,
-    )
-
-
-def again(found: dict[str, Any], keys: Sequence[str], cases: Sequence[tuple[str, str]]) -> None:
-    """Measure some contestants again, in the groups of an earlier run.
-
-    Args:
-        found: an earlier result; changed.
-        keys: keys of the contestants.
-        cases: assignor and case.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "group"
-        racing, _ = contestants(Path(name))
-        try:
-            for assignor, case in cases:
-                by_case = found["times"].setdefault(assignor, {})
-                by_size = by_case.setdefault(case, _nobody_yet(racing))
-                for size, by_key in by_size.items():
-                    group = draw(CASES[case], int(size))
-                    write_group(group, path)
-                    for key in keys:
-                        if key in OURS or by_key[key].get("note") != NOT_ASKED:
-                            outcome = _measured(racing[key], path, (key, assignor, case))
-                            by_key[key] = _judged(group, outcome)
-                            print(f"assignors: {assignor} {case} {size} {key} {by_key[key]}")
-        finally:
-            for contestant in racing.values():
-                contestant.stop()
-
-
-def _nobody_yet(racing: Mapping[str, Contestant]) -> dict[str, dict[str, Any]]:
-    return {str(size): {key: {"runs": 0, "note": NOT_ASKED} for key in racing} for size in SIZES}
 
 
 def _judged(group: Group, outcome: Outcome) -> dict[str, Any]:
@@ -214,8 +168,19 @@ def _judged(group: Group, outcome: Outcome) -> dict[str, Any]:
     return {
         "runs": len(outcome.times_ms),
         "ms": round(statistics.median(outcome.times_ms), 3),
-        **quality(group, outcome.holder, drawn_lags(group.owner.size)),
+        "misplaced": misplaced(group, outcome.holder),
     }
+
+
+def misplaced(group: Group, holder: Int32Array) -> int:
+    """Return how many partitions have no holder, or one that does not subscribe; 0 is right."""
+    wrong = 0
+    for pool in pools_of(group):
+        subscribes = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last element: `NOBODY`
+        subscribes[pool.subscribers] = True
+        wrong += int(np.count_nonzero(~subscribes[holder[pool.resources]]))
+    assert NOBODY == -1
+    return wrong
 
 
 def _median_ms(call: Callable[[], object]) -> float:
@@ -237,29 +202,77 @@ def _peak_bytes(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def main() -> None:
-    """Print the tables of the last result; measure part of it again, or write it into the page."""
-    parser = argparse.ArgumentParser(description="Tables of the last result.")
-    parser.add_argument("--limits", action="store_true", help="measure the very large group again")
-    parser.add_argument("--again", default="", metavar="KEYS", help="measure contestants again")
-    parser.add_argument("--of", default="", metavar="ASSIGNOR:CASE,…", help="where; default: all")
-    parser.add_argument("--write", action="store_true", help="write them into docs/assignors.md")
-    arguments = parser.parse_args()
-    found = json.loads(RESULTS.read_text())["assignors"]
-    if arguments.limits:
-        found["limits"] = limits()
-    if arguments.again:
-        cases = [(name, case) for name, by_case in found["times"].items() for case in by_case]
-        if arguments.of:
-            cases = [(one.split(":")[0], one.split(":")[1]) for one in arguments.of.split(",")]
-        again(found, arguments.again.split(","), cases)
-    if arguments.limits or arguments.again:
-        merge_results({"assignors": found})
-    drawn = tables(found)
-    print(drawn)
-    if arguments.write:
-        write_between(PAGE, BEGIN, END, drawn)
+def tables(found: Found) -> str:
+    """Return the result of `run` as Markdown."""
+    keys = [key for key in KEYS if key in found["contestants"]]
+    titles = [found["contestants"][key] for key in keys]
+    # The file of results sorts keys by name.
+    times = [
+        [assignor, CASES[case].title, *_time_cells(found["times"][assignor][case], keys)]
+        for assignor in CASES_OF
+        for case in CASES
+        if case in found["times"].get(assignor, {})
+    ]
+    lines = [
+        *INTRODUCTION,
+        *_table(["assignor", "case", *titles, "ahead of Java"], times),
+        *LIMITS,
+        *_table(["", "ms", "of one argsort", "bytes a partition"], _limit_rows(found["limits"])),
+        "",
+        *found["notes"],
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    marks = ["---" if place < 2 else "---:" for place in range(len(head))]
+    return ["| " + " | ".join(row) + " |" for row in (head, marks, *rows)]
+
+
+def _time_cells(by_size: Found, keys: Sequence[str]) -> list[str]:
+    cells = []
+    for key in keys:
+        timed = {size: by_key[key] for size, by_key in by_size.items() if by_key[key]["runs"]}
+        parts = []
+        for size in SIZES_SHOWN:
+            text = _number(timed[size]["ms"]) if size in timed else NOTHING
+            parts.append(f"({text})" if size in timed and timed[size]["runs"] == 1 else text)
+        exponent = _growth({size: one["ms"] for size, one in timed.items()})
+        cells.append(" / ".join(parts) + exponent if timed else NOTHING)
+    both = [
+        by_key
+        for _, by_key in sorted(by_size.items(), key=lambda one: int(one[0]))
+        if by_key.get("java", {}).get("runs") and by_key["coopgroup"]["runs"]
+    ]
+    if not both:
+        return [*cells, NOTHING]
+    ratios = [both[-1]["java"]["ms"] / both[-1][key]["ms"] for key in OURS]
+    return [*cells, " / ".join(map(_number, ratios))]
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+
+
+def _growth(ms_by_size: Mapping[str, float]) -> str:
+    """Return n^e, where the exponent e fits the times best; empty for less than two sizes."""
+    if len(ms_by_size) < 2:
+        return ""
+    logs = [(math.log(int(size)), math.log(ms)) for size, ms in ms_by_size.items()]
+    return f", n^{statistics.linear_regression(*zip(*logs, strict=True)).slope:.1f}"
+
+
+def _limit_rows(limits: Found) -> list[list[str]]:
+    return [
+        [
+            name,
+            f"{one['ms']:.0f}",
+            f"{one['ms'] / limits['argsort']['ms']:.1f}",
+            f"{one['bytes']:.0f}" if "bytes" in one else NOTHING,
+        ]
+        for name, one in limits.items()
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    show_table("assignors", tables, DOCS / "assignors.md")

@@ -37,12 +37,7 @@ _AT_REST_S: Final = 20.0
 def run(
     *, seconds: float = SECONDS, pair_seconds: float = PAIR_SECONDS, pairs: int = PAIRS
 ) -> dict[str, Any]:
-    """Measure each kind of consumer in each state.
-
-    Args:
-        seconds: how long each measurement takes.
-        pair_seconds: how long each measurement of stable members of both kinds takes.
-        pairs: number of these measurements.
+    """Measure each kind of consumer in each state; stable members of both kinds in `pairs`.
 
     Returns:
         By state and kind of consumer: CPU in percent of a core, wake-ups per second, threads,

@@ -18,20 +18,14 @@ from tests.benchmarks.results import merge_results
 __all__ = ["BENCHMARKS", "main"]
 
 BENCHMARKS: Final = (
-    "resource_set",
     "start",
     "idle",
     "memory",
-    "codec",
     "simulator",
     "bell",
     "leader",
     "assignors",
     "pipeline",
-    "batches",
-    "lag",
-    "sweep",
-    "advice",
     "throughput",
     "aio",
     "faststream",

@@ -26,7 +26,6 @@ from coopgroup.pipeline.lag import (
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.spark.session import FEW_ROWS
 from coopgroup.pipeline.tables import Tables
-from tests.benchmarks import lag as benchmark
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
@@ -301,17 +300,6 @@ def history_of(
             found["generations"].append({**place, "member_count": count, "is_tombstone": False})
             found["members"] += [{**place, "topics": ["orders"], "member_id": "m"}] * count
     return {name: make(spark, name, *some) for name, some in found.items()}
-
-
-@pytest.mark.verify
-def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
-    found = benchmark.measure(tables, 12, 25, tmp_path)
-    assert found["rows"] == 300
-    assert found["whole"]["cpu_s"] > 0
-    assert benchmark.table({"sizes": {"12": found}}).splitlines()[2].startswith("| 12 | 300 | ")
-    with pytest.raises(RuntimeError, match=r"lag has 312 rows and sum \d+, not 300 and 109395"):
-        benchmark.check(tables, 12, 25)
 
 
 @pytest.mark.verify

@@ -1,4 +1,4 @@
-"""The contestants: processes that carry out the orders described in `work`.
+"""The contestants: processes that carry out the orders described in `worker`.
 
 Each contestant has one process for the whole benchmark, so a JVM is warm from small groups when
 the large ones come. Each contestant does its own warm-up before a measurement. A contestant that
@@ -20,12 +20,11 @@ from typing import Final
 from attrs import field, frozen, mutable
 
 from coopgroup.testing.maven import fetch_kafka
-from tests.benchmarks.assigning.group_file import read_answer
-from tests.benchmarks.assigning.groups import Int32Array
+from tests.benchmarks.assigning.groups import Int32Array, read_answer
 
 __all__ = ["KEYS", "ORDER_S_MAX", "RUNS", "RUN_MS_MAX", "Contestant", "Outcome", "contestants"]
 
-KEYS: Final = ("coopgroup", "claims", "java", "franz-go", "kafka-python")
+KEYS: Final = ("coopgroup", "claims", "java", "franz-go")
 RUNS: Final = 5
 RUN_MS_MAX: Final = 2_000
 ORDER_S_MAX: Final = 300
@@ -132,9 +131,10 @@ def contestants(folder: Path) -> tuple[Mapping[str, Contestant], tuple[str, ...]
     Returns:
         Contestants by key, and a sentence about each missing one.
     """
+    python = (sys.executable, "-m", "tests.benchmarks.assigning.worker")
     found = {
-        "coopgroup": Contestant("coopgroup", _python("coopgroup_worker")),
-        "claims": Contestant("with claims", _python("coopgroup_worker"), "+claims"),
+        "coopgroup": Contestant("coopgroup", python),
+        "claims": Contestant("with claims", python, "+claims"),
     }
     runtime = fetch_kafka()
     java = (runtime.java, *JAVA_OPTIONS, "-cp", runtime.classpath, str(JAVA_SOURCE))
@@ -145,12 +145,7 @@ def contestants(folder: Path) -> tuple[Mapping[str, Contestant], tuple[str, ...]
         missing = ("franz-go was left out: no Go toolchain, or its module could not be fetched.",)
     else:
         found["franz-go"] = Contestant("franz-go", (str(program),))
-    found["kafka-python"] = Contestant("kafka-python", _python("kafka_python_worker"))
     return found, missing
-
-
-def _python(module: str) -> tuple[str, ...]:
-    return sys.executable, "-m", f"tests.benchmarks.assigning.{module}"
 
 
 def _built_go(folder: Path) -> Path | None:

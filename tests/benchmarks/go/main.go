@@ -1,8 +1,8 @@
 // Times franz-go's balancers on groups that the benchmarks draw.
 //
 // Orders come on standard input, one a line, its parts apart by tabs: group file, answer file,
-// assignor, runs, longest run in ms. The files are described in ../assigning/group_file.py, orders
-// and answers in work.py beside it. CPU time is that of this thread, the collector's own threads
+// assignor, runs, longest run in ms. The files are described in ../assigning/groups.py, orders
+// and answers in worker.py beside it. CPU time is that of this thread, the collector's own threads
 // are not counted. The sticky balancer finds what is owned in its user data, which it decodes
 // while it balances: there is no other way in from outside.
 package main

@@ -30,7 +30,7 @@ import org.apache.kafka.common.TopicPartition;
  *
  * <p>{@code java -cp 'JARS/*' AssignorBench.java}. Orders come on standard input, one a line, its
  * parts apart by tabs: group file, answer file, assignor, runs, longest run in ms. The files are
- * described in tests/benchmarks/assigning/group_file.py, orders and answers in work.py beside it.
+ * described in tests/benchmarks/assigning/groups.py, orders and answers in worker.py beside it.
  * CPU time is that of this thread: collector and compiler are not counted.
  */
 public final class AssignorBench {
