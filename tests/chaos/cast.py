@@ -28,15 +28,11 @@ __all__ = ["Life", "Seat"]
 
 @define(eq=False)
 class Life:
-    """One process of a member.
+    """One process of a member, and what its log says as far as it was read.
 
     Attributes:
-        spec: specification of the process.
-        process: the process.
         is_wanted: whether it should be alive; a fault of the run has not ended it.
-        hand_outs: records that it got, as far as the log was read.
-        commits: commits that it knew to be acknowledged, as far as the log was read.
-        freezes: when it was stopped.
+        commits: commits that it knew to be acknowledged.
         errors: error events and failed commits, by text.
     """
 
@@ -155,13 +151,10 @@ class Life:
 
 @define(eq=False)
 class Seat:
-    """A member of the group.
+    """A member of the group, `m1` and so on.
 
     Attributes:
-        name: `m1` and so on.
         spec: specification of each of its processes, except the name of the process.
-        reaper: reaper of the cluster.
-        namespace: None without root.
         links: links to the brokers, in their order; none without root.
         lives: all its processes, in order.
         is_restarting: whether a fault will start the next process.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,6 @@ from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
     from coopgroup.testing import KafkaCluster
 
@@ -91,9 +89,7 @@ def test_a_long_history_has_a_longer_step(days: int, minutes: int) -> None:
     assert len(grid_ms(since_ms, until_ms, every_ms)) <= MOMENTS_MAX
 
 
-def test_a_moment_is_in_the_table_once(
-    spark: SparkSession, kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
+def test_a_moment_is_in_the_table_once(tables: Tables, kafka_cluster: KafkaCluster) -> None:
     """The executors look it up; rows of earlier look-ups stay unchanged."""
     kafka_cluster.create_topic("looked-up", 2, config=FOREVER)
     producer = Producer(kafka_cluster.client_config())
@@ -103,7 +99,6 @@ def test_a_moment_is_in_the_table_once(
         producer.flush()
 
     brokers = Brokers(config=dict(kafka_cluster.client_config()))
-    tables = Tables(spark=spark, folder=str(tmp_path))
     produce(FIRST_MS)
     moments = range(FIRST_MS - 1_000, FIRST_MS + 2_001, 1_000)
     write_ends(tables, brokers, ["looked-up", "gone"], moments, NOW_MS)

@@ -145,10 +145,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
-    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+    tables: Tables, spark: SparkSession, computed: list[tuple[str, ...]]
 ) -> None:
     """Without members, new moments after the last commit change nothing; late moments may."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     held = {"a": [0]}
     ended = (State(at_ms=1, generation=1, held=held), State(at_ms=60, generation=2, held={}))
     commits = tuple(every(10, (0, 50)))
@@ -185,9 +184,8 @@ def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
 
 
 def test_a_later_begin_computes_only_groups_with_rows_before_it(
-    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+    tables: Tables, spark: SparkSession, computed: list[tuple[str, ...]]
 ) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
     at_days = {"old": 1, "left": 3, "present": 9}
     commits = [commit(day * DAY_MS, 1, group=name) for name, day in at_days.items()]
     tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
@@ -229,10 +227,9 @@ def committed(tables: Tables, batch: int, **days: int) -> None:
 
 
 def test_rows_that_a_killed_run_has_deleted_come_back(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The killed run began later, and replaced rows of a group without new input."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     write_episodes(tables, scope=Scope(since_ms=DAY_MS))
 
@@ -249,10 +246,9 @@ def test_rows_that_a_killed_run_has_deleted_come_back(
 
 
 def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run is killed, and another run over all groups."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     record = Tables.record
 
@@ -272,10 +268,9 @@ def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
 
 
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with older input replaces a table that the other run has replaced, and one before."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     write_episodes(tables)
     committed(tables, 1, old=5)
@@ -302,14 +297,13 @@ def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
 
 
 def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Late commits, states, lag and telemetry; other groups are not computed.
 
     The first run writes a mark for each group, so a row that was not replaced is visible.
     """
     chance = random.Random(18)
-    tables = Tables(spark=spark, folder=str(tmp_path))
     frames = tables_of(spark, {name: story_of(chance) for name in "gh"})
     frames |= {name: make(spark, name, *given) for name, given in zip(TELEMETRY, TOLD, strict=True)}
     marked = [

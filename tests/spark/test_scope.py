@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +46,7 @@ def test_records_of_other_groups_are_skipped_before_they_are_decoded(spark: Spar
 
 @pytest.mark.verify
 def test_episodes_of_a_part_are_those_of_the_whole(
-    spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, ordinary: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of other groups stay, and rows before the time are left out, in any session."""
     kill_ms = (DAY_MS, 5 * DAY_MS)
@@ -62,7 +61,6 @@ def test_episodes_of_a_part_are_those_of_the_whole(
         ),
         commits=tuple(every(600_000, *alive)),
     )
-    tables = Tables(spark=spark, folder=str(tmp_path))
     frames = tables_of(spark, {"g": story, "h": story})
     tables.append("history", 0, {name: frame for name, frame in frames.items() if name != "lag"})
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -11,9 +10,6 @@ from attrs import evolve
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.sources import Source, check_cluster, claim_source
 from coopgroup.pipeline.tables import Tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SOURCE = Source(cluster="c1", topic="offsets", topic_id="t1")
 
@@ -26,8 +22,7 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-def test_another_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
+def test_another_source_is_refused(tables: Tables) -> None:
     check_cluster(tables, "history", "c2")  # nothing is known yet
     for _ in range(2):
         claim_source(tables, "history", SOURCE)
@@ -42,9 +37,8 @@ def test_another_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     claim_source(tables, "history", evolve(SOURCE, cluster="", topic_id=""))
 
 
-def test_later_runs_read_the_groups_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
+def test_later_runs_read_the_groups_of_the_first(tables: Tables) -> None:
     """Earlier records of another group were skipped, and are not read again."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     first = evolve(SOURCE, groups=("a", "b"))
     for source in (first, SOURCE, first):
         assert claim_source(tables, "history", source) == ("a", "b")

@@ -17,12 +17,7 @@ from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Tables:
-    return Tables(spark=spark, folder=str(tmp_path))
+    from pyspark.sql import DataFrame
 
 
 def commits(tables: Tables, *at_ms: int) -> dict[str, DataFrame]:

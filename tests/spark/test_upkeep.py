@@ -88,11 +88,10 @@ def _killed(*_: object) -> None:
 
 @pytest.mark.verify
 def test_small_files_are_joined_and_readers_keep_theirs(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tables: Tables, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also beside an unfinished batch, which stays invisible."""
     tmp_path /= "it's `mine`"
-    tables = Tables(spark=spark, folder=str(tmp_path))
     for batch in range(2):
         tables.append("history", batch, {"commits": make(spark, "commits", commit(batch, 1))})
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": batch})})
@@ -118,9 +117,8 @@ def test_small_files_are_joined_and_readers_keep_theirs(
 
 @pytest.mark.verify
 def test_lag_that_follows_deletes_what_it_has_replaced(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
     jobs._delete_replaced(tables)  # noqa: SLF001 - before the first snapshot
     for at_ms in range(2):
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": at_ms})})
