@@ -128,8 +128,6 @@ class Application:
             if time.monotonic() >= next_commit:
                 self._commit(list(self._positions))
                 next_commit = time.monotonic() + COMMIT_S
-            if self._explains:
-                self._explain()
             if self._stalls:
                 self._stalls = False
                 time.sleep(float(Path(f"{self._path}.stall").read_text()))

@@ -441,7 +441,7 @@ for text, story, *returns in (
     claim(text, text, "absences", RETURN, *returns)
 
 ABSENT = "gone_earliest_ms gone_ms gone_latest_ms absent_ms partitions generation observed_until_ms"
-for text, story, *returns in (
+LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
     (
         "an absence begins with the last commit of its partitions",
         presence(
@@ -465,9 +465,10 @@ for text, story, *returns in (
         presence((100, 1, "a1 k"), (2_000, 9, "k"), commits=SEEN),
         (999, 999, 2_000, None, 1, 1, 2_000),
     ),
-):
+)
+for text, story, absent in LEFT:
     STORIES[text] = story
-    claim(text, text, "absences", ABSENT, *returns)
+    claim(text, text, "absences", ABSENT, absent)
 
 
 @pytest.fixture(scope="module")

@@ -368,3 +368,43 @@ def story_of(chance: random.Random) -> Story:
         for one in range(3)
     ]
     return Story(states=states, commits=commits, lag=lag)
+
+
+def test_episodes_of_a_part_are_those_of_the_whole(
+    tables: Tables, spark: SparkSession, ordinary: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of other groups stay, and rows before the time are left out, in any session."""
+    kill_ms = (DAY_MS, 5 * DAY_MS)
+    alive = [(0, kill_ms[0]), (kill_ms[0] + 60_000, kill_ms[1]), (kill_ms[1] + 60_000, 6 * DAY_MS)]
+    story = Story(
+        states=(
+            State(at_ms=0, generation=1, held={"a1@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[0] + 30_000, generation=2, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[0] + 60_000, generation=3, held={"a2@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[1] + 30_000, generation=4, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[1] + 60_000, generation=5, held={"a3@a@h": [0], "b@b@h": [1]}),
+        ),
+        commits=tuple(every(600_000, *alive)),
+    )
+    frames = tables_of(spark, {"g": story, "h": story})
+    tables.append("history", 0, {name: frame for name, frame in frames.items() if name != "lag"})
+
+    def found(name: str, where: str = "true") -> list[tuple[object, ...]]:
+        return rows(tables.read(name).where(where))
+
+    write_episodes(tables)
+    whole = {name: found(name) for name in EPISODES[:3]}
+    assert {name: len(some) for name, some in whole.items()} == {
+        "rebalances": 10,
+        "outages": 8,
+        "absences": 4,
+    }
+    since = Scope(groups=("h",), since_ms=4 * DAY_MS)
+    recent = {
+        name: found(name, f"`group` = 'g' OR {TABLES[name].time} >= {since.since_ms}")
+        for name in EPISODES[:3]
+    }
+    monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", 0)
+    write_episodes(evolve(tables, spark=ordinary), scope=since)
+    assert {name: found(name) for name in EPISODES[:3]} == recent
+    assert all(len(recent[name]) < len(whole[name]) for name in EPISODES[:3])
