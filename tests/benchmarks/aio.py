@@ -49,11 +49,7 @@ RATIOS: Final = {
 
 
 def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure all consumers.
-
-    Returns:
-        `kinds`: the result of `race`; `ratios` of the goals.
-    """
+    """Return `kinds`, the result of `race`, and the `ratios` of the goals."""
     is_there = importlib.util.find_spec("aiokafka") is not None
     shares = {kind: one for kind, one in SHARES.items() if is_there or "aiokafka" not in kind}
     kinds = race("tests.benchmarks.aio", shares, records=records, runs=runs)

@@ -95,10 +95,6 @@ def run(
 ) -> dict[str, Any]:
     """Measure all contestants, then our assignors at the limit.
 
-    Args:
-        sizes: partitions of the groups, ascending.
-        cases: keys of `CASES` by assignor.
-
     Returns:
         `times`: by assignor, case, size and contestant the median time in ms, and the number of
         runs. `limits`: of the largest group. `contestants`: titles. `notes`: missing contestants.

@@ -26,11 +26,7 @@ BROKERS: Final[dict[str, Any]] = {"coopgroup": KafkaBroker, "faststream": TheirB
 
 
 def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both brokers with both policies.
-
-    Returns:
-        The result of `race`, and for each policy the ratios, ours to theirs, of its figures.
-    """
+    """Return the result of `race`, and for each policy the ratios, ours to theirs."""
     shares = {f"{kind} {policy}": 1.0 for policy in POLICIES for kind in BROKERS}
     found = race("tests.benchmarks.faststream", shares, records=records, runs=runs)
     return found | {

@@ -104,13 +104,7 @@ def run(
     repeat: int = 3,
     timeouts: Timeouts = SHORT,
 ) -> dict[str, Any]:
-    """Play and measure everything.
-
-    Args:
-        kinds: kinds of consumer, in the order of the tables.
-        scenarios: keys of `SCENARIOS`.
-        repeat: repetitions, each of all kinds.
-        timeouts: time-outs of all kinds.
+    """Play and measure each scenario of each kind several times.
 
     Returns:
         `settings`; `medians` of each fact by kind and scenario; `runs`, the single outcomes.
@@ -152,10 +146,7 @@ def run(
 
 
 def tables(medians: Medians) -> str:
-    """Return the medians as Markdown tables: a row for each scenario, a column for each kind.
-
-    A scenario that a kind did not play has no figure.
-    """
+    """Return the medians as Markdown tables: a row for each scenario, a column for each kind."""
     return "\n".join(
         [
             "Longest pause of a partition that stays where it is, in ms:",

@@ -69,12 +69,7 @@ class Handler:
 
 
 def run(*, runs: int = 3) -> dict[str, Any]:
-    """Measure all kinds.
-
-    Returns:
-        For each time of a handler: records per second of each kind (median), and the ratio of ours
-        to Java's.
-    """
+    """Return, by time of a handler, the median rate of each kind, and our ratio to Java."""
     with KafkaCluster() as cluster:
         figures = {}
         for wait_ms, count in RECORDS.items():

@@ -56,8 +56,7 @@ def race(module: str, shares: Mapping[str, float], *, records: int, runs: int) -
         runs: runs of each kind.
 
     Returns:
-        By kind: the medians of records per second and of CPU time in microseconds for each record,
-        the least CPU time, which other work disturbed least, and the rates of all runs.
+        By kind: medians of the rate and of the CPU time, the least CPU time, and all rates.
     """
     found: dict[str, list[Read]] = {kind: [] for kind in shares}
     with KafkaCluster() as cluster:

@@ -40,10 +40,7 @@ def write_between(page: Path, name: str, text: str) -> None:
 def show_table(name: str, table: Callable[[Any], str], page: Path) -> None:
     """Run a command line: print the table of the last result, and write it into a page if told so.
 
-    Args:
-        name: name of the benchmark, and of the markers in the page.
-        table: turns its result into the rows of the table.
-        page: the page.
+    The markers in the page have the name of the benchmark.
     """
     parser = argparse.ArgumentParser(description="Table of the last result.")
     parser.add_argument("--write", action="store_true", help=f"write it into {page.name}")

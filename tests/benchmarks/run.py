@@ -20,7 +20,6 @@ __all__ = ["BENCHMARKS", "main"]
 BENCHMARKS: Final = (
     "start",
     "idle",
-    "memory",
     "simulator",
     "bell",
     "leader",
@@ -37,11 +36,7 @@ BENCHMARKS: Final = (
 
 
 def main() -> int:
-    """Run the benchmarks that the command line names.
-
-    Returns:
-        Exit status: 1 if a benchmark failed.
-    """
+    """Run the benchmarks that the command line names; return 1 if one failed."""
     parser = argparse.ArgumentParser(description="Run benchmarks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--here", action="store_true", help="in this process, one after the other")

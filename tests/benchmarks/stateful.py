@@ -171,11 +171,7 @@ def run(
     kinds: Sequence[str] = (*OURS, *STREAMS),
     scenarios: Sequence[str] = tuple(SCENARIOS),
 ) -> dict[str, Any]:
-    """Play and measure everything.
-
-    Returns:
-        For each kind: the facts of each scenario, and the number of wrong counts in the end.
-    """
+    """Return, by kind, the facts of each scenario, and the number of wrong counts in the end."""
     found = {}
     with KafkaCluster(properties=BROKER_PROPERTIES) as cluster:
         for kind in kinds:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from attrs import define, field
@@ -43,35 +43,6 @@ PIPES: Final[dict[str, Any]] = {
 }
 
 
-class Launcher(Protocol):
-    """Starts and ends members of one kind."""
-
-    @property
-    def changelog(self) -> str:
-        """Name of the changelog topic."""
-        ...
-
-    def prepare(self, name: str, log: Path) -> None:
-        """Start the process of a member, if it has its own, but do not let it join."""
-        ...
-
-    def start(self, name: str) -> None:
-        """Let a prepared member join."""
-        ...
-
-    def end(self, names: Sequence[str], *, for_good: bool) -> None:
-        """End members; return when they have ended."""
-        ...
-
-    def kill(self, name: str) -> None:
-        """Kill a member (SIGKILL)."""
-        ...
-
-    def close(self) -> None:
-        """Kill everything that still runs."""
-        ...
-
-
 def _tell(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
@@ -87,11 +58,7 @@ def _hear(process: subprocess.Popen[str], name: str) -> None:
 
 @define(kw_only=True)
 class OurProcesses:
-    """`examples/stateful_counts`: one process for each member.
-
-    Attributes:
-        rate: changelog records per second that a process reads.
-    """
+    """`examples/stateful_counts`: processes that read `rate` changelog records per second each."""
 
     bootstrap: str
     topic: str
@@ -159,12 +126,7 @@ class OurProcesses:
 
 @define(kw_only=True)
 class StreamsHosts:
-    """Kafka Streams: all members are KafkaStreams objects of one JVM, except those that are killed.
-
-    Attributes:
-        record_us: time of a restored record, in microseconds.
-        apart: members with a JVM of their own.
-    """
+    """Kafka Streams: all members are objects of one JVM, except those that are killed (`apart`)."""
 
     bootstrap: str
     topic: str
@@ -224,6 +186,10 @@ class StreamsHosts:
                 **PIPES,
                 stderr=complaints,
             )
+
+
+Launcher: TypeAlias = OurProcesses | StreamsHosts
+"""Prepares processes of members, lets them join, ends them (for good or not) and kills them."""
 
 
 @define(kw_only=True)

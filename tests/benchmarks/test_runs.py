@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks import bell, leader, memory
+from tests.benchmarks import bell, leader
 from tests.benchmarks.idle import _ask, _worker
 from tests.benchmarks.start import MEMBERS, PROGRAMS, until_consumer, until_record
 
@@ -16,7 +16,7 @@ def test_bounce_with_a_bell_needs_more_requests_and_less_time() -> None:
 
 
 def test_idle_worker_measures_itself() -> None:
-    with _worker("coopgroup", "127.0.0.1:1", "idle", "records") as worker:
+    with _worker("coopgroup", "127.0.0.1:1", "idle") as worker:
         row = _ask(worker, 0.5)
     assert row["partitions"] == 0
     assert 0 < row["cpu_percent"] < 200
@@ -35,12 +35,6 @@ def test_leader_decides_every_round_and_the_table_shows_it() -> None:
     assert lines[0] == "| round | ms in all | decode | encode |"
     assert lines[2] == "| first | 1,500 | 250 | 125 |"
     assert len(lines) == 2 + len(leader.ROUNDS_OF_GROUP) + 2
-
-
-def test_memory_of_partitions_is_seen_in_both_consumers() -> None:
-    found = memory.run(counts=(2_000,))
-    assert tuple(found) == memory.KINDS
-    assert all(0 < row["0"] < row["2000"] for row in found.values())
 
 
 def test_each_program_starts() -> None:

@@ -27,11 +27,7 @@ SHARES: Final = {
 
 
 def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both methods.
-
-    Returns:
-        The result of `race`, and for each method the ratio of the rates.
-    """
+    """Return the result of `race`, and for each method the ratio of the rates."""
     found = race("tests.benchmarks.throughput", SHARES, records=records, runs=runs)
     return found | {
         f"ratio, {method}": round(

@@ -33,7 +33,6 @@ class Life:
     Attributes:
         is_wanted: whether it should be alive; a fault of the run has not ended it.
         commits: commits that it knew to be acknowledged.
-        errors: error events and failed commits, by text.
     """
 
     spec: MemberSpec
@@ -42,7 +41,6 @@ class Life:
     hand_outs: list[HandOut] = field(factory=list)
     commits: list[Commit] = field(factory=list)
     freezes: list[Freeze] = field(factory=list)
-    errors: dict[str, int] = field(factory=dict)
     frozen_since_ns: int | None = None
     _reader: EventReader = field(init=False)
 
@@ -87,9 +85,6 @@ class Life:
                         )
                         for (topic, partition), offset in fields["offsets"]
                     ]
-                    self._count(fields["text"])
-                case "error" | "commit failed":
-                    self._count(fields["text"])
                 case _:
                     pass
 
@@ -143,10 +138,6 @@ class Life:
         """Send a signal to the process, if it is alive."""
         if self.process.is_running:
             os.kill(self.process.pid, number)
-
-    def _count(self, text: str) -> None:
-        if text:
-            self.errors[text] = self.errors.get(text, 0) + 1
 
 
 @define(eq=False)

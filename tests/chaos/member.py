@@ -72,11 +72,7 @@ def dump_spec(spec: MemberSpec) -> str:
 
 
 class Application:
-    """The application around one consumer.
-
-    Args:
-        spec: specification of the member.
-    """
+    """The application around one consumer."""
 
     def __init__(self, spec: MemberSpec) -> None:
         self._spec = spec

@@ -38,11 +38,7 @@ _T = TypeVar("_T")
 
 
 def enter_namespace(path: str) -> None:
-    """Put the calling thread into a network namespace.
-
-    Raises:
-        OSError: the kernel refused; only root may.
-    """
+    """Put the calling thread into a network namespace; only root may."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _checked("setns", descriptor, CLONE_NEWNET)
@@ -57,11 +53,7 @@ def _checked(name: str, *arguments: int) -> None:
 
 
 class Namespace:
-    """A network namespace with a loopback interface that is up.
-
-    Raises:
-        OSError: the kernel refused; only root may make one.
-    """
+    """A network namespace with a loopback interface that is up; only root may make one."""
 
     def __init__(self) -> None:
         self._descriptor, self._control = _in_thread(self._make)
@@ -132,12 +124,8 @@ def _in_thread(call: Callable[[], _T]) -> _T:
 class Effect:
     """The effect of one fault on a link.
 
-    Attributes:
-        holds_requests: bytes from the member wait.
-        holds_answers: bytes from the broker wait.
-        refuses: new connections are reset.
-        delay_s: added to each chunk of bytes; it varies by half.
-        loss: share of chunks that wait for a retransmission, as after a lost segment.
+    Bytes from the member or the broker wait, new connections are reset, each chunk of bytes has a
+    delay that varies by half, or a share of the chunks waits for a retransmission.
     """
 
     holds_requests: bool = False
@@ -183,9 +171,6 @@ class Proxy:
 
     Held bytes arrive late, as retransmitted segments do, even if the sender has closed its end. So
     a commit that timed out may still reach the broker.
-
-    Args:
-        seed: seed of the delays and losses.
     """
 
     def __init__(self, seed: int) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from coopgroup.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["commit", "make", "rows"]
+__all__ = ["Given", "commit", "make", "rows"]
 
 
-def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
+def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFrame:
     """Return a frame of a table; missing fields are null."""
     schema = TABLES[table].schema
     unknown = {name for row in given for name in row} - set(schema.names)
@@ -20,6 +23,18 @@ def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
     return spark.createDataFrame(
         [[row.get(name) for name in schema.names] for row in given], schema
     )
+
+
+@frozen(kw_only=True)
+class Given:
+    """Tables that are given as frames; the others are empty."""
+
+    spark: SparkSession
+    frames: Mapping[str, DataFrame]
+    folder: str = "tables"
+
+    def read(self, name: str) -> DataFrame:
+        return self.frames[name] if name in self.frames else make(self.spark, name)
 
 
 def commit(at_ms: int, committed: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 from coopgroup.pipeline.advice.choose import ENOUGH, advise
 from coopgroup.pipeline.advice.cost import MoveCost, deferred
@@ -33,7 +33,7 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.telemetry import to_json
-from tests.spark.frames import make
+from tests.spark.frames import Given
 from tests.spark.simulated import history_of_runs
 from tests.unit.pipeline.return_times import FAMILIES, Cells, on_grid
 
@@ -153,18 +153,6 @@ REST_MS, REPLACED_MS = 60_000, 150_000
 MEMBERS, PARTITIONS = 3, 6
 KINDS: Final = {"short": How.CLOSE, "long": How.CRASH, "never": How.CRASH}
 """How the processes of a family go: a restart closes them, what else happens does not ask."""
-
-
-@frozen(kw_only=True)
-class Given:
-    """Computed tables; the others are empty."""
-
-    spark: SparkSession
-    frames: dict[str, DataFrame]
-    folder: str = "tables"
-
-    def read(self, name: str) -> DataFrame:
-        return self.frames[name] if name in self.frames else make(self.spark, name)
 
 
 def story(away_ms: list[int | None], how: How) -> Scenario:

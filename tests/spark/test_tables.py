@@ -71,22 +71,6 @@ def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path:
     ]
 
 
-@pytest.mark.verify
-def test_a_batch_that_was_killed_is_invisible_and_adds_nothing_twice(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between its tables and its record; then it runs again, and a later batch follows."""
-    tables.append("history", 0, commits(tables, 1))
-    with monkeypatch.context() as patch:
-        patch.setattr(Tables, "record", _killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            tables.append("history", 1, commits(tables, 2))
-    assert rows(tables.read("commits"), "at_ms") == [(1,)]
-    tables.append("history", 1, commits(tables, 2))
-    tables.append("history", 2, commits(tables, 3))
-    assert rows(tables.read("commits"), "at_ms") == [(1,), (2,), (3,)]
-
-
 def _killed(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 

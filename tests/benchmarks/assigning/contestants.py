@@ -43,12 +43,9 @@ JAVA_OPTIONS: Final = (
 
 @frozen(kw_only=True, eq=False)
 class Outcome:
-    """The answer of a contestant to an order.
+    """The answer of a contestant: CPU time of each run, and the member of each partition.
 
-    Attributes:
-        times_ms: CPU time of each run; only one if it was too long; empty without a result.
-        holder: int32 (R,), member of each partition; None without a result.
-        note: why there is no result.
+    A run that takes too long stays the only one. Without a result, `note` says why.
     """
 
     times_ms: tuple[float, ...] = ()
@@ -58,13 +55,7 @@ class Outcome:
 
 @mutable(eq=False)
 class Contestant:
-    """A contestant and its process.
-
-    Attributes:
-        title: column of a table.
-        command: command that starts it.
-        suffix: suffix of its assignors' names.
-    """
+    """A contestant and its process; a suffix of the assignors' names tells it what to time."""
 
     title: str
     command: tuple[str, ...]
@@ -74,14 +65,7 @@ class Contestant:
     def measure(
         self, group: Path, answer: Path, assignor: str, *, run_ms_max: float = RUN_MS_MAX
     ) -> Outcome:
-        """Have a group assigned.
-
-        Args:
-            group: file of the group.
-            answer: file for the answer.
-            assignor: its name in coopgroup.
-            run_ms_max: a run that takes longer stays the only one.
-        """
+        """Have a group assigned; a run that takes longer than the limit stays the only one."""
         order = (str(group), str(answer), assignor + self.suffix, str(RUNS), str(run_ms_max))
         answer.unlink(missing_ok=True)
         line = self._ask("\t".join(order))
@@ -123,14 +107,7 @@ class Contestant:
 
 
 def contestants(folder: Path) -> tuple[Mapping[str, Contestant], tuple[str, ...]]:
-    """Return all contestants that this machine can start.
-
-    Args:
-        folder: folder for builds.
-
-    Returns:
-        Contestants by key, and a sentence about each missing one.
-    """
+    """Return all contestants that this machine can start, and a sentence about each missing one."""
     python = (sys.executable, "-m", "tests.benchmarks.assigning.worker")
     found = {
         "coopgroup": Contestant("coopgroup", python),

@@ -128,13 +128,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 def draw(case: Case, partitions: int, *, members_max: int = MEMBERS_MAX) -> Group:
-    """Draw the group of a case.
-
-    Args:
-        case: kind of group, and event.
-        partitions: approximate number; topics have whole sizes.
-        members_max: maximum number of members.
-    """
+    """Draw the group of a case, with about so many partitions: topics have whole sizes."""
     chance = np.random.default_rng(partitions)
     members = max(BUCKETS + 1, min(partitions // case.partitions_per_member, members_max))
     topics = _topics(case, partitions)
