@@ -182,23 +182,25 @@ class Proxy:
 
     def connect(self, listeners: Sequence[socket.socket]) -> tuple[Link, ...]:
         """Make a link for each listening socket, to the broker on the same port outside."""
-        return self._run(self._connect(listeners))
+        return tuple(self._run(self._listen(one)) for one in listeners)
 
     def add(self, links: Sequence[Link], effect: Effect) -> None:
         """Begin a fault on some links; with `refuses`, their connections are reset."""
-        self._run(self._begin(links, effect))
+        self._run(self._change(links, lambda effects: effects.append(effect)))
+        if effect.refuses:
+            self._run(self._reset(links, ("member", "broker")))
 
     def remove(self, links: Sequence[Link], effect: Effect) -> None:
         """End a fault on some links."""
-        self._run(self._end(links, effect))
+        self._run(self._change(links, lambda found: found.remove(effect) if effect in found else 0))
 
     def half_open(self, links: Sequence[Link], gone: Literal["broker", "member"]) -> None:
         """Close one end of all connections; the other end stays open and silent."""
-        self._run(self._half_open(links, gone))
+        self._run(self._reset(links, (gone,)))
 
     def heal(self, links: Sequence[Link]) -> None:
         """End every fault on some links; half-open connections stay as they are."""
-        self._run(self._heal(links))
+        self._run(self._change(links, list.clear))
 
     def close(self) -> None:
         """Close every connection and end the thread."""
@@ -212,41 +214,25 @@ class Proxy:
 
     # --- in the proxy's thread ------------------------------------------------------------------
 
-    async def _connect(self, listeners: Sequence[socket.socket]) -> tuple[Link, ...]:
-        links = []
-        for listener in listeners:
-            link = Link(port=listener.getsockname()[1])
-            link.refresh()
-            server = await asyncio.start_server(partial(self._serve, link), sock=listener)
-            self._servers.append(server)
-            links.append(link)
-        return tuple(links)
+    async def _listen(self, listener: socket.socket) -> Link:
+        link = Link(port=listener.getsockname()[1])
+        link.refresh()
+        self._servers.append(await asyncio.start_server(partial(self._serve, link), sock=listener))
+        return link
 
-    async def _begin(self, links: Sequence[Link], effect: Effect) -> None:
+    async def _change(
+        self, links: Sequence[Link], change: Callable[[list[Effect]], object]
+    ) -> None:
         for link in links:
-            link.effects.append(effect)
-            link.refresh()
-            if effect.refuses:
-                for one in tuple(link.connections):
-                    _abort(one.member)
-                    _abort(one.broker)
-
-    async def _end(self, links: Sequence[Link], effect: Effect) -> None:
-        for link in links:
-            if effect in link.effects:
-                link.effects.remove(effect)
+            change(link.effects)
             link.refresh()
 
-    async def _half_open(self, links: Sequence[Link], gone: str) -> None:
+    async def _reset(self, links: Sequence[Link], ends: Sequence[str]) -> None:
         for link in links:
             for one in tuple(link.connections):
-                one.is_half_open = True
-                _abort(one.broker if gone == "broker" else one.member)
-
-    async def _heal(self, links: Sequence[Link]) -> None:
-        for link in links:
-            link.effects.clear()
-            link.refresh()
+                one.is_half_open |= len(ends) == 1
+                for end in ends:
+                    _abort(one.broker if end == "broker" else one.member)
 
     async def _close(self) -> None:
         for server in self._servers:
