@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
+import pytest
 from attrs import frozen
 
 from coopgroup.pipeline.schemas import TABLES
@@ -12,7 +15,7 @@ from coopgroup.pipeline.schemas import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Given", "commit", "make", "rows"]
+__all__ = ["Given", "commit", "killed_at", "make", "rows"]
 
 
 def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFrame:
@@ -23,6 +26,13 @@ def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFram
     return spark.createDataFrame(
         [[row.get(name) for name in schema.names] for row in given], schema
     )
+
+
+@contextmanager
+def killed_at(owner: object, name: str) -> Iterator[None]:
+    """Let a job die when it calls a function."""
+    with patch.object(owner, name, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        yield
 
 
 @frozen(kw_only=True)

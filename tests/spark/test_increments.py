@@ -17,7 +17,7 @@ from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 from tests.spark.stories import REMOVED, State, Story, every, tables_of, watched
 from tests.spark.test_telemetry_episodes import STORIES as TOLD
 
@@ -226,20 +226,12 @@ def committed(tables: Tables, batch: int, **days: int) -> None:
     tables.append("history", batch, {"commits": frame})
 
 
-def test_rows_that_a_killed_run_has_deleted_come_back(
-    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_a_killed_run_has_deleted_come_back(tables: Tables, days: dict[str, int]) -> None:
     """The killed run began later, and replaced rows of a group without new input."""
     committed(tables, 0, **days)
     write_episodes(tables, scope=Scope(since_ms=DAY_MS))
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Tables, "record", killed)
-        with pytest.raises(KeyboardInterrupt):
-            write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
+    with killed_at(Tables, "record"):
+        write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
     committed(tables, 1, present=9)
     write_episodes(tables, scope=Scope(since_ms=2 * DAY_MS))
     assert days_in(tables, "absences") == days_in(tables, "rebalances") == days

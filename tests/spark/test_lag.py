@@ -26,7 +26,7 @@ from coopgroup.pipeline.lag import (
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.spark.session import FEW_ROWS
 from coopgroup.pipeline.tables import Tables
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -301,7 +301,7 @@ def history_of(
 
 @pytest.mark.verify
 def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
-    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession
 ) -> None:
     """The second run is killed after it has deleted the rows before its later begin."""
     day_ms = 24 * HOUR_MS
@@ -324,17 +324,11 @@ def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_
     }
     tables.append("history", 1, died)
     for since_day, last_step in ((1, "replace"), (2, "update")):
-        with monkeypatch.context() as patched:
-            patched.setattr(Tables, last_step, _killed)
-            with pytest.raises(KeyboardInterrupt):
-                write(since_day)
+        with killed_at(Tables, last_step):
+            write(since_day)
     write(2)
     assert [row[0] // day_ms for row in rows(tables.read("lag"), "at_ms")] == [2]
     assert basis().new_rows(tables, before) is None
-
-
-def _killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.verify

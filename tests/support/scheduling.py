@@ -114,5 +114,5 @@ def _is_on_brokers(scope: str) -> bool:
 
 
 def _folder(scope: str) -> str:
-    """Return the folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_plans.py`."""
+    """Return the folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_lag.py`."""
     return scope.removeprefix("tests/").partition("/")[0]
