@@ -83,10 +83,11 @@ def test_tables_of_version_1_are_converted_and_continued(
 
 @pytest.mark.verify
 def test_small_files_are_joined_and_readers_keep_theirs(
-    tables: Tables, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also beside an unfinished batch, which stays invisible."""
     tmp_path /= "it's `mine`"
+    tables = Tables(spark=spark, folder=str(tmp_path))
     for batch in range(2):
         tables.append("history", batch, {"commits": make(spark, "commits", commit(batch, 1))})
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": batch})})
