@@ -186,7 +186,11 @@ class Story:
                 drill.join(f"{'nm'[which % 2]}{self.joined:03d}")
             case "join static":
                 self.joined += 1
-                drill.join(f"s{self.joined:03d}", instance_id=f"pod-{which}")
+                pod = f"pod-{which}"
+                for known in names:  # the coordinator fences an earlier process of the same pod
+                    if drill.actors[known].instance_id == pod:
+                        drill.leave(known)
+                drill.join(f"s{self.joined:03d}", instance_id=pod)
             case "miss":
                 return [name]
             case "slow":
