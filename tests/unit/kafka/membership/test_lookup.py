@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import PartitionMetadata
+from confluent_kafka.admin import OffsetSpec, PartitionMetadata
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -331,3 +331,29 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
         with contextlib.suppress(KafkaException):
             lookup.topic_names()
     assert made == [0, 2, 6, 14, 23]
+
+
+@pytest.mark.parametrize(
+    ("reset", "lags"), [("earliest", [40, 90, 90, 0, 0, 90]), ("latest", [40, 0, 0, 0, 0, 0])]
+)
+def test_commit_outside_of_the_log_counts_as_the_consumer_will_reset(
+    monkeypatch: pytest.MonkeyPatch, reset: str, lags: list[int]
+) -> None:
+    """Two lag-aware members got 0 and 2,000 readable records: retention had deleted 5,000."""
+    orders = ResourceSet({"orders": range(6)})
+    committed = [60, 9, 121, 100, 110, -1]  # 110 is beyond a transaction that is not over
+    monkeypatch.setattr(
+        ClusterLookup,
+        "_committed",
+        lambda *_: {("orders", index): at for index, at in enumerate(committed) if at >= 0},
+    )
+
+    def offsets(
+        _: object, resources: ResourceSet, spec: object, isolation: object = None
+    ) -> dict[tuple[str, int], int]:
+        at = 100 if isolation is None else 120
+        return dict.fromkeys(resources, 10 if spec is OffsetSpec.earliest() else at)
+
+    monkeypatch.setattr(ClusterLookup, "_offsets", offsets)
+    found = ClusterLookup({}, "billing", reset, 500, CONNECTION).lags(orders)
+    assert found.values.tolist() == lags
