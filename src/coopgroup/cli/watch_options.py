@@ -75,8 +75,9 @@ def opened_reader(
     """
     configuration = group_configuration(group, bootstrap_server, settings)
     connection = connection_of(configuration)
-    admin = dict(read_settings(configuration).admin)
-    reader = GroupReader(group, admin, connection, timeout_ms / 1000)
+    found = read_settings(configuration)
+    reset = found.offset_reset if "auto.offset.reset" in configuration else None
+    reader = GroupReader(group, dict(found.admin), connection, timeout_ms / 1000, reset)
     if topic is None:
         yield reader
         return

@@ -17,6 +17,7 @@ from typing import Any, Final
 import attrs
 from attrs import define, field
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -32,10 +33,11 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
+from coopgroup.kafka.records.partitions import first_offset
 from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.kafka.rpc.questions import DescribedMember
 from coopgroup.protocol import decode_subscription, decode_user_data
-from coopgroup.watch.values import GroupView, MemberView, PartitionView
+from coopgroup.watch.values import GroupView, MemberView, PartitionView, total_lag
 
 __all__ = ["GroupReader"]
 
@@ -61,12 +63,15 @@ class GroupReader:
         configuration: connection keys of librdkafka.
         connection: the same for our own requests.
         timeout_s: time limit of each request.
+        offset_reset: "latest" or "earliest", if all consumers of the group have this
+            `auto.offset.reset`; None if it is unknown.
     """
 
     group: str
     configuration: Mapping[str, Any] = field(repr=shown_configuration)
     connection: ConnectionSettings
     timeout_s: float = 10.0
+    offset_reset: str | None = None
     _admin: AdminClient | None = field(default=None, init=False)
     _consumer: Consumer | None = field(
         default=None, init=False
@@ -119,9 +124,17 @@ class GroupReader:
             self._owned = owners
         targets = _owners(described.members, "target_assignment")
         keys = self._with_existing(admin, {*self._owned, *targets, *committed})
-        ends = self._ends(admin, keys)
+        ends = self._offsets(admin, keys, OFFSET_END)
+        # Partitions that were read to their end need no more; these are most of them.
+        behind = [key for key in keys if key in ends and committed.get(key) != ends[key]]
+        begins = self._offsets(admin, behind, OFFSET_BEGINNING)
         partitions = tuple(
-            _partition(key, owners.get(key, ""), targets, committed.get(key), ends.get(key))
+            attrs.evolve(
+                _partition(key, owners.get(key, ""), targets),
+                end=ends.get(key),
+                committed=committed.get(key),
+                lag=self._lag(committed.get(key), begins.get(key), ends.get(key)),
+            )
             for key in keys
         )
         if is_hidden:
@@ -163,7 +176,17 @@ class GroupReader:
             self._existing, self._existing_at_s = frozenset(existing), now_s()
         return sorted(known | {key for key in self._existing if key[0] in topics})
 
-    def _ends(self, admin: AdminClient, keys: list[_Key]) -> dict[_Key, int]:
+    def _lag(self, committed: int | None, begin: int | None, end: int | None) -> int | None:
+        if end is None:
+            return None
+        if committed is not None and (0 if begin is None else begin) <= committed <= end:
+            return end - committed
+        if self.offset_reset is None or begin is None:
+            return None
+        return end - first_offset(-1, begin, end, self.offset_reset)
+
+    def _offsets(self, admin: AdminClient, keys: list[_Key], where: int) -> dict[_Key, int]:
+        """Return the begin or the end of each partition, as far as brokers answer."""
         if not keys:
             return {}
         if self._consumer is None:
@@ -172,21 +195,21 @@ class GroupReader:
         # A consumer asks for a third of the admin client's CPU time, which makes a future for each
         # partition. But the consumer raises if one of the answers is an error that may pass.
         with suppress(KafkaException):
-            ends = self._consumer.offsets_for_times(
-                [TopicPartition(*key, OFFSET_END) for key in keys], timeout=self.timeout_s
+            found = self._consumer.offsets_for_times(
+                [TopicPartition(*key, where) for key in keys], timeout=self.timeout_s
             )
-            return {(one.topic, one.partition): one.offset for one in ends if one.offset >= 0}
-        asked = {TopicPartition(*key): OffsetSpec.latest() for key in keys}
+            return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+        spec = OffsetSpec.latest() if where == OFFSET_END else OffsetSpec.earliest()
         futures = admin.list_offsets(
-            asked,
+            {TopicPartition(*key): spec for key in keys},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self.timeout_s,
         )
-        found = {}
+        answered = {}
         for one, future in futures.items():
             with suppress(KafkaException):  # the topic was deleted, or may not be read
-                found[one.topic, one.partition] = future.result().offset
-        return found
+                answered[one.topic, one.partition] = future.result().offset
+        return answered
 
     def _told(self, described: Any) -> Mapping[str, DescribedMember]:  # noqa: ANN401
         """Return the members with their subscriptions, if some may be members of this package."""
@@ -219,9 +242,7 @@ def _owners(members: Iterable[Any], name: str) -> dict[_Key, str]:
     }
 
 
-def _partition(
-    key: _Key, owner: str, targets: Mapping[_Key, str], committed: int | None, end: int | None
-) -> PartitionView:
+def _partition(key: _Key, owner: str, targets: Mapping[_Key, str]) -> PartitionView:
     target = targets.get(key, owner)
     state = "owned" if owner else "unowned"
     if target != owner:
@@ -232,9 +253,6 @@ def _partition(
         owner=owner,
         state=state,
         target=target if target != owner else "",
-        end=end,
-        committed=committed,
-        lag=None if end is None or committed is None else max(0, end - committed),
     )
 
 
@@ -253,7 +271,7 @@ def _member(
         generation=generation,
         rate_per_s=rate_per_s,
         partitions=len(owned),
-        lag=sum(one.lag or 0 for one in owned),
+        lag=total_lag(owned),
     )
 
 

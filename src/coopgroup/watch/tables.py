@@ -71,13 +71,20 @@ def cards(view: GroupView) -> list[tuple[str, str]]:
         ("members", f"{len(view.members):,}"),
         ("partitions", f"{len(view.partitions):,}"),
         ("without owner", f"{_unowned(view):,}"),
-        ("lag in records", f"{view.lag:,}"),
+        ("lag in records", _lag(view)),
         ("flapping", printable(", ".join(view.flapping)) or "none"),
     ]
 
 
 def _unowned(view: GroupView) -> int:
     return sum(1 for one in view.partitions if not one.owner)
+
+
+def _lag(view: GroupView) -> str:
+    known = [one.lag for one in view.partitions if one.lag is not None]
+    if len(known) == len(view.partitions):
+        return f"{sum(known):,}"
+    return f"at least {sum(known):,}" if any(known) else "unknown"
 
 
 def headline(view: GroupView) -> str:
@@ -89,7 +96,7 @@ def headline(view: GroupView) -> str:
         counted(len(view.members), "member"),
         counted(len(view.partitions), "partition")
         + (f" ({unowned} without owner)" if unowned else ""),
-        f"lag {view.lag:,}",
+        f"lag {_lag(view)}",
         f"coordinator {view.coordinator}",
     ]
     if view.kind == "consumer":
@@ -115,7 +122,7 @@ def _member(one: MemberView, name: str) -> tuple[str, ...]:
         f"{name} (static)" if one.instance_id else name,
         printable(one.host),
         str(one.partitions),
-        f"{one.lag:,}",
+        _number(one.lag),
         _NONE if one.rate_per_s is None else f"{one.rate_per_s:,.0f}",
         _last_poll(one),
         _lease(one),

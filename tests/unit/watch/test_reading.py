@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.watch import reading
 from coopgroup.watch.reading import GroupReader
-from coopgroup.watch.values import GroupView
+from coopgroup.watch.tables import headline
+from coopgroup.watch.values import GroupView, to_json
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -36,6 +38,7 @@ class Cluster:
         members: partitions of each member; None if the coordinator does not tell them.
         count: number of partitions of the topic.
         committed: offset of each partition.
+        begin: first offset of each partition.
         is_moving: whether a partition has a new leader that the consumer does not know yet.
     """
 
@@ -43,6 +46,7 @@ class Cluster:
     count: int = 3
     state: str = "STABLE"
     committed: dict[int, int] = field(factory=dict)
+    begin: int = 0
     is_moving: bool = False
 
     def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
@@ -77,7 +81,10 @@ class Cluster:
         return {one: done(known if self.count else gone) for one in topics.topic_names}
 
     def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
-        return {one: done(SimpleNamespace(offset=10)) for one in asked}
+        return {
+            one: done(SimpleNamespace(offset=self.begin if spec is OffsetSpec.earliest() else 10))
+            for one, spec in asked.items()
+        }
 
     def offsets_for_times(self, asked: list[TopicPartition], **_: object) -> list[Any]:
         if self.is_moving:
@@ -87,11 +94,14 @@ class Cluster:
             SimpleNamespace(
                 topic=one.topic,
                 partition=one.partition,
-                offset=20 if one.partition < self.count else -1,
+                offset=self._offset(one) if one.partition < self.count else -1,
                 error=None if one.partition < self.count else gone,
             )
             for one in asked
         ]
+
+    def _offset(self, asked: TopicPartition) -> int:
+        return self.begin if asked.offset == OFFSET_BEGINNING else 20
 
 
 @pytest.fixture
@@ -155,3 +165,28 @@ def test_members_know_their_own_partitions(reader: GroupReader) -> None:
     cluster = Cluster({"a": [0, 2], "b": [], "c": [1]}, committed={0: 5, 1: 15, 2: 10})
     found = {one.name: (one.partitions, one.lag) for one in read(reader, cluster).members}
     assert found == {"a": (2, 25), "b": (0, 0), "c": (1, 5)}
+
+
+def test_sum_with_an_unknown_lag_is_unknown(reader: GroupReader) -> None:
+    """A group without commits and 30 unread records was said to have no lag."""
+    view = read(reader, Cluster({"a": [0], "b": [1, 2]}, committed={0: 5, 1: 15}))
+    assert [one.lag for one in view.partitions] == [15, 5, None]
+    assert ([one.lag for one in view.members], to_json(view)["lag"]) == ([15, None], None)
+    assert "lag at least 20," in headline(view)
+    assert "lag unknown," in headline(read(reader, Cluster({"a": [0, 1, 2]})))
+
+
+@pytest.mark.parametrize(
+    ("reset", "lags"),
+    [
+        (None, [None, 8, None, 0, None]),
+        ("earliest", [10, 8, 10, 0, 10]),
+        ("latest", [0, 8, 0, 0, 0]),
+    ],
+)
+def test_commit_outside_of_the_log_counts_by_the_reset_of_the_group(
+    reader: GroupReader, reset: str | None, lags: list[int | None]
+) -> None:
+    reader.offset_reset = reset
+    cluster = Cluster({"a": range(5)}, count=5, begin=10, committed={0: 9, 1: 12, 2: 21, 3: 20})
+    assert [one.lag for one in read(reader, cluster).partitions] == lags
