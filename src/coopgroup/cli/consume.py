@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -98,11 +97,6 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         return _EXIT_INTERRUPTED if interrupted.is_set() else 0
     except KafkaException as error:
         click.echo(f"coopgroup: {_one_line(error.args[0])}", err=True)
-        return _EXIT_REFUSED
-    except BrokenPipeError:
-        # The reader of the pipe has gone. Without this, Python would fail again when it closes
-        # stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_REFUSED
 
 

@@ -118,6 +118,8 @@ def member_rows(view: GroupView) -> list[tuple[str, ...]]:
 
 def _member(one: MemberView, name: str) -> tuple[str, ...]:
     kind = "coopgroup" if one.is_coopgroup else "other"
+    if not one.is_readable:
+        kind += ", unreadable assignment"
     return (
         f"{name} (static)" if one.instance_id else name,
         printable(one.host),

@@ -23,6 +23,7 @@ class MemberView:
     Attributes:
         instance_id: static id, "" for a dynamic member.
         is_coopgroup: whether it is a member of this package.
+        is_readable: whether its assignment can be read.
         generation: generation of the claims in its last join; None in its first round, and if the
             member does not tell.
         rate_per_s: records that it processes in a second of work; None if it does not tell.
@@ -42,6 +43,7 @@ class MemberView:
     host: str
     instance_id: str = ""
     is_coopgroup: bool = False
+    is_readable: bool = True
     generation: int | None = None
     rate_per_s: float | None = None
     partitions: int = 0
@@ -55,7 +57,7 @@ class MemberView:
     @property
     def name(self) -> str:
         """Return the name that stays when the process restarts; several members may have it."""
-        return self.instance_id or self.client_id
+        return self.instance_id or self.client_id or self.member_id
 
 
 @frozen(kw_only=True)

@@ -1,6 +1,7 @@
 """Commands of the program: help, version, imports, and the status of each error."""
 
 import importlib
+import os
 import shutil
 import subprocess
 import sys
@@ -161,3 +162,36 @@ def test_module_when_run_is_the_program() -> None:
         timeout=60,
     ).stdout
     assert output == f"coopgroup, version {__version__}\n"
+
+
+# `plan` writes more than a pipe holds, and the others only at their end.
+WRITERS = (
+    (["plan"], b"{}\n" * 3_000),
+    (["protocol", "decode", "--type", "subscription", "-"], b"00\n" * 3_000),
+    (["simulate", "simulations/connectors.toml"], b""),
+    (["--help"], b""),
+)
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str], given: bytes) -> None:
+    """A full disk gave a traceback, and the status of a refused round or a broken invariant."""
+    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            program, input=given, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    said = b"coopgroup: standard output cannot be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (74, said)
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_pipe_that_its_reader_closed_is_silent(arguments: list[str], given: bytes) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    with os.fdopen(writer, "wb") as closed:
+        ended = subprocess.run(
+            program, input=given, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
