@@ -167,7 +167,7 @@ def test_module_when_run_is_the_program() -> None:
 # `plan` writes more than a pipe holds, and the others only at their end.
 WRITERS = (
     (["plan"], b"{}\n" * 3_000),
-    (["protocol", "decode", "--type", "subscription", "-"], b"00\n" * 3_000),
+    (["protocol", "decode", "--kind", "subscription", "-"], b"00\n" * 3_000),
     (["simulate", "simulations/connectors.toml"], b""),
     (["--help"], b""),
 )

@@ -417,12 +417,7 @@ class Fetching:
         shown = ", ".join(
             f"{one.topic} [{one.partition}] at {one.offset}" for one in positions[:10]
         )
-        self.starts.warn(
-            "offsets_went_back",
-            reason="the topic was made again, or its log was cut",
-            positions=shown,
-            count=len(positions),
-        )
+        self.starts.warn("offsets_went_back", positions=shown, count=len(positions))
 
     def _pause_unwanted(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:  # noqa: ANN401
         """Repeat the pauses that librdkafka forgot because partitions began again."""
