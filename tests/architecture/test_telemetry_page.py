@@ -84,7 +84,7 @@ def test_page_names_every_reason() -> None:
 
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
     called = re.compile(
-        r"(?:sink|self|starts)\.(?:warn|_warn_later)\("
+        r"(?:sink|self|starts|leader)\.(?:warn|_warn_later)\("
         r'\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
     )
     logged = {
