@@ -54,9 +54,8 @@ def require_threads() -> None:
         raise ConfigurationError(
             "threads",
             f"greenlets of {found}",
-            "threads of the system, because a membership needs them while librdkafka waits: run the "
-            "consumer in a process that is not patched, as a worker of the kind 'gthread' or "
-            "'prefork' is",
+            "threads of the system, which a membership needs while librdkafka waits: run it in a "
+            "process that is not patched, as workers of the kinds 'gthread' and 'prefork' are",
         )
 
 

@@ -15,8 +15,8 @@ from coopgroup.errors import ConfigurationError
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 PATCHED = (
-    ("gevent.monkey", "is_module_patched", "threading"),
-    ("eventlet.patcher", "is_monkey_patched", "thread"),
+    ("gevent", "monkey", "is_module_patched", "threading"),
+    ("eventlet", "patcher", "is_monkey_patched", "thread"),
 )
 
 
@@ -26,15 +26,20 @@ def group() -> CooperativeGroup:
     )
 
 
-@pytest.mark.parametrize(("module", "function", "of"), PATCHED)
+@pytest.mark.parametrize(("name", "module", "function", "of"), PATCHED)
 @pytest.mark.parametrize("make", [lambda: CooperativeConsumer({**SETTINGS, "log_level": 0}), group])
 def test_membership_on_greenlets_is_refused(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], module: str, function: str, of: str
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[], Any],
+    name: str,
+    module: str,
+    function: str,
+    of: str,
 ) -> None:
     patched = {of}
-    tells = SimpleNamespace(**{function: lambda name: name in patched})
-    monkeypatch.setitem(sys.modules, module, tells)
-    with pytest.raises(ConfigurationError, match=rf"^threads: got .* of {module.split('.')[0]}"):
+    tells = SimpleNamespace(**{function: lambda asked: asked in patched})
+    monkeypatch.setitem(sys.modules, f"{name}.{module}", tells)
+    with pytest.raises(ConfigurationError, match=f"^threads: got .* of {name}"):
         make()
     patched.clear()  # a program may use them without replacing threads
     make().close()

@@ -78,9 +78,7 @@ def test_offsets_that_go_back_are_told(wanted: int) -> None:
     stage = Stage()
     stage.take(*run(0, 0, 20), wanted=wanted)
     stage.take(*run(0, 0, 3), wanted=wanted)
-    assert stage.warned == [
-        {"event": "offsets_went_back", "positions": "t [0] at 3", "count": 1}
-    ]
+    assert stage.warned == [{"event": "offsets_went_back", "positions": "t [0] at 3", "count": 1}]
 
 
 def test_lower_offset_is_due_although_a_higher_one_was_committed() -> None:
