@@ -430,7 +430,7 @@ def read_text(path: Path, what: str) -> str:
         ConfigurationError: the file cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors of Windows write a mark first
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
         raise ConfigurationError(what, str(path), f"a file to read ({reason})") from None
