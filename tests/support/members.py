@@ -4,7 +4,7 @@ If a test needs more members, `played_group` provides whole processes beside a m
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -19,7 +19,14 @@ from coopgroup.member import (
     new_member,
     step,
 )
-from coopgroup.member.effects import Effect, Send
+from coopgroup.member.effects import (
+    Effect,
+    FinishCommit,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+    Send,
+)
 from coopgroup.member.events import (
     Answered,
     Event,
@@ -43,7 +50,14 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.policies import SimplePolicy
-from coopgroup.protocol import Assignment, Subscription, decode_subscription, encode_assignment
+from coopgroup.protocol import (
+    Assignment,
+    Subscription,
+    UserData,
+    decode_subscription,
+    decode_user_data,
+    encode_assignment,
+)
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Cost
@@ -75,19 +89,19 @@ class DrivenMember:
     now_ms: int = 10_000
     effects: tuple[Effect, ...] = ()
 
-    def give(self, event: Event) -> "DrivenMember":
+    def give(self, event: Event) -> Self:
         self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
         return self
 
-    def wait(self, duration_ms: int) -> "DrivenMember":
+    def wait(self, duration_ms: int) -> Self:
         self.now_ms += duration_ms
         return self.give(Woken())
 
-    def answer(self, kind: RequestKind, answer: Answer) -> "DrivenMember":
+    def answer(self, kind: RequestKind, answer: Answer) -> Self:
         request_id = self.member.outstanding[kind].request_id
         return self.give(Answered(request_id=request_id, answer=answer))
 
-    def refuse(self, kind: RequestKind, code: int) -> "DrivenMember":
+    def refuse(self, kind: RequestKind, code: int) -> Self:
         """Answer with an error; the transport's own codes mean that no answer came."""
         request_id = self.member.outstanding[kind].request_id
         if code < ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -103,6 +117,15 @@ class DrivenMember:
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
+    def granted(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(GrantResources)]
+
+    def revoked(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(RevokeResources)]
+
+    def lost(self) -> list[ResourceSet]:
+        return [effect.resources for effect in self.found(LoseResources)]
+
     def sent(self) -> list[str]:
         return [type(send.request).__name__ for send in self.found(Send)]
 
@@ -115,6 +138,19 @@ class DrivenMember:
     def claims(self) -> Subscription:
         return decode_subscription(self.sent_join().protocols[0][1])
 
+    def finished(self) -> list[tuple[int, dict[int, int]]]:
+        """Return the commits that ended: the id, and the code of each partition of T."""
+        return [
+            (one.commit_id, {partition: code for _, partition, code in one.codes})
+            for one in self.found(FinishCommit)
+        ]
+
+    def user_data(self) -> UserData:
+        """Return our user data in the join that the last step sent."""
+        data = decode_user_data(self.claims().user_data)
+        assert data is not None
+        return data
+
     def committed(self) -> dict[int, int]:
         request = self.request(RequestKind.OFFSET_COMMIT).request
         assert isinstance(request, OffsetCommitRequest)
@@ -122,21 +158,21 @@ class DrivenMember:
 
     # --- the way of a member through a round ---------------------------------------------------
 
-    def subscribe(self, *topics: str) -> "DrivenMember":
+    def subscribe(self, *topics: str) -> Self:
         """Subscribe and find the coordinator: the first join is pending."""
         self.give(SubscriptionChanged(topics=topics or ("T",)))
         return self.find()
 
-    def find(self, coordinator: Coordinator = NODE) -> "DrivenMember":
+    def find(self, coordinator: Coordinator = NODE) -> Self:
         return self.answer(RequestKind.FIND_COORDINATOR, found(coordinator))
 
     def join(
         self, generation: int = 1, *, leads: bool = False, protocol: str = "coopgroup"
-    ) -> "DrivenMember":
+    ) -> Self:
         answer = joined(generation, leads=leads, protocol=protocol)
         return self.answer(RequestKind.JOIN_GROUP, answer)
 
-    def decide(self) -> "DrivenMember":
+    def decide(self) -> Self:
         return self.give(self.decided())
 
     def decided(self) -> RoundDecided:
@@ -152,7 +188,7 @@ class DrivenMember:
         delay_ms: int = 0,
         loss_ms: int | None = None,
         warmups: ResourceSet | None = None,
-    ) -> "DrivenMember":
+    ) -> Self:
         """Answer the sync; in a follow-up the member learns which resources it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
         answer = synced(
@@ -160,12 +196,12 @@ class DrivenMember:
         )
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
-    def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
+    def sync_again(self, assigned: ResourceSet = HELD) -> Self:
         """Answer the sync of a round without a follow-up that lists the same stops again."""
         revoked = self.member.owned - assigned
         return self.answer(RequestKind.SYNC_GROUP, synced(assigned, revoked=revoked or None))
 
-    def heartbeat(self, code: int = 0) -> "DrivenMember":
+    def heartbeat(self, code: int = 0) -> Self:
         """Let the next heartbeat be sent, unless it is pending, and answer it."""
         if RequestKind.HEARTBEAT not in self.member.outstanding:
             self.wait(max(0, self.member.heartbeat_at_ms - self.now_ms))
@@ -209,18 +245,25 @@ def synced(
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
 
 
-def eager(driven: DrivenMember) -> DrivenMember:
-    """Return the same member, which gives up all resources before each join."""
-    config = attrs.evolve(driven.member.config, eager=True)
+def configured(driven: DrivenMember, **changes: Any) -> DrivenMember:  # noqa: ANN401 - any setting
+    """Return the same member with other settings."""
+    config = attrs.evolve(driven.member.config, **changes)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
+
+
+def static(driven: DrivenMember) -> DrivenMember:
+    return configured(driven, instance_id="i-1")
+
+
+def eager(driven: DrivenMember) -> DrivenMember:
+    """Return the same member, which gives up all resources before each join."""
+    return configured(driven, eager=True)
 
 
 def speaking(driven: DrivenMember, *protocols: str) -> DrivenMember:
     """Return the same member with these protocols, most wanted first."""
-    config = attrs.evolve(driven.member.config, protocols=protocols)
-    driven.member = attrs.evolve(driven.member, config=config)
-    return driven
+    return configured(driven, protocols=protocols)
 
 
 def played_group(*costs: Cost, seed: int = 1) -> Simulation:

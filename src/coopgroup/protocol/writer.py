@@ -16,7 +16,6 @@ from coopgroup.protocol.reader import INT16, INT32, INT64, NULL
 
 __all__ = [
     "all_utf8",
-    "packed_int16",
     "packed_int32",
     "packed_int64",
     "packed_nullable_bytes",
@@ -27,11 +26,6 @@ __all__ = [
 ]
 
 _STRING_BYTES_MAX: Final = 2**15 - 1
-
-
-def packed_int16(value: int, field: str) -> bytes:
-    """Write an INT16."""
-    return _packed(INT16, value, field)
 
 
 def packed_int32(value: int, field: str) -> bytes:

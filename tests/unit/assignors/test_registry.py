@@ -1,47 +1,6 @@
 """Assignors by name."""
 
-import pytest
-
-from coopgroup.assignors import (
-    assignor_names,
-    create_assignor,
-)
-from coopgroup.errors import ConfigurationError
 from tests.support.programs import outputs_under_two_hash_seeds
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        (
-            "sticky",
-            {"speed": 1},
-            "option of assignor sticky: got 'speed', expected no options at all",
-        ),
-        (
-            "lag-aware",
-            {"scop": 1},
-            (
-                "option of assignor lag-aware: got 'scop', "
-                "expected one of gain_min, max_skew, moves_max, scope, sticky"
-            ),
-        ),
-        ("lag-aware", {"scope": 1}, "scope: got 1, expected 'topic' or 'group'"),
-    ],
-)
-def test_create_when_options_are_wrong_says_which(
-    name: str, options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        create_assignor(name, options)
-    assert str(caught.value) == message
-
-
-def test_create_when_name_is_unknown_lists_what_there_is() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        create_assignor("fairest")
-    names = ", ".join(assignor_names())
-    assert str(caught.value) == f"assignor: got 'fairest', expected one of {names}, or module:Class"
 
 
 def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:

@@ -56,35 +56,6 @@ def test_connectors_are_balanced_apart_from_tasks() -> None:
         assert sum(index >= 0 for _, index in held[member]) == 6
 
 
-def test_newcomer_gets_its_share_by_few_moves() -> None:
-    weights = {("t", index): 20 if index < 2 else 5 for index in range(10)}
-    group, values = _group(weights, a={"t": [0, 2, 3, 4, 5]}, b={"t": [1, 6, 7, 8, 9]}, c={})
-    target = WeightedAssignor().assign(group, values)
-    loads = _loads(group, target, values)
-    assert (sum(loads), max(loads) - min(loads)) == (80, 5)
-    assert int((target != group.owner).sum()) <= 4
-
-
-def test_balance_within_the_tolerance_moves_nothing() -> None:
-    weights = {("t", index): 10 for index in range(21)}
-    owned = {"t": list(range(11))}, {"t": list(range(11, 21))}
-    group, values = _group(weights | {("t", 0): 9}, a=owned[0], b=owned[1])
-    assert (WeightedAssignor().assign(group, values) == group.owner).all()
-    weights[("t", 0)], weights[("t", 1)], weights[("t", 20)] = 14, 14, 6
-    group, values = _group(weights, a=owned[0], b=owned[1])
-    target = WeightedAssignor(tolerance=0.0).assign(group, values)
-    loads = _loads(group, target, values)
-    assert max(loads) - min(loads) <= 2
-    assert (WeightedAssignor(tolerance=1.0).assign(group, values) == group.owner).all()
-
-
-def test_resources_without_weight_are_spread_by_count() -> None:
-    """Otherwise one member could get all of them."""
-    group, values = _group({("t", index): 0 for index in range(9)}, a={}, b={}, c={})
-    target = WeightedAssignor().assign(group, values)
-    assert np.bincount(target).tolist() == [3, 3, 3]
-
-
 def test_weights_whose_sum_overflows_are_compared() -> None:
     """Some weights are lags, which have no upper bound."""
     weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}

@@ -1,9 +1,11 @@
 """A member's bell: when it rings, and what it does with the rings that it hears."""
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
-from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
+from coopgroup.member import ErrorCode, MemberConfig, MemberState, RequestKind, new_member
 from coopgroup.member.effects import RingBell
 from coopgroup.member.events import (
     BellRang,
@@ -62,46 +64,51 @@ def heartbeats(driven: DrivenMember, *, every_ms: int, for_ms: int) -> int:
 # --- ringing ---------------------------------------------------------------------------------
 
 
-def test_join_that_waits_rings_three_times() -> None:
-    assert rings(joining(), 5_000) == [10, 60, 260]
+BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
+ONLY_T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
+STOPPED = RevocationCompleted(resources=T1)
+ASKED = RejoinRequested(reason="partitions changed")
 
 
-def test_join_that_is_answered_at_once_does_not_ring() -> None:
-    driven = joining().wait(9).join().sync()
-    assert rings(driven, 500) == []
+def new(config: MemberConfig = WITH_BELL) -> DrivenMember:
+    return DrivenMember(member=new_member(config)).subscribe()
 
 
-def test_join_without_an_id_does_not_ring() -> None:
-    assert rings(DrivenMember(member=new_member(WITH_BELL)).subscribe(), 500) == []
+def stopping() -> DrivenMember:
+    return settled().heartbeat(BEGUN).join(2).sync(ONLY_T0, follow_up=True)
 
 
-def test_static_member_rings_with_its_first_join() -> None:
-    config = attrs.evolve(WITH_BELL, instance_id="i")
-    assert rings(DrivenMember(member=new_member(config)).subscribe(), 50) == [10]
-
-
-def test_requested_round_rings() -> None:
-    assert rings(settled().give(RejoinRequested(reason="partitions changed")), 50) == [10]
-
-
-def test_round_that_the_coordinator_told_does_not_ring() -> None:
-    driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.state is MemberState.JOINING
-    assert rings(driven, 500) == []
-
-
-def test_follow_up_round_does_not_ring() -> None:
-    driven = joining().join().sync(ResourceSet(), follow_up=True)
-    assert driven.member.state is MemberState.JOINING
-    assert rings(driven, 500) == []
-
-
-def test_member_that_stopped_resources_rings() -> None:
-    driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
-    driven.sync(ResourceSet({"T": [0]}), follow_up=True)
-    driven.give(RevocationCompleted(resources=ResourceSet({"T": [1]})))
-    assert driven.member.state is MemberState.JOINING
-    assert rings(driven, 50) == [10]
+@pytest.mark.parametrize(
+    ("reach", "expected_ms"),
+    [
+        (joining, [10, 60, 260]),
+        (lambda: joining().wait(9).join().sync(), []),
+        (new, []),
+        (lambda: new(attrs.evolve(WITH_BELL, instance_id="i")), [10, 60, 260]),
+        (lambda: settled().give(ASKED), [10, 60, 260]),
+        (lambda: settled().give(ASKED).wait(10).join(2).sync().give(ASKED), [60, 260]),
+        (lambda: settled().heartbeat(BEGUN), []),
+        (lambda: joining().join().sync(ResourceSet(), follow_up=True), []),
+        (lambda: stopping().give(STOPPED), [10, 60, 260]),
+        (lambda: settled().give(ASKED).give(LeaveRequested(reason="closed")), []),
+    ],
+    ids=[
+        "a join that waits",
+        "a join that is answered at once",
+        "a join without an id",
+        "the first join of a static member",
+        "a round that was requested",
+        "a request right after a ring: at least 50 ms apart",
+        "a round that the coordinator told",
+        "a follow-up round",
+        "stopped resources",
+        "a join that was given up",
+    ],
+)
+def test_join_rings_until_it_is_answered_if_the_others_cannot_know_of_it(
+    reach: Callable[[], DrivenMember], expected_ms: list[int]
+) -> None:
+    assert rings(reach(), 1_000) == expected_ms
 
 
 def test_member_that_left_rings_after_the_answer() -> None:
@@ -118,19 +125,6 @@ def test_refused_leave_does_not_ring() -> None:
     assert not driven.found(RingBell)
 
 
-def test_rings_are_at_least_50_ms_apart() -> None:
-    driven = settled().give(RejoinRequested(reason="first")).wait(10)
-    assert driven.found(RingBell)
-    driven.join(2).sync().give(RejoinRequested(reason="second"))
-    assert rings(driven, 5_000) == [60, 260]
-
-
-def test_join_that_was_given_up_does_not_ring() -> None:
-    driven = settled().give(RejoinRequested(reason="new")).give(LeaveRequested(reason="closed"))
-    assert next_deadline_ms(driven.member) is None
-    assert rings(driven, 500) == []
-
-
 # --- hearing ---------------------------------------------------------------------------------
 
 
@@ -138,13 +132,7 @@ def test_stable_member_sends_its_heartbeat_at_a_ring() -> None:
     driven = settled()
     driven.now_ms += 1
     assert driven.give(BellRang()).sent() == ["HeartbeatRequest"]
-    assert driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).sent() == ["JoinGroupRequest"]
-
-
-def test_member_that_stops_resources_sends_its_heartbeat_at_a_ring() -> None:
-    driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
-    driven.sync(ResourceSet({"T": [0]}), follow_up=True).heartbeat()
-    assert driven.give(BellRang()).sent() == ["HeartbeatRequest"]
+    assert driven.heartbeat(BEGUN).sent() == ["JoinGroupRequest"]
 
 
 def test_heartbeat_on_its_way_is_followed_by_another() -> None:
@@ -156,13 +144,13 @@ def test_heartbeat_on_its_way_is_followed_by_another() -> None:
 
 
 def test_ring_during_a_sync_is_heeded_after_it() -> None:
-    driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    driven = settled().heartbeat(BEGUN).join(2)
     assert driven.give(BellRang()).sent() == []
     assert driven.sync().sent() == ["HeartbeatRequest"]
 
 
 def test_ring_during_a_join_is_forgotten() -> None:
-    driven = settled().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven = settled().heartbeat(BEGUN)
     assert driven.give(BellRang()).join(2).sync().sent() == []
 
 
@@ -181,16 +169,6 @@ def test_false_rings_cost_eight_heartbeats_and_double_their_rate(every_ms: int) 
     intervals = 30
     count = heartbeats(settled(), every_ms=every_ms, for_ms=intervals * PACE_MS)
     assert intervals - 1 <= count <= 8 + 2 * intervals
-
-
-def test_round_lets_a_member_heed_rings_again() -> None:
-    driven = settled()
-    heartbeats(driven, every_ms=10, for_ms=5 * PACE_MS // 2)
-    driven.now_ms += 60
-    assert driven.give(BellRang()).sent() == []
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2).sync().heartbeat()
-    driven.now_ms += 60
-    assert driven.give(BellRang()).sent() == ["HeartbeatRequest"]
 
 
 @pytest.mark.parametrize("state", EVERY_STATE)

@@ -10,43 +10,33 @@ import pytest
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
 from coopgroup.member.effects import (
     CancelWarmups,
-    GrantResources,
-    LoseResources,
     Report,
-    RevokeResources,
 )
 from coopgroup.member.events import (
-    Answered,
-    CommitRequested,
     LossHandled,
-    Offset,
     RevocationCompleted,
-    SubscriptionChanged,
     WarmSetDeclared,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupAnswer, OffsetCommitAnswer, SyncGroupAnswer
-from coopgroup.protocol import decode_user_data
-from coopgroup.session import Session, step
+from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.session import Session
 from coopgroup.telemetry import AssigningMoved, AssignmentReceived, AssignmentUnreadable
+from tests.support.driven_session import DrivenSession
 from tests.support.members import (
     CONFIG,
     HELD,
     KEEPING,
     KEPT,
     DrivenMember,
-    eager,
-    joining,
+    configured,
     rejoining,
-    speaking,
-    stable,
     syncing_again,
 )
+from tests.support.members import joined as join_answer
 
 Kind = RequestKind
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
-NOTHING = bytes.fromhex("0003 00000000 ffffffff")
 ONLY_T0 = bytes.fromhex("0003 00000001 0001 54 00000001 00000000 ffffffff")
 T0_AND_T1 = bytes.fromhex("0003 00000001 0001 54 00000002 00000000 00000001 ffffffff")
 
@@ -55,21 +45,10 @@ def of_version(version: int, content: bytes) -> bytes:
     return version.to_bytes(2, "big") + content[2:]
 
 
-def join_answer(epoch: int, protocol: str = "coopgroup") -> JoinGroupAnswer:
-    """Return the answer of a coordinator that assigns: it names no leader."""
-    return JoinGroupAnswer(
-        error_code=0,
-        generation=epoch,
-        protocol_name=protocol,
-        leader_id="",
-        member_id="m",
-        members=(),
-        skip_assignment=False,
-    )
-
-
 def joined(driven: DrivenMember, epoch: int, protocol: str = "coopgroup") -> DrivenMember:
-    return driven.answer(Kind.JOIN_GROUP, join_answer(epoch, protocol))
+    """Give the answer of a coordinator that assigns: it names no leader."""
+    answer = join_answer(epoch, protocol=protocol)
+    return driven.answer(Kind.JOIN_GROUP, attrs.evolve(answer, leader_id=""))
 
 
 def synced(driven: DrivenMember, content: bytes) -> DrivenMember:
@@ -104,33 +83,19 @@ def received(driven: DrivenMember) -> AssignmentReceived:
 def test_member_that_may_keep_all_is_told_of_nothing() -> None:
     driven = taken_over()
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
-    assert [*driven.found(RevokeResources), *driven.found(GrantResources)] == []
+    assert [*driven.revoked(), *driven.granted()] == []
     assert received(driven) == AssignmentReceived(leader=False, kept=HELD, protocol="coopgroup")
 
 
 def test_member_stops_what_its_assignment_lacks_and_joins_without_it() -> None:
     """The broker gives it to nobody before that join. The epoch stays until then."""
     driven = stopping()
-    assert [one.resources for one in driven.found(RevokeResources)] == [T1]
+    assert driven.revoked() == [T1]
     assert driven.member.state is MemberState.REVOKING
     driven.give(RevocationCompleted(resources=T1))
     assert (driven.claims().owned, driven.claims().topics) == (T0, ("T",))
     synced(joined(driven, 2), ONLY_T0)
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, T0)
-
-
-def test_member_takes_what_is_granted_when_a_heartbeat_says_so() -> None:
-    driven = taken_over(ONLY_T0).give(RevocationCompleted(resources=T1))
-    synced(joined(driven, 2), ONLY_T0).heartbeat().heartbeat(BEGUN)
-    synced(joined(driven, 3), T0_AND_T1)
-    assert [one.resources for one in driven.found(GrantResources)] == [T1]
-    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
-
-
-def test_newcomer_without_a_partition_waits() -> None:
-    driven = synced(joined(joining(), 4), NOTHING)
-    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, EMPTY)
-    assert moved(driven) == [True]
 
 
 def test_member_that_stops_slowly_joins_once_in_a_heartbeat_interval() -> None:
@@ -141,38 +106,10 @@ def test_member_that_stops_slowly_joins_once_in_a_heartbeat_interval() -> None:
         driven.heartbeat(BEGUN).wait(CONFIG.revocation_grace_ms)
         assert driven.claims().owned == HELD
         synced(joined(driven, 1), ONLY_T0)
-        assert driven.found(RevokeResources) == []
+        assert driven.revoked() == []
         joins += 1
     assert joins <= 10
     assert driven.member.state is MemberState.REVOKING
-
-
-def test_partition_that_is_assigned_again_while_it_stops_is_stopped_and_granted() -> None:
-    driven = stopping().heartbeat(BEGUN).wait(CONFIG.revocation_grace_ms)
-    synced(joined(driven, 2), T0_AND_T1).give(RevocationCompleted(resources=T1))
-    synced(joined(driven, 2), T0_AND_T1)
-    assert [one.resources for one in driven.found(GrantResources)] == [T1]
-
-
-def test_first_protocol_of_the_list_names_the_round() -> None:
-    driven = speaking(rejoining(), "cooperative-sticky", "coopgroup")
-    synced(joined(driven, 1, "cooperative-sticky"), ONLY_T0)
-    assert driven.member.state is MemberState.REVOKING
-    assert moved(driven) == [True]
-
-
-def test_member_without_topics_stops_all_and_hands_over() -> None:
-    driven = taken_over().give(SubscriptionChanged(topics=(), hands_over=True))
-    synced(joined(driven, 1), NOTHING)
-    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
-    driven.give(RevocationCompleted(resources=HELD))
-    assert driven.claims().owned == EMPTY
-
-
-def test_eager_member_is_granted_all_again() -> None:
-    driven = eager(stable()).heartbeat(BEGUN).give(RevocationCompleted(resources=HELD))
-    synced(joined(driven, 1), T0_AND_T1)
-    assert [one.resources for one in driven.found(GrantResources)] == [HELD]
 
 
 def test_warm_ups_end_when_the_broker_assigns() -> None:
@@ -191,9 +128,7 @@ def test_delay_of_the_policy_ends_when_the_broker_assigns(content: bytes) -> Non
         driven.heartbeat(BEGUN)
     else:
         driven.give(RevocationCompleted(resources=T1))
-    ours = decode_user_data(driven.claims().user_data)
-    assert ours is not None
-    assert ours.remaining_delay_ms is None
+    assert driven.user_data().remaining_delay_ms is None
 
 
 # --- conversions ----------------------------------------------------------------------------------
@@ -210,17 +145,6 @@ def test_conversions_are_reported_once() -> None:
     assert moved(driven) == []
 
 
-@pytest.mark.parametrize("request_kind", [Kind.JOIN_GROUP, Kind.SYNC_GROUP])
-def test_conversion_up_within_a_round_loses_nothing(request_kind: RequestKind) -> None:
-    """The broker refuses the waiting joins and syncs of a group that it converts."""
-    driven = rejoining() if request_kind is Kind.JOIN_GROUP else syncing_again()
-    driven.refuse(request_kind, BEGUN)
-    if request_kind is Kind.JOIN_GROUP:
-        driven.wait(driven.member.back_off.until_ms - driven.now_ms)
-    assert driven.claims().owned == HELD
-    assert driven.found(LoseResources) == []
-
-
 def test_conversion_between_join_and_sync_may_change_the_protocol() -> None:
     """Regression: the member failed. The group's protocol is no longer that of the join."""
     driven = joined(rejoining(), 1).refuse(Kind.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -231,7 +155,7 @@ def test_conversion_between_join_and_sync_may_change_the_protocol() -> None:
 def test_conversion_down_when_the_epoch_is_behind_loses_nothing() -> None:
     """The epoch of the group becomes the generation, which the member has not reached."""
     driven = taken_over().heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert driven.found(LoseResources) == []
+    assert driven.lost() == []
     assert driven.claims().owned == HELD
     driven.join(9).sync(HELD)
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
@@ -244,37 +168,18 @@ def test_conversion_down_while_it_stops_joins_soon() -> None:
     assert driven.claims().owned == HELD
 
 
-def test_refused_generation_proves_nothing_about_the_session() -> None:
-    driven = taken_over()
-    until_ms = driven.member.lease.until_ms
-    driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert driven.member.lease.until_ms == until_ms
-
-
 def test_refused_generation_of_a_led_group_is_a_loss_as_before() -> None:
     driven = taken_over().heartbeat(BEGUN).join(3).sync(HELD)
     driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert [one.resources for one in driven.found(LoseResources)] == [HELD]
-
-
-def test_commit_is_sent_again_after_the_conversion_down() -> None:
-    driven = taken_over()
-    offset = Offset(topic="T", partition=0, offset=7)
-    driven.give(CommitRequested(commit_id=1, offsets=(offset,)))
-    refused = OffsetCommitAnswer(codes=(("T", 0, ErrorCode.ILLEGAL_GENERATION),))
-    driven.answer(Kind.OFFSET_COMMIT, refused).heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    driven.answer(Kind.OFFSET_COMMIT, refused).join(9).sync(HELD)
-    assert driven.committed() == {0: 7}
+    assert driven.lost() == [HELD]
 
 
 def test_leader_forgets_its_rounds_although_the_generation_stays() -> None:
     """The broker moves what it likes. So the first round after it has no memory."""
-    driven = rejoining()
-    session = Session(member=driven.member, led_generation=1, refusals=1, retry_at_ms=99_000)
-    request_id = driven.member.outstanding[Kind.JOIN_GROUP].request_id
-    answered = Answered(request_id=request_id, answer=join_answer(1))
-    session, _ = step(session, answered, now_ms=driven.now_ms)
-    assert session == Session(member=session.member)
+    driven = DrivenSession.of(rejoining())
+    driven.change(led_generation=1, refusals=1, retry_at_ms=99_000)
+    joined(driven, 1)
+    assert driven.session == Session(member=driven.member)
 
 
 # --- the lease ------------------------------------------------------------------------------------
@@ -289,29 +194,17 @@ def test_join_renews_the_lease_although_the_epoch_stays() -> None:
     assert lease.settled_at_ms == sent_ms
 
 
-def test_slow_stop_may_last_longer_than_the_rebalance_timeout() -> None:
-    """Each join that still claims it ends the time in which the broker expects a join."""
-    driven = stopping()
-    began_ms = driven.now_ms
-    while driven.now_ms < began_ms + 2 * CONFIG.rebalance_timeout_ms:
-        driven.heartbeat(BEGUN).wait(CONFIG.revocation_grace_ms)
-        synced(joined(driven, 1), ONLY_T0)
-    assert driven.member.owned == HELD
-
-
 @pytest.mark.parametrize("instance_id", [None, "static"])
 def test_join_that_is_answered_after_the_lease_is_a_loss(instance_id: str | None) -> None:
     """The broker accepts a member that it has dropped as a new one, under the same id."""
-    driven = rejoining()
-    config = attrs.evolve(driven.member.config, instance_id=instance_id)
-    driven.member = attrs.evolve(driven.member, config=config)
+    driven = configured(rejoining(), instance_id=instance_id)
     driven.now_ms = driven.member.hold_until_ms
     joined(driven, 5)
-    assert [one.resources for one in driven.found(LoseResources)] == [HELD]
+    assert driven.lost() == [HELD]
     driven.give(LossHandled())
     assert driven.claims().owned == EMPTY
     synced(joined(driven, 5), T0_AND_T1)
-    assert [one.resources for one in driven.found(GrantResources)] == [HELD]
+    assert driven.granted() == [HELD]
 
 
 # --- recognised by the bytes ----------------------------------------------------------------------
@@ -324,12 +217,6 @@ def test_sync_without_a_join_is_recognised_by_its_bytes(version: int) -> None:
     synced(driven, of_version(version, T0_AND_T1))
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert moved(driven) == ([] if version == 1 else [True])
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_assignment_of_any_version_is_read_after_a_join_without_a_leader(version: int) -> None:
-    driven = taken_over(of_version(version, ONLY_T0))
-    assert [one.resources for one in driven.found(RevokeResources)] == [T1]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
 """Commits: ordered, merged, kept through rounds, and never of another member's partitions."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind
-from coopgroup.member.chain import WIDTH
+from coopgroup.member.chain import WIDTH, Chain
 from coopgroup.member.commits import Commits, enqueue, settle, take_batch
-from coopgroup.member.effects import FinishCommit, Lane, LoseResources
+from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import Action
 from coopgroup.member.events import (
     CommitRequested,
@@ -21,14 +20,13 @@ from coopgroup.member.events import (
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
 from tests.support.members import (
-    EVERY_STATE,
     HELD,
     DrivenMember,
+    configured,
     losing,
     rejoining,
     revoking,
     stable,
-    syncing_again,
 )
 
 COMMIT = RequestKind.OFFSET_COMMIT
@@ -50,11 +48,6 @@ def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
     return request.generation, {row[1]: row[2] for row in request.offsets}
 
 
-def joining_after_a_refused_sync() -> DrivenMember:
-    """The member has joined generation 2 and does not know its assignment."""
-    return syncing_again().refuse(RequestKind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
-
-
 def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
     driven = stable().give(commit(1, (0, 10)))
     send = driven.request(COMMIT)
@@ -67,7 +60,7 @@ def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
         offsets=(("T", 0, 10, -1, ""),),
     )
     driven.answer(COMMIT, answer((0, 0)))
-    assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, 0),)),)
+    assert driven.finished() == [(1, {0: 0})]
 
 
 def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
@@ -75,26 +68,11 @@ def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
     assert driven.sent() == []
     driven.give(commit(3, (0, 30))).answer(COMMIT, answer((0, 0)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, 0),))]
+    assert driven.finished() == [(1, {0: 0})]
     assert committed(driven) == (1, {0: 30, 1: 5})
     driven.answer(COMMIT, answer((0, 0), (1, 0)))
-    assert driven.effects == (
-        FinishCommit(commit_id=2, codes=(("T", 0, 0), ("T", 1, 0))),
-        FinishCommit(commit_id=3, codes=(("T", 0, 0),)),
-    )
-
-
-def test_commit_when_retried_does_not_overtake_a_later_one() -> None:
-    driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20)))
-    driven.answer(COMMIT, answer((0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))).wait(100)
-    assert committed(driven) == (1, {0: 20})
-
-
-def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
-    """The coordinator would answer 27, so the commit is sent under the new generation."""
-    driven = syncing_again().give(commit(1, (0, 10)))
+    assert driven.finished() == [(2, {0: 0, 1: 0}), (3, {0: 0})]
     assert driven.sent() == []
-    assert committed(driven.sync()) == (2, {0: 10})
 
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
@@ -109,40 +87,20 @@ def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: E
     driven.join(3).answer(COMMIT, answer((0, code)))
     assert committed(driven.sync(ResourceSet({"T": [0]}))) == (3, {0: 30})
     driven.answer(COMMIT, answer((0, 0)))
-    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert driven.finished() == [(1, {0: 0, 1: ErrorCode.ILLEGAL_GENERATION})]
 
 
 def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
     """A late offset must never overwrite the new owner's offset."""
     driven = revoking().give(RevocationCompleted(resources=HELD)).give(commit(1, (1, 20)))
-    codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
-    assert driven.sent() == []
-
-
-def test_commit_when_the_answer_is_late_waits_only_if_a_round_still_runs() -> None:
-    driven = rejoining().give(commit(1, (0, 10))).join(2)
-    driven.sync().answer(COMMIT, answer((0, ErrorCode.ILLEGAL_GENERATION)))
-    assert committed(driven) == (2, {0: 10})
-
-
-def test_commit_when_all_is_lost_is_refused_and_not_sent() -> None:
-    driven = stable().give(commit(1, (0, 10))).give(commit(2, (1, 20)))
-    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert driven.found(FinishCommit) == [
-        FinishCommit(commit_id=1, codes=(("T", 0, code),)),
-        FinishCommit(commit_id=2, codes=(("T", 1, code),)),
-    ]
+    assert driven.finished() == [(1, {1: ErrorCode.ILLEGAL_GENERATION})]
     assert driven.sent() == []
 
 
 def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
     driven = losing().give(commit(1, (1, 2), (0, 1)))
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    codes = (("T", 0, code), ("T", 1, code))
-    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
+    assert (driven.finished(), driven.sent()) == ([(1, {0: code, 1: code})], [])
 
 
 @pytest.mark.parametrize(
@@ -157,45 +115,28 @@ def test_commit_when_the_member_is_fenced_ends_the_membership(
 ) -> None:
     driven = stable().give(commit(1, (0, 10))).answer(COMMIT, answer((0, code)))
     assert driven.member.state is state
-    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, int(code)),))]
+    assert driven.lost() == [HELD]
+    assert driven.finished() == [(1, {0: code})]
 
 
 def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> None:
-    driven = stable()
-    config = attrs.evolve(driven.member.config, commit_attempts_max=6, session_timeout_ms=60_000)
+    driven = configured(stable(), commit_attempts_max=6, session_timeout_ms=60_000)
     lease = attrs.evolve(driven.member.lease, until_ms=100_000)
-    driven.member = attrs.evolve(driven.member, config=config, lease=lease)
+    driven.member = attrs.evolve(driven.member, lease=lease)
     driven.give(commit(1, (0, 10)))
     waits = []
-    while not driven.found(FinishCommit):
+    while not driven.finished():
         driven.answer(COMMIT, answer((0, ErrorCode.KAFKA_STORAGE_ERROR)))
         if driven.member.commits.queue:
             waits.append(driven.member.commits.back_off.until_ms - driven.now_ms)
             driven.wait(waits[-1])
     assert waits == [100, 200, 400, 800, 1_000]
-    codes = (("T", 0, int(ErrorCode.KAFKA_STORAGE_ERROR)),)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
-
-
-def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() -> None:
-    driven = stable()
-    config = attrs.evolve(driven.member.config, commit_attempts_max=2)
-    driven.member = attrs.evolve(driven.member, config=config)
-    failed = answer((0, ErrorCode.KAFKA_STORAGE_ERROR))
-    driven.give(commit(1, (0, 10))).answer(COMMIT, failed).give(commit(2, (0, 20))).wait(100)
-    codes = (("T", 0, int(ErrorCode.KAFKA_STORAGE_ERROR)),)
-    driven.answer(COMMIT, failed)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
-    assert committed(driven.wait(200)) == (1, {0: 20})
-    driven.answer(COMMIT, failed)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
+    assert driven.finished() == [(1, {0: ErrorCode.KAFKA_STORAGE_ERROR})]
 
 
 def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
     driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
-    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
-    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
+    assert driven.finished() == [(1, {0: 0, 1: ErrorCode.UNKNOWN_SERVER_ERROR})]
 
 
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
@@ -204,10 +145,9 @@ TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
     driven.give(commit(3, (0, 15))).give(CommitsAbandoned(commit_ids=frozenset({2})))
-    codes = (("T", 0, TIMED_OUT), ("T", 1, TIMED_OUT))
-    assert driven.effects == (FinishCommit(commit_id=2, codes=codes),)
+    assert (driven.finished(), driven.sent()) == ([(2, {0: TIMED_OUT, 1: TIMED_OUT})], [])
     driven.answer(COMMIT, answer((0, 0)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, 0),))]
+    assert driven.finished() == [(1, {0: 0})]
     assert committed(driven) == (1, {0: 15})
 
 
@@ -216,43 +156,14 @@ def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCod
     driven = stable().give(commit(1, (0, 10))).give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert driven.effects == ()
     driven.answer(COMMIT, answer((0, code)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, int(code)),))]
+    assert driven.finished() == [(1, {0: code})]
     assert driven.wait(500).sent() == []
-
-
-def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> None:
-    driven = stable().give(commit(1, (0, 10), (1, 5)))
-    driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.KAFKA_STORAGE_ERROR)))
-    driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
-    codes = (("T", 0, 0), ("T", 1, TIMED_OUT))
-    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
-    assert driven.wait(100).sent() == []
-
-
-@pytest.mark.parametrize("state", list(MemberState))
-def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) -> None:
-    """In any state: the answer and the caller's timeout may cross."""
-    driven = EVERY_STATE[state]()
-    before = driven.member
-    assert driven.give(CommitsAbandoned(commit_ids=frozenset({1}))).effects == ()
-    assert driven.member == before
-
-
-@pytest.mark.parametrize("reach", [syncing_again, joining_after_a_refused_sync])
-def test_commit_between_two_generations_is_sent_for_what_is_owned(
-    reach: Callable[[], DrivenMember],
-) -> None:
-    driven = reach().give(commit(1, (0, 10), (7, 5)))
-    if driven.member.state is MemberState.SYNCING:
-        driven.sync()
-    assert committed(driven) == (2, {0: 10})
 
 
 def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -> None:
     """Another member may have committed a later offset in between."""
     driven = losing().give(LossHandled()).give(commit(1, (0, 10))).join(5).sync()
-    codes = (("T", 0, int(ErrorCode.ILLEGAL_GENERATION)),)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert driven.finished() == [(1, {0: ErrorCode.ILLEGAL_GENERATION})]
     assert COMMIT not in driven.member.outstanding
 
 
@@ -287,3 +198,15 @@ def test_commit_without_an_answer_is_waited_for_until_the_lease_is_over() -> Non
     driven.heartbeat()  # the last one that is answered, sent right after the commit
     assert until_ms >= driven.member.lease.until_ms
     assert send.timeout_ms >= driven.member.config.request_timeout_ms
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, WIDTH - 1, WIDTH, WIDTH + 1, WIDTH**2 - 1, WIDTH**2, WIDTH**2 + WIDTH + 1]
+)
+def test_queue_holds_its_commits_in_order(size: int) -> None:
+    grown: Chain[int] = Chain()
+    for item in range(size):
+        grown = grown.append(item)
+    assert tuple(grown) == tuple(range(size))
+    assert (grown, hash(grown)) == (Chain.of(range(size)), hash(Chain.of(range(size))))
+    assert bool(grown) == bool(size)

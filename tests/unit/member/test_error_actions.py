@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+import attrs
 import pytest
 
 from coopgroup.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
@@ -13,6 +14,7 @@ from coopgroup.telemetry import RequestRefused
 from tests.support.members import (
     HELD,
     DrivenMember,
+    joined,
     joining,
     leaving,
     rejoining,
@@ -108,7 +110,7 @@ def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCod
     assert driven.member.state is MemberState.JOINING
     assert "JoinGroupRequest" in driven.sent()
     assert driven.member.owned == HELD
-    assert driven.found(LoseResources) == []
+    assert driven.lost() == []
 
 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE))
@@ -124,7 +126,7 @@ def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) 
 @pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE_ID))
 def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
-    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert driven.lost() == [HELD]
     assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "")
     assert (driven.member.owned, driven.sent()) == (EMPTY, [])
 
@@ -150,8 +152,11 @@ def test_leave_whatever_it_is_answered_ends(kind: RequestKind, code: ErrorCode) 
 def test_take_id_joins_again_at_once_with_the_id() -> None:
     """KIP-394: the first join is answered with the member id to use. That is not a failure."""
     assert rows_of(Action.TAKE_ID) == [(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)]
-    driven = joining().refuse(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)
-    assert driven.sent() == ["JoinGroupRequest"]
+    driven = joining()
+    assert driven.sent_join().member_id == ""
+    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-9")
+    driven.answer(Kind.JOIN_GROUP, refused)
+    assert (driven.sent(), driven.sent_join().member_id) == (["JoinGroupRequest"], "m-9")
     assert (driven.member.back_off.attempts, driven.member.state) == (0, MemberState.JOINING)
 
 

@@ -1,16 +1,13 @@
 """Effects of events on a member: rounds, revocations, losses, leaving, time."""
 
-import attrs
 import pytest
 
-from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member, next_deadline_ms
+from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import (
     CancelJoin,
     DecideRound,
-    FailMember,
     GrantResources,
     Lane,
-    LoseResources,
     RevokeResources,
     Send,
 )
@@ -27,19 +24,12 @@ from coopgroup.member.events import (
 )
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
-    FindCoordinatorRequest,
     HeartbeatAnswer,
     LeaveGroupRequest,
-    SyncGroupAnswer,
 )
 from coopgroup.protocol import (
-    Assignment,
     UserData,
-    decode_subscription,
-    decode_user_data,
-    encode_assignment,
 )
-from coopgroup.simulator.coordinator import refusal
 from tests.support.members import (
     CONFIG,
     EVERY_STATE,
@@ -58,6 +48,7 @@ from tests.support.members import (
     rejoining,
     revoking,
     stable,
+    static,
     syncing,
     syncing_again,
 )
@@ -72,23 +63,7 @@ def claims_of(driven: DrivenMember) -> tuple[tuple[str, ...], ResourceSet, int]:
     return tuple(subscription.topics), subscription.owned, subscription.generation
 
 
-def static(driven: DrivenMember) -> DrivenMember:
-    config = attrs.evolve(driven.member.config, instance_id="i-1")
-    driven.member = attrs.evolve(driven.member, config=config)
-    return driven
-
-
 # --- joining -----------------------------------------------------------------------------------
-
-
-def test_first_join_claims_nothing_and_takes_the_id_of_the_refusal() -> None:
-    """KIP-394: error 79 carries the id to join with."""
-    driven = joining()
-    assert driven.sent_join().member_id == ""
-    assert claims_of(driven) == (("T",), EMPTY, -1)
-    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-9")
-    driven.answer(Kind.JOIN_GROUP, refused)
-    assert driven.sent_join().member_id == "m-9"
 
 
 def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_sync() -> None:
@@ -99,33 +74,11 @@ def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_syn
     assert claims_of(driven) == (("T",), HELD, 1)
 
 
-def test_leader_decides_and_hands_in_its_decision() -> None:
-    driven = leading()
-    decide = driven.found(DecideRound)
-    assert [(one.generation, one.completed_generation, one.member_id) for one in decide] == [
-        (1, -1, "m")
-    ]
-    driven.decide()
-    assert driven.sent() == ["SyncGroupRequest"]
-    request = driven.request(Kind.SYNC_GROUP).request
-    assert getattr(request, "assignments", None) == (("m", b"assignment"),)
-
-
 def test_leader_when_told_to_skip_takes_the_stored_assignment() -> None:
     """KIP-814: a static leader that came back asks for the stored assignment."""
     driven = joining().answer(Kind.JOIN_GROUP, joined(1, leads=True, skip=True))
     assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
     assert driven.found(DecideRound) == []
-
-
-def test_decision_when_its_round_is_over_is_dropped() -> None:
-    driven = leading()
-    late = driven.decided()
-    driven.decide().sync().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.give(late).member.state is MemberState.JOINING
-    driven.join(2, leads=True)
-    before = driven.member
-    assert driven.give(late).member == before
 
 
 def test_decision_of_another_round_of_the_same_generation_is_dropped() -> None:
@@ -154,12 +107,6 @@ def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() 
     assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
 
 
-def test_heartbeat_of_the_old_generation_when_it_answers_late_starts_no_round() -> None:
-    driven = rejoining().wait(1_000).join(2).sync()
-    driven.answer(Kind.HEARTBEAT, HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    assert driven.member.state is MemberState.STABLE
-
-
 def test_coordinator_when_it_moved_while_a_join_waits_is_joined_anew() -> None:
     """The old coordinator will never answer the join."""
     driven = rejoining().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
@@ -175,13 +122,6 @@ def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
     assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
 
 
-def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
-    driven = rejoining().heartbeat(ErrorCode.NO_ANSWER)
-    sent = driven.member.outstanding[Kind.JOIN_GROUP]
-    assert driven.find().member.outstanding[Kind.JOIN_GROUP] == sent
-    assert driven.found(CancelJoin) == []
-
-
 # --- what a round says -------------------------------------------------------------------------
 
 
@@ -191,12 +131,7 @@ def test_assignment_gives_only_the_difference() -> None:
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
     assert told == [RevokeResources(resources=T1), GrantResources(resources=more - HELD)]
     assert driven.member.owned == HELD | more
-    assert syncing_again().sync(HELD).found(GrantResources) == []
-
-
-def test_follow_up_without_a_revocation_is_joined_at_once() -> None:
-    driven = syncing_again().sync(HELD, follow_up=True)
-    assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
+    assert syncing_again().sync(HELD).granted() == []
 
 
 def test_revocation_completes_only_what_was_asked_for() -> None:
@@ -208,20 +143,14 @@ def test_revocation_completes_only_what_was_asked_for() -> None:
 def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
     """A stored follow-up or delay costs at most one round. The assignment is complete."""
     driven = static(joining()).join(5).sync(HELD, follow_up=True)
-    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
-    assert driven.found(RevokeResources) == []
+    assert driven.granted() == [HELD]
+    assert driven.revoked() == []
     assert claims_of(driven) == (("T",), HELD, 5)
     delayed = static(joining()).join(5).sync(HELD, delay_ms=500).wait(500)
     assert claims_of(delayed) == (("T",), HELD, 5)
 
 
 # --- what the application asks for -------------------------------------------------------------
-
-
-def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
-    driven = rejoining().give(SubscriptionChanged(topics=("T", "U"))).join(2).sync()
-    assert driven.member.state is MemberState.JOINING
-    assert claims_of(driven) == (("T", "U"), HELD, 2)
 
 
 @pytest.mark.parametrize("state", [MemberState.LEADING, MemberState.SYNCING, MemberState.REVOKING])
@@ -239,36 +168,12 @@ def test_rejoin_request_starts_a_round_with_its_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", EVERY_STATE)
-def test_catalogue_when_seen_in_any_state_asks_for_nothing(state: MemberState) -> None:
-    before = EVERY_STATE[state]().member
-    driven = EVERY_STATE[state]().give(CatalogueSeen(version=7))
-    next_join = attrs.evolve(before.next_join, catalogue_version=7)
-    assert driven.member == attrs.evolve(before, next_join=next_join)
-    assert driven.effects == ()
-
-
 def test_catalogue_when_seen_is_in_the_next_join() -> None:
     driven = stable().give(CatalogueSeen(version=7))
     assert driven.member.last_join.catalogue_version is None
     driven.give(RejoinRequested(reason="another catalogue"))
-    ((_, metadata),) = driven.sent_join().protocols
-    said = decode_user_data(decode_subscription(metadata).user_data)
-    assert said == UserData(catalogue_version=7)
+    assert driven.user_data() == UserData(catalogue_version=7)
     assert driven.member.last_join.catalogue_version == 7
-
-
-def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
-    held = ResourceSet({"sink": [-1, 0, 1]})
-    config = attrs.evolve(CONFIG, index_min=-1)
-    driven = DrivenMember(member=new_member(config)).subscribe("*").join()
-    answer = SyncGroupAnswer(
-        error_code=0, assignment=encode_assignment(Assignment(assigned=held), index_min=-1)
-    )
-    driven.answer(Kind.SYNC_GROUP, answer)
-    assert [granted.resources for granted in driven.found(GrantResources)] == [held]
-    ((_, metadata),) = driven.give(RejoinRequested(reason="again")).sent_join().protocols
-    assert decode_subscription(metadata, index_min=-1).owned == held
 
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
@@ -281,7 +186,7 @@ def test_rejoin_request_when_not_at_work_means_nothing(reach: type[DrivenMember]
 def test_stalled_application_leaves_and_comes_back_when_it_polls() -> None:
     driven = stable().give(ApplicationStalled())
     assert driven.sent() == ["LeaveGroupRequest"]
-    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert driven.lost() == [HELD]
     assert driven.wait(100_000).sent() == []
     driven.give(LossHandled())
     assert (driven.sent_join().member_id, claims_of(driven)) == ("", (("T",), EMPTY, -1))
@@ -333,20 +238,6 @@ def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
     assert driven.sent() == ["LeaveGroupRequest"]
 
 
-def test_member_after_its_leave_may_subscribe_again() -> None:
-    driven = leaving().refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
-    driven.give(SubscriptionChanged(topics=("U",)))
-    assert (driven.sent_join().member_id, claims_of(driven)) == ("", (("U",), EMPTY, -1))
-
-
-def test_look_up_when_the_member_has_left_means_nothing() -> None:
-    driven = DrivenMember().give(SubscriptionChanged(topics=("T",)))
-    driven.give(LeaveRequested(reason="closed"))
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    driven.answer(Kind.FIND_COORDINATOR, refusal(FindCoordinatorRequest(group_id="g"), code))
-    assert (driven.member.state, driven.found(FailMember)) == (MemberState.UNSUBSCRIBED, [])
-
-
 # --- the eager way ---------------------------------------------------------------------------
 
 
@@ -356,37 +247,15 @@ def test_look_up_when_the_member_has_left_means_nothing() -> None:
 def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
     driven = eager(stable()).give(event)
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
-    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
+    assert driven.revoked() == [HELD]
     driven.give(RevocationCompleted(resources=T0)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     driven.wait(1_000)
     assert driven.member.state is MemberState.REVOKING
     driven.give(RevocationCompleted(resources=T1))
     assert claims_of(driven) == (driven.member.next_join.topics, EMPTY, 1)
     driven.join(2).sync(HELD)
-    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
-    assert driven.found(RevokeResources) == []
-
-
-def test_eager_member_when_a_round_begins_stops_all() -> None:
-    driven = eager(stable()).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
-    driven = eager(stable(EMPTY)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.sent() == ["JoinGroupRequest"]
-
-
-def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given() -> None:
-    driven = eager(joining()).join().sync(HELD, follow_up=True)
-    told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
-    assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
-    assert driven.give(RevocationCompleted(resources=HELD)).sent() == ["JoinGroupRequest"]
-
-
-def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again() -> None:
-    driven = eager(joining()).join().sync(HELD, delay_ms=600).wait(600)
-    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
-    deadline = next_deadline_ms(driven.member)
-    assert deadline is not None
-    assert deadline > driven.now_ms
+    assert driven.granted() == [HELD]
+    assert driven.revoked() == []
 
 
 # --- time --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The lease of a member, and the settings that make it safe."""
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -8,12 +9,10 @@ import pytest
 from coopgroup.errors import ConfigurationError
 from coopgroup.member import (
     ErrorCode,
-    MemberConfig,
     MemberState,
     RequestKind,
     lease_is_over,
     new_member,
-    next_deadline_ms,
 )
 from coopgroup.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.model import EMPTY, ResourceSet
@@ -26,14 +25,15 @@ from tests.support.members import (
     HELD,
     OTHER_NODE,
     DrivenMember,
+    configured,
     eager,
-    joined,
     joined_again,
     joining,
     leading_again,
     rejoining,
     revoking,
     stable,
+    static,
     syncing,
     syncing_again,
 )
@@ -41,26 +41,29 @@ from tests.support.members import (
 SESSION_MS = CONFIG.session_timeout_ms
 REJOIN_MS = CONFIG.rebalance_timeout_ms - CONFIG.heartbeat_interval_ms
 """What is left of the rebalance time-out when the time that a join needs to arrive is off."""
-IN_A_ROUND = HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+IN_A_ROUND = ErrorCode.REBALANCE_IN_PROGRESS
+EXPIRED = [(HELD, "lease expired")]
+TIMED_OUT = [(HELD, "rebalance time-out")]
+LEFT_BEHIND = [(HELD, "a round ended without its join")]
 
 
-def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
-    return [(loss.resources.to_dict(), loss.cause) for loss in driven.found(LoseResources)]
+def lost(driven: DrivenMember) -> list[tuple[ResourceSet, str]]:
+    return [(loss.resources, loss.cause) for loss in driven.found(LoseResources)]
 
 
 @pytest.mark.parametrize(
-    ("make", "field"),
+    ("change", "field"),
     [
-        (lambda: attrs.evolve(CONFIG, session_timeout_ms=0), "session_timeout_ms"),
-        (lambda: attrs.evolve(CONFIG, retry_backoff_ms=-1), "retry_backoff_ms"),
-        (lambda: attrs.evolve(CONFIG, revocation_grace_ms=-1), "revocation_grace_ms"),
-        (lambda: attrs.evolve(CONFIG, heartbeat_interval_ms=6_000), "heartbeat.interval.ms"),
-        (lambda: attrs.evolve(CONFIG, rebalance_timeout_ms=5_999), "max.poll.interval.ms"),
+        ({"session_timeout_ms": 0}, "session_timeout_ms"),
+        ({"retry_backoff_ms": -1}, "retry_backoff_ms"),
+        ({"revocation_grace_ms": -1}, "revocation_grace_ms"),
+        ({"heartbeat_interval_ms": 6_000}, "heartbeat.interval.ms"),
+        ({"rebalance_timeout_ms": 5_999}, "max.poll.interval.ms"),
     ],
 )
-def test_settings_when_unsafe_are_refused(make: Callable[[], MemberConfig], field: str) -> None:
+def test_settings_when_unsafe_are_refused(change: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        new_member(make())
+        new_member(attrs.evolve(CONFIG, **change))
     assert caught.value.field == field
 
 
@@ -126,17 +129,6 @@ def test_lease_when_rounds_follow_each_other_counts_from_each_join() -> None:
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
 
 
-def test_lease_when_a_join_is_answered_with_the_same_round_again_is_not_renewed() -> None:
-    """This answer does not restart the session."""
-    driven = syncing_again()
-    until_ms = driven.member.lease.until_ms
-    driven.now_ms += 500
-    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(2)
-    assert driven.member.state is MemberState.SYNCING
-    assert driven.member.lease.until_ms == until_ms
-    assert driven.sync().member.lease.until_ms == until_ms
-
-
 def moved_before_its_generation_was_stored(driven: DrivenMember) -> DrivenMember:
     """Let another broker take the group over while the sync of generation 2 waits."""
     driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NOT_COORDINATOR)
@@ -167,30 +159,13 @@ def test_lease_when_the_group_moves_back_a_generation_is_renewed_in_it(code: Err
     assert heartbeat_generation(driven) == 2
 
 
-def test_lease_when_the_group_has_neither_generation_tries_both() -> None:
-    """The answer to the join is on its way, or another broker takes the group over."""
-    driven = moved_before_its_generation_was_stored(syncing_again())
-    driven.heartbeat(ErrorCode.ILLEGAL_GENERATION)
-    assert driven.sent() == []
-    driven.wait(1_000)
-    assert heartbeat_generation(driven) == 2
-    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
-
-
-def test_heartbeat_of_a_newcomer_has_no_earlier_generation_to_fall_back_to() -> None:
-    driven = moved_before_its_generation_was_stored(joining().join(2))
-    assert driven.sent() == []
-    driven.wait(1_000)
-    assert heartbeat_generation(driven) == 2
-
-
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
     driven = stable().wait(1_000)
     until = driven.member.lease.until_ms
     driven.wait(until - driven.now_ms - 1)
     assert driven.member.owned == HELD
     driven.wait(1)
-    assert lost(driven) == [(HELD.to_dict(), "lease expired")]
+    assert lost(driven) == EXPIRED
     record = MembershipLost(resources=HELD, cause="lease expired")
     assert Report(record=record) in driven.effects
     assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "m")
@@ -214,23 +189,12 @@ def test_lease_when_a_join_begins_no_round_counts_from_a_heartbeat() -> None:
     assert driven.member.lease.until_ms == asked_at_ms + SESSION_MS
 
 
-def test_lease_when_a_join_begins_a_round_counts_from_its_end() -> None:
-    driven = joined_again().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
-    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
-
-
-def test_lease_of_a_new_id_counts_from_the_round() -> None:
-    driven = joined_again().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED).join(2)
-    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
-
-
 def test_lease_is_over_although_a_late_answer_comes() -> None:
     """A process that was frozen must not continue because of an old answer."""
     driven = stable().wait(1_000)
     driven.now_ms += SESSION_MS
     driven.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=0))
-    assert lost(driven) == [(HELD.to_dict(), "lease expired")]
+    assert lost(driven) == EXPIRED
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
@@ -247,7 +211,7 @@ def test_lease_when_a_join_waits_is_renewed_over_the_other_lane(code: ErrorCode)
 def test_lease_when_nothing_is_held_has_no_end() -> None:
     driven = stable(EMPTY)
     assert not lease_is_over(driven.member, driven.now_ms + 10 * SESSION_MS)
-    assert driven.wait(1_000).wait(10 * SESSION_MS).found(LoseResources) == []
+    assert driven.wait(1_000).wait(10 * SESSION_MS).lost() == []
 
 
 def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
@@ -269,36 +233,40 @@ def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_nothing() -> Non
     assert driven.member.revocation.pending == HELD - ResourceSet({"T": [0]})
 
 
-def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
-    """A round has begun without the member, and the group stops waiting for it."""
-    driven = eager(stable())
+@pytest.mark.parametrize(
+    ("reach", "code", "state"),
+    [
+        (lambda: eager(stable()), IN_A_ROUND, MemberState.REVOKING),
+        (leading_again, ErrorCode.NONE, MemberState.LEADING),
+    ],
+    ids=["eager and slow to stop", "a leader that decides"],
+)
+def test_member_when_the_group_stops_waiting_for_it_loses_all(
+    reach: Callable[[], DrivenMember], code: int, state: MemberState
+) -> None:
+    """The coordinator drops a member without a join or sync within the rebalance timeout."""
+    driven = reach()
     settled_at = driven.member.lease.settled_at_ms
-    beats(driven, settled_at + REJOIN_MS, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.state is MemberState.REVOKING
+    beats(driven, settled_at + REJOIN_MS, code)
+    assert driven.member.state is state
     driven.wait(settled_at + REJOIN_MS - driven.now_ms)
-    assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
+    assert lost(driven) == TIMED_OUT
 
 
-def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it() -> None:
-    """Heartbeats over the other connection prove an open round, not membership in it."""
-    driven = rejoining()
-    end_ms = driven.member.lease.settled_at_ms + CONFIG.rebalance_timeout_ms
-    beats(driven, end_ms + 5_000, IN_A_ROUND.error_code)
+@pytest.mark.parametrize(
+    ("reach", "code"), [(rejoining, IN_A_ROUND), (syncing_again, ErrorCode.NONE)]
+)
+def test_request_when_it_is_stuck_makes_the_member_stand_still_before_the_round_can_end(
+    reach: Callable[[], DrivenMember], code: int
+) -> None:
+    """Heartbeats prove neither a join in the round nor a sync that has arrived."""
+    driven = reach()
+    before = driven.member
+    end_ms = before.lease.settled_at_ms + CONFIG.rebalance_timeout_ms
+    beats(driven, end_ms + 5_000, code)
     assert driven.now_ms > end_ms
-    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+    assert (driven.member.state, driven.member.owned) == (before.state, HELD)
     assert driven.member.hold_until_ms == end_ms
-
-
-def test_join_when_answered_after_all_goes_on_with_what_is_held() -> None:
-    """It was part of the round: the others waited for another member."""
-    driven = rejoining()
-    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
-    driven.wait(1_500)
-    assert driven.member.hold_until_ms < driven.now_ms
-    driven.join(2)
-    assert driven.member.hold_until_ms > driven.now_ms
-    assert driven.sync().found(LoseResources) == []
-    assert driven.member.hold_until_ms > driven.now_ms
 
 
 @pytest.mark.parametrize(
@@ -310,15 +278,12 @@ def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
     instance_id: str | None, generation: int, *, is_lost: bool
 ) -> None:
     """It keeps its place (KIP-345), but the leader read claims of long before."""
-    config = attrs.evolve(CONFIG, instance_id=instance_id)
-    driven = rejoining()
-    driven.member = attrs.evolve(driven.member, config=config)
-    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
-    driven.heartbeat(IN_A_ROUND.error_code).wait(500)
+    driven = configured(rejoining(), instance_id=instance_id)
+    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND)
+    driven.heartbeat(IN_A_ROUND).wait(500)
     assert driven.member.hold_until_ms < driven.now_ms
     driven.join(generation)
-    wanted = [(HELD.to_dict(), "a round ended without its join")] if is_lost else []
-    assert lost(driven) == wanted
+    assert lost(driven) == (LEFT_BEHIND if is_lost else [])
     assert driven.member.state is (MemberState.LOSING if is_lost else MemberState.SYNCING)
 
 
@@ -331,18 +296,15 @@ def test_join_of_a_static_member_counts_from_the_last_completed_round(
     code: int, *, is_lost: bool
 ) -> None:
     """Regression: a coordinator that never heard of round 2 counted another round 2 without it."""
-    driven = syncing_again()
-    config = attrs.evolve(CONFIG, instance_id="s")
-    driven.member = attrs.evolve(driven.member, config=config)
+    driven = static(syncing_again())
     driven.refuse(RequestKind.SYNC_GROUP, code).wait(1_000)
     if is_lost:
         driven.find()
-    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
-    driven.heartbeat(IN_A_ROUND.error_code).wait(500)
+    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND)
+    driven.heartbeat(IN_A_ROUND).wait(500)
     assert driven.member.hold_until_ms < driven.now_ms
     driven.join(3)
-    wanted = [(HELD.to_dict(), "a round ended without its join")] if is_lost else []
-    assert lost(driven) == wanted
+    assert lost(driven) == (LEFT_BEHIND if is_lost else [])
 
 
 @pytest.mark.parametrize(
@@ -354,34 +316,13 @@ def test_lease_of_a_static_member_when_its_round_can_have_ended_before_its_join(
     instance_id: str | None, later_ms: int, *, is_renewed: bool
 ) -> None:
     """Regression: the lease counted from the join, and the session from the end of the round."""
-    driven = syncing()
+    driven = configured(syncing(), instance_id=instance_id)
     until_ms = driven.member.lease.until_ms
-    config = attrs.evolve(CONFIG, instance_id=instance_id)
-    driven.member = attrs.evolve(driven.member, config=config)
     driven.now_ms += CONFIG.rebalance_timeout_ms + later_ms
     driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.ILLEGAL_GENERATION).join(2)
     state = MemberState.SYNCING if is_renewed else MemberState.RETURNING
     assert driven.member.state is state
     assert driven.member.lease.until_ms == (driven.now_ms + SESSION_MS if is_renewed else until_ms)
-
-
-def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() -> None:
-    """No round can have ended without it yet, so it was part of the unanswered round."""
-    driven = rejoining()
-    config = attrs.evolve(CONFIG, instance_id="s")
-    driven.member = attrs.evolve(driven.member, config=config)
-    driven.wait(1_000).join(3)
-    assert lost(driven) == []
-    assert driven.member.state is MemberState.SYNCING
-
-
-def test_sync_when_it_is_stuck_stands_still_before_it_is_dropped() -> None:
-    """Heartbeats do not prove that the coordinator has received the sync."""
-    driven = syncing_again()
-    end_ms = driven.member.lease.settled_at_ms + CONFIG.rebalance_timeout_ms
-    beats(driven, end_ms + 5_000)
-    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
-    assert driven.member.hold_until_ms == end_ms
 
 
 @pytest.mark.parametrize("make", [syncing, syncing_again])
@@ -391,79 +332,27 @@ def test_sync_when_answered_after_a_slow_leader_loses_nothing(
     """The next round cannot have begun before the last heartbeat that was answered with 0."""
     driven = beats(make(), CONFIG.rebalance_timeout_ms + 20_000)
     beat_at = driven.now_ms - 1_000
-    assert driven.sync().found(LoseResources) == []
+    assert driven.sync().lost() == []
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert driven.member.lease.settled_at_ms == beat_at
 
 
-def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
-    driven = beats(syncing_again(), 20_000)
-    beat_at = driven.now_ms - 1_000
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500).sync()
-    assert driven.member.lease.settled_at_ms == beat_at
-
-
-def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
+@pytest.mark.parametrize(
+    ("reach", "kind", "was_longer"),
+    [
+        (lambda: rejoining().heartbeat(IN_A_ROUND), RequestKind.JOIN_GROUP, True),
+        (lambda: leading_again().wait(1_000).decide(), RequestKind.SYNC_GROUP, False),
+    ],
+)
+def test_request_when_it_fails_leaves_only_the_time_since_the_last_peace(
+    reach: Callable[[], DrivenMember], kind: RequestKind, *, was_longer: bool
+) -> None:
     """It may not have arrived, so the coordinator may have waited without success since then."""
-    driven = rejoining()
-    settled_at = driven.member.lease.settled_at_ms
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.rejoin_by_ms > settled_at + REJOIN_MS
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
-    assert driven.member.rejoin_by_ms == settled_at + REJOIN_MS
-
-
-def test_join_when_answered_starts_the_time_to_sync() -> None:
-    """At the last heartbeat the round was open, so the next timeout began later."""
-    driven = rejoining().wait(1_000)
-    beat_at = driven.now_ms
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500)
-    driven.join(2, leads=True)
-    assert driven.member.rejoin_by_ms == beat_at + REJOIN_MS
-
-
-def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_to_sync() -> None:
-    driven = rejoining().join(2)
-    before = driven.member.rejoined_at_ms
-    settled_at = driven.member.lease.settled_at_ms
-    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER).wait(100)
-    driven.find().wait(5_00)
-    driven.answer(RequestKind.JOIN_GROUP, joined(2, leads=True))
-    assert driven.member.rejoined_at_ms == settled_at == before
-
-
-def test_leader_when_it_decides_for_too_long_loses_all() -> None:
-    """The coordinator drops a member without a sync within the rebalance timeout."""
-    driven = leading_again()
-    joined_at = driven.member.lease.settled_at_ms
-    beats(driven, joined_at + REJOIN_MS)
-    assert driven.member.state is MemberState.LEADING
-    driven.wait(joined_at + REJOIN_MS - driven.now_ms)
-    assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
-
-
-def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:
-    """The decision may not have arrived."""
-    driven = leading_again()
-    joined_at = driven.member.lease.settled_at_ms
-    driven.wait(1_000).decide().refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
-    assert driven.member.rejoin_by_ms == joined_at + REJOIN_MS
-
-
-def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
-    for reach in (stable, rejoining, leading_again, syncing_again, revoking):
-        member = reach().member
-        deadline = next_deadline_ms(member)
-        assert deadline is not None
-        assert deadline <= member.hold_until_ms <= member.lost_at_ms
-
-
-def test_assignment_when_unreadable_keeps_what_is_held() -> None:
-    """The leader does not speak our protocol, and gave the held resources to no other member."""
-    driven = syncing_again()
-    answer = SyncGroupAnswer(error_code=0, assignment=b"\x00")
-    driven.answer(RequestKind.SYNC_GROUP, answer)
-    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+    driven = reach()
+    by_ms = driven.member.lease.settled_at_ms + REJOIN_MS
+    assert (driven.member.rejoin_by_ms > by_ms) is was_longer
+    driven.refuse(kind, ErrorCode.NO_ANSWER)
+    assert driven.member.rejoin_by_ms == by_ms
 
 
 @pytest.mark.parametrize(

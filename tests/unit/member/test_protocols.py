@@ -4,13 +4,12 @@ import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, KeptIdentity, MemberState, RequestKind, new_member
-from coopgroup.member.effects import FailMember, GrantResources, Report, RevokeResources
+from coopgroup.member.effects import FailMember, Report
 from coopgroup.member.events import (
     ApplicationStalled,
     CommitRequested,
     LossHandled,
     Offset,
-    RejoinRequested,
     RevocationCompleted,
     SubscriptionChanged,
 )
@@ -23,12 +22,10 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.protocol import (
-    Assignment,
     KafkaAssignment,
     decode_cooperative_generation,
     decode_sticky_user_data,
     decode_subscription,
-    encode_assignment,
     encode_cooperative_generation,
     encode_kafka_assignment,
     has_signature,
@@ -43,12 +40,13 @@ from tests.support.members import (
     DrivenMember,
     speaking,
     stable,
-    syncing,
+    static,
     syncing_again,
 )
 
 Kind = RequestKind
 ALL = ("coopgroup", "cooperative-sticky", "range", "roundrobin", "sticky")
+T0, T1, U0 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"U": [0]})
 OTHERS_ARE_EAGER = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -71,6 +69,12 @@ def spoken_in_round(driven: DrivenMember) -> str:
     return record.protocol
 
 
+def in_a_cooperative_round() -> DrivenMember:
+    """The member holds T-0 and T-1, and its sync is pending."""
+    driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    return driven.join(2, protocol="cooperative-sticky")
+
+
 def yielding() -> DrivenMember:
     """The member was refused while it held partitions, and gives up all of them."""
     driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -80,40 +84,24 @@ def yielding() -> DrivenMember:
 # --- what is offered ---------------------------------------------------------------------------
 
 
-def test_member_with_nothing_offers_all_in_its_order() -> None:
-    """The coordinator counts the members' first choices."""
-    driven = speaking(DrivenMember(), *ALL).subscribe()
-    assert tuple(offered(driven)) == ALL
-
-
 def test_member_that_holds_something_offers_no_eager_protocol() -> None:
     """An eager leader would give away partitions that this member still works on (KIP-429)."""
     driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
 
 
-def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
-    driven = speaking(stable(), *ALL)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    told(driven, EMPTY)
-    assert driven.member.state is MemberState.REVOKING
-    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
-    driven.wait(CONFIG.revocation_grace_ms)
-    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
-
-
 def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> None:
     """Leaders of other clients ignore such claims. Other clients give them up before a join."""
-    driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), *ALL)
+    driven = speaking(stable(T0 | U0), *ALL)
     driven.give(SubscriptionChanged(topics=("U",)))
     assert tuple(offered(driven)) == ("coopgroup",)
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
-    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"T": [0]})]
+    assert driven.revoked() == [T0]
     driven.give(RevocationCompleted(resources=HELD))
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
-    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"U": [0]})]
-    driven.give(RevocationCompleted(resources=ResourceSet({"U": [0]})))
+    assert driven.revoked() == [U0]
+    driven.give(RevocationCompleted(resources=U0))
     assert tuple(offered(driven)) == ALL
 
 
@@ -147,75 +135,39 @@ def test_claims_after_a_sync_that_failed_are_of_the_generation_that_was_joined()
 
 def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rejoin() -> None:
     """KIP-429: Kafka's assignment has no list. Missing partitions are to be revoked."""
-    driven = speaking(stable(), *ALL)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    told(driven, ResourceSet({"T": [0]}))
-    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"T": [1]})]
+    driven = in_a_cooperative_round()
+    told(driven, T0)
+    assert driven.revoked() == [T1]
     driven.give(RevocationCompleted(resources=HELD))
     assert driven.member.state is MemberState.JOINING
     owned = decode_subscription(offered(driven)["cooperative-sticky"]).owned
-    assert owned == ResourceSet({"T": [0]})
-
-
-def test_cooperative_round_that_takes_nothing_ends_it() -> None:
-    driven = speaking(stable(), *ALL)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    told(driven, ResourceSet({"T": [0, 1, 2]}))
-    assert [one.resources for one in driven.found(GrantResources)] == [ResourceSet({"T": [2]})]
-    assert driven.member.state is MemberState.STABLE
-
-
-def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> None:
-    """Its earlier life may have died before it rejoined after a revocation."""
-    driven = speaking(DrivenMember(), *ALL)
-    driven.member = attrs.evolve(
-        driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
-    )
-    driven.subscribe().join(protocol="cooperative-sticky")
-    told(driven, ResourceSet({"T": [0]}))
-    states = [driven.member.state]
-    assert decode_subscription(offered(driven)["coopgroup"]).owned == ResourceSet({"T": [0]})
-    driven.join(2, protocol="cooperative-sticky")
-    told(driven, HELD)
-    assert [*states, driven.member.state] == [MemberState.JOINING, MemberState.STABLE]
+    assert owned == T0
 
 
 def test_static_member_that_stalled_in_a_cooperative_round_asks_for_one_round() -> None:
     """It lost all before it received the revocation, and the coordinator begins no round for it."""
-    driven = speaking(stable(), *ALL)
-    driven.member = attrs.evolve(
-        driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
-    )
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    driven = static(in_a_cooperative_round())
     driven.give(ApplicationStalled()).give(LossHandled())
     driven.join(2, protocol="cooperative-sticky")
-    told(driven, ResourceSet({"T": [0]}))
+    told(driven, T0)
     states = [driven.member.state]
     driven.join(3, protocol="cooperative-sticky")
     told(driven, HELD)
     assert [*states, driven.member.state] == [MemberState.JOINING, MemberState.STABLE]
 
 
-def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
-    """The assignment has no bytes: librdkafka omits members without partitions."""
-    driven = speaking(stable(), *ALL)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
-    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
-
-
-def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
+@pytest.mark.parametrize(
+    ("content", "revoked", "state"),
+    [(b"", [HELD], MemberState.REVOKING), (b"\0\0\0", [], MemberState.STABLE)],
+    ids=["librdkafka omits members without partitions", "unreadable"],
+)
+def test_assignment_of_another_leader_without_partitions_is_nothing_or_keeps_all(
+    content: bytes, revoked: list[ResourceSet], state: MemberState
+) -> None:
     """No other member was given the partitions that this one claimed."""
-    driven = speaking(stable(), *ALL)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"\0\0\0"))
-    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
-
-
-def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
-    content = encode_assignment(Assignment(assigned=HELD)) + b"\0\0\0\7"
-    driven = syncing().answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
-    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
+    driven = in_a_cooperative_round()
+    driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
+    assert (driven.revoked(), driven.member.state, driven.member.owned) == (revoked, state, HELD)
 
 
 # --- beside members that are eager -------------------------------------------------------------
@@ -223,23 +175,14 @@ def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
 
 def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
     driven = yielding()
-    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
+    assert driven.revoked() == [HELD]
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
-    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
+    driven.give(RevocationCompleted(resources=T0))
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(10 * CONFIG.revocation_grace_ms)
     assert driven.member.state is MemberState.REVOKING
-    driven.give(RevocationCompleted(resources=ResourceSet({"T": [1]})))
+    driven.give(RevocationCompleted(resources=T1))
     assert tuple(offered(driven)) == ALL
     assert decode_subscription(offered(driven)["range"]).owned == EMPTY
-
-
-def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
-    """The next owner reads the committed offset in the same round."""
-    driven = yielding().give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
-    driven.give(RevocationCompleted(resources=HELD))
-    assert driven.member.state is MemberState.REVOKING
-    driven.answer(Kind.OFFSET_COMMIT, OffsetCommitAnswer(codes=(("T", 0, 0),)))
-    assert tuple(offered(driven)) == ALL
 
 
 def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None:
@@ -255,13 +198,6 @@ def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, ["OffsetCommitRequest"])
 
 
-def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
-    driven = yielding().give(RejoinRequested(reason="new partitions"))
-    driven.wait(5_000)
-    assert driven.member.state is MemberState.REVOKING
-    assert driven.member.wants_a_round_at_ms is None
-
-
 def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
     driven = yielding().give(RevocationCompleted(resources=HELD)).join(2, protocol="range")
     told(driven, HELD)
@@ -271,7 +207,7 @@ def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
     driven.join(3).sync(HELD)
     assert spoken_in_round(driven) == "coopgroup"
-    assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
+    assert (driven.revoked(), driven.granted()) == ([], [])
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
 
 
@@ -285,17 +221,17 @@ def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ..
 
 
 def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -> None:
-    driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), "coopgroup", "cooperative-sticky")
+    driven = speaking(stable(T0 | U0), "coopgroup", "cooperative-sticky")
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
-    told(driven, ResourceSet({"U": [0]}))
+    told(driven, U0)
     driven.give(SubscriptionChanged(topics=("U",))).wait(CONFIG.revocation_grace_ms)
     assert tuple(offered(driven)) == ("coopgroup",)
     refused = refusal(driven.request(Kind.JOIN_GROUP).request, OTHERS_ARE_EAGER)
-    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
+    driven.give(RevocationCompleted(resources=T0))
     driven.answer(Kind.JOIN_GROUP, refused)
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
-    assert [one.resources for one in driven.found(RevokeResources)] == []
+    assert driven.revoked() == []
     assert driven.member.state is MemberState.FAILED
 
 
@@ -303,12 +239,6 @@ def test_refused_member_that_holds_nothing_fails() -> None:
     driven = speaking(DrivenMember(), *ALL).subscribe()
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
     assert driven.member.state is MemberState.FAILED
-
-
-def test_subscription_that_changes_while_all_is_given_up_is_in_the_join() -> None:
-    driven = yielding().give(SubscriptionChanged(topics=("U",)))
-    driven.give(RevocationCompleted(resources=HELD))
-    assert decode_subscription(offered(driven)["range"]).topics == ("U",)
 
 
 def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
@@ -322,13 +252,6 @@ def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
     driven.answer(Kind.LEAVE_GROUP, LeaveGroupAnswer(error_code=0))
     assert driven.wait(100_000).sent() == []
     assert driven.give(SubscriptionChanged(topics=("T",))).sent() == ["JoinGroupRequest"]
-
-
-def test_member_that_hands_over_among_ours_goes_by_rounds_and_then_leaves() -> None:
-    driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
-    driven.join(2).sync(EMPTY, follow_up=True)
-    driven.give(RevocationCompleted(resources=HELD))
-    assert driven.sent() == ["LeaveGroupRequest"]
 
 
 def test_member_whose_topics_do_not_exist_yet_waits_outside() -> None:
@@ -351,9 +274,3 @@ def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
     assert again.member.state is MemberState.RETURNING
     told(again.heartbeat(), HELD)
     assert (again.member.owned, again.member.state) == (HELD, MemberState.STABLE)
-
-
-def test_kept_identity_of_a_protocol_that_is_not_spoken_any_more_joins() -> None:
-    kept = KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
-    driven = DrivenMember(member=new_member(KEEPING, kept)).subscribe()
-    assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "m")

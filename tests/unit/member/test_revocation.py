@@ -2,22 +2,17 @@
 
 from collections.abc import Callable
 
-import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import (
     FinishCommit,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
     Send,
 )
 from coopgroup.member.events import (
     CommitRequested,
     CommitsAbandoned,
     Event,
-    LeaveRequested,
     Offset,
     RejoinRequested,
     RevocationCompleted,
@@ -26,7 +21,6 @@ from coopgroup.member.events import (
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
     OffsetCommitAnswer,
-    SyncGroupAnswer,
 )
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.telemetry import MembershipLost, ResourcesStarted, RoundDecided
@@ -86,20 +80,12 @@ def test_revoking_to_joining_when_a_commit_is_queued_waits_for_it_as_well() -> N
     assert answered(driven).sent() == ["JoinGroupRequest"]
 
 
-def test_revoking_to_joining_when_commits_concern_the_rest_only_is_at_once() -> None:
-    driven = revoking().give(commit(1, 0)).give(STOPPED)
-    assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
-
-
 def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None:
     """An application that keeps committing stopped partitions must not delay the group."""
     driven = answered(holding().give(commit(2, 1)))
     assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
     code = int(ErrorCode.ILLEGAL_GENERATION)
-    assert driven.found(FinishCommit) == [
-        FinishCommit(commit_id=1, codes=(("T", 1, 0),)),
-        FinishCommit(commit_id=2, codes=(("T", 1, code),)),
-    ]
+    assert driven.finished() == [(1, {1: 0}), (2, {1: code})]
 
 
 def given_up_with_a_late_commit() -> DrivenMember:
@@ -109,47 +95,31 @@ def given_up_with_a_late_commit() -> DrivenMember:
     answered(driven, ErrorCode.KAFKA_STORAGE_ERROR)
     driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
-    assert [finished.commit_id for finished in driven.found(FinishCommit)] == [1]
+    assert [commit_id for commit_id, _ in driven.finished()] == [1]
     return driven
 
 
-def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up() -> None:
-    codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
-    driven = given_up_with_a_late_commit().wait(200)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
-    assert RequestKind.OFFSET_COMMIT not in driven.member.outstanding
-
-
-def test_commit_asked_for_later_is_not_sent_again_when_its_partition_comes_back() -> None:
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up(
+    *, comes_back: bool
+) -> None:
     """Another member may have owned it and committed a later offset."""
-    codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
-    driven = given_up_with_a_late_commit().join(3).sync(HELD)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
-    assert driven.wait(200).sent() == []
+    driven = given_up_with_a_late_commit()
+    if comes_back:
+        driven.join(3).sync(HELD)
+    else:
+        driven.wait(200)
+    assert driven.finished() == [(2, {1: ErrorCode.ILLEGAL_GENERATION})]
+    assert COMMIT not in driven.wait(200).member.outstanding
 
 
 def test_revoking_when_the_commit_is_retried_still_owns_what_it_commits() -> None:
     """No other member can own it yet, so the retry is safe."""
     driven = answered(holding(), ErrorCode.KAFKA_STORAGE_ERROR)
-    assert (driven.member.state, driven.found(FinishCommit)) == (MemberState.REVOKING, [])
+    assert (driven.member.state, driven.finished()) == (MemberState.REVOKING, [])
     assert next_deadline_ms(driven.member) == driven.now_ms + 100
     assert driven.wait(100).committed() == {1: 10}
     assert answered(driven).sent() == ["JoinGroupRequest"]
-
-
-def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> None:
-    driven = revoking().give(commit(1, 0)).give(commit(2, 1)).give(STOPPED)
-    assert driven.give(CommitsAbandoned(commit_ids=frozenset({2}))).sent() == ["JoinGroupRequest"]
-    assert driven.claims().owned == T0
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-)
-def test_revoking_to_joining_when_the_commit_is_refused_goes_on(code: ErrorCode) -> None:
-    driven = answered(holding(), code)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, int(code)),))]
-    assert driven.sent() == ["JoinGroupRequest"]
 
 
 def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_commits() -> None:
@@ -158,36 +128,9 @@ def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_c
     driven.wait(CONFIG.revocation_grace_ms)
     assert (driven.member.state, driven.claims().owned) == (MemberState.JOINING, HELD)
     driven.join(3).sync_again(T0)
-    assert (driven.member.state, driven.found(RevokeResources)) == (MemberState.REVOKING, [])
+    assert (driven.member.state, driven.revoked()) == (MemberState.REVOKING, [])
     answered(driven)
     assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
-
-
-def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> None:
-    driven = holding().wait(CONFIG.session_timeout_ms)
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, code),))]
-    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
-    assert (driven.member.revocation.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
-    assert driven.member.revocation.join_at_ms is None
-
-
-def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> None:
-    driven = stopping_all().give(commit(1, 0))
-    driven.give(RevocationCompleted(resources=T0))
-    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T0)
-    answered(driven)
-    assert (driven.member.owned, driven.member.revocation.stopped, driven.sent()) == (T1, EMPTY, [])
-    assert driven.give(STOPPED).claims().owned == EMPTY
-
-
-def test_revoking_when_it_waits_for_a_commit_takes_other_events() -> None:
-    driven = holding().give(SubscriptionChanged(topics=("T", "U")))
-    assert driven.member.state is MemberState.REVOKING
-    assert driven.give(STOPPED).member.state is MemberState.REVOKING
-    driven.give(LeaveRequested(reason="closed"))
-    assert driven.sent() == ["LeaveGroupRequest"]
-    assert (driven.member.revocation.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
 
 
 @pytest.mark.parametrize("reach", [stable, rejoining, leading_again, syncing_again])
@@ -237,50 +180,22 @@ def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() 
     assert driven.claims().owned == ResourceSet({"T": range(5, 9)})
 
 
-def test_revoking_without_a_grace_joins_with_each_part() -> None:
-    driven = syncing_again()
-    config = attrs.evolve(CONFIG, revocation_grace_ms=0)
-    driven.member = attrs.evolve(driven.member, config=config)
-    driven.sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
-    assert driven.claims().owned == T1
-
-
-def test_revoking_when_nobody_asks_waits_for_as_long_as_it_takes() -> None:
-    driven = revoking()
-    for _ in range(40):
-        driven.heartbeat()
-    assert (driven.member.state, driven.member.revocation.join_at_ms) == (
-        MemberState.REVOKING,
-        None,
-    )
-
-
 @pytest.mark.parametrize("told", [T0, HELD])
 def test_revoking_when_told_again_or_assigned_again_goes_on_stopping(told: ResourceSet) -> None:
     driven = rejoining_while_it_stops().join(3).sync_again(told)
-    assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
+    assert (driven.revoked(), driven.granted()) == ([], [])
     assert (driven.member.state, driven.member.revocation.pending) == (MemberState.REVOKING, T1)
     assert driven.member.revocation.join_at_ms is None
     assert driven.give(STOPPED).claims().owned == T0
     driven.join(4).sync(HELD)
-    assert driven.found(GrantResources) == [GrantResources(resources=T1)]
+    assert driven.granted() == [T1]
 
 
 def test_revoking_when_told_more_tells_the_application_only_that() -> None:
     """Two stops of one resource would count its end twice."""
     driven = rejoining_while_it_stops().join(3).sync(EMPTY, follow_up=True)
-    assert driven.found(RevokeResources) == [RevokeResources(resources=T0)]
+    assert driven.revoked() == [T0]
     assert driven.member.revocation.pending == HELD
-
-
-@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE])
-def test_revoking_joins_soon_only_when_a_heartbeat_says_that_a_round_has_begun(
-    code: ErrorCode,
-) -> None:
-    """Then other members wait for this one."""
-    driven = revoking().heartbeat(code).wait(GRACE_MS)
-    joins = code is ErrorCode.REBALANCE_IN_PROGRESS
-    assert (driven.member.state is MemberState.JOINING) == joins
 
 
 @pytest.mark.parametrize(
@@ -300,15 +215,6 @@ def test_revoking_joins_soon_when_a_follow_up_of_others_is_announced() -> None:
     assert driven.wait(GRACE_MS).claims().owned == HELD
 
 
-def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
-    """Members that rejoined already wait for this one, so its heartbeats are frequent."""
-    driven = revoking()
-    due_ms = driven.now_ms + CONFIG.window_heartbeat_interval_ms
-    assert driven.member.heartbeat_at_ms == due_ms
-    driven.heartbeat()
-    assert driven.member.heartbeat_at_ms == due_ms + CONFIG.window_heartbeat_interval_ms
-
-
 @pytest.mark.parametrize("leads", [False, True])
 def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> None:
     """The pending round keeps it from all other members."""
@@ -324,36 +230,7 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
 
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
-    assert driven.found(GrantResources) == [GrantResources(resources=T1)]
-
-
-def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
-    driven = rejoining_while_it_stops()
-    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).give(STOPPED)
-    driven.wait(100)
-    assert driven.claims().owned == T0
-    assert driven.join(3).sync(T0).member.state is MemberState.STABLE
-
-
-def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
-    driven = rejoining_while_it_stops().give(commit(1, 1)).give(STOPPED).join(3)
-    answered(driven, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert (driven.member.owned, driven.member.revocation.stopped) == (HELD, T1)
-    driven.sync_again(T0)
-    assert (driven.member.state, driven.committed()) == (MemberState.REVOKING, {1: 10})
-    assert answered(driven).claims().owned == T0
-
-
-def test_revoking_when_one_commit_is_slow_gives_up_what_it_does_not_concern() -> None:
-    driven = stopping_all().give(commit(1, 1)).give(RevocationCompleted(resources=HELD))
-    assert (driven.member.owned, driven.member.revocation.stopped) == (T1, T1)
-    assert driven.wait(GRACE_MS).claims().owned == T1
-
-
-def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
-    driven = rejoining_while_it_stops().join(3)
-    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"?"))
-    assert (driven.member.state, driven.member.revocation.pending) == (MemberState.REVOKING, T1)
+    assert driven.granted() == [T1]
 
 
 # --- in a group --------------------------------------------------------------------------------
@@ -394,7 +271,7 @@ def test_stop_that_the_leader_does_not_know_of_is_done_before_the_next_join(
     """The leader cannot read the claims, and takes the next join for one without claims."""
     driven = syncing_again()
     driven.answer(RequestKind.SYNC_GROUP, synced(EMPTY, revoked=revoked))
-    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
+    assert driven.revoked() == [HELD]
     driven.give(RevocationCompleted(resources=T0)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     driven.wait(10 * GRACE_MS)
     before = driven.member.state

@@ -196,3 +196,9 @@ def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event:
         driven.give(event)
     assert driven.member == before
     assert driven.member.state is state
+
+
+def test_set_when_there_is_no_such_field_raises() -> None:
+    turn = Turn(member=joining().member, now_ms=0)
+    with pytest.raises(TypeError, match="Member has no colour, weight"):
+        turn.set(weight=1, colour="red", generation=3)

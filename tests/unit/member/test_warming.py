@@ -11,7 +11,6 @@ from coopgroup.member.effects import (
     CancelWarmups,
     GrantResources,
     Report,
-    RevokeResources,
 )
 from coopgroup.member.events import (
     LeaveRequested,
@@ -27,8 +26,6 @@ from coopgroup.member.events import (
 from coopgroup.member.parts import Warmups
 from coopgroup.member.requests import next_deadline_ms
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import SyncGroupAnswer
-from coopgroup.protocol import decode_user_data
 from coopgroup.telemetry import WarmupsChanged
 from tests.support.members import (
     CONFIG,
@@ -36,11 +33,8 @@ from tests.support.members import (
     HELD,
     KEEPING,
     DrivenMember,
-    losing,
-    speaking,
     stable,
     synced,
-    unsubscribed,
 )
 
 GRACE_MS = CONFIG.revocation_grace_ms
@@ -53,16 +47,7 @@ def some(*indices: int) -> ResourceSet:
 
 def told(driven: DrivenMember) -> ResourceSet | None:
     """Return the warm set of the join that the last step sent."""
-    data = decode_user_data(driven.claims().user_data)
-    assert data is not None
-    return data.warm
-
-
-def declined(driven: DrivenMember) -> ResourceSet:
-    """Return the declined warm-ups of the join that the last step sent."""
-    data = decode_user_data(driven.claims().user_data)
-    assert data is not None
-    return data.declined
+    return driven.user_data().warm
 
 
 def warmups(driven: DrivenMember) -> Warmups:
@@ -99,11 +84,6 @@ def next_round(driven: DrivenMember, generation: int = 2) -> DrivenMember:
     return driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(generation)
 
 
-def test_join_tells_the_declared_warm_set() -> None:
-    assert told(taking_part()) == EMPTY
-    assert told(taking_part(some(2, 3))) == some(2, 3)
-
-
 def test_member_that_takes_no_part_ignores_reports() -> None:
     driven = stable()
     before = driven.member
@@ -123,23 +103,10 @@ def test_assigned_warmup_begins_after_the_grant() -> None:
     assert next_deadline_ms(driven.member) == driven.member.heartbeat_at_ms
 
 
-def test_repeated_warmup_begins_once() -> None:
-    driven = next_round(warming(2, 3)).sync(warmups=some(2, 3))
-    assert begun(driven) == cancelled(driven) == []
-    assert changes(driven) == []
-
-
 def test_warmup_that_is_named_no_longer_is_cancelled() -> None:
     driven = next_round(warming(2, 3)).sync(warmups=some(3, 4))
     assert (begun(driven), cancelled(driven)) == ([some(4)], [some(2)])
     assert changes(driven) == [WarmupsChanged(begun=some(4), cancelled=some(2))]
-
-
-def test_assignment_without_warmups_cancels_all() -> None:
-    driven = warming(2, 3).give(WarmedUp(resources=some(2)))
-    driven = next_round(driven).sync()
-    assert cancelled(driven) == [some(2, 3)]
-    assert told(driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)) == EMPTY
 
 
 def test_assigned_warmup_is_moved_and_neither_begun_nor_cancelled() -> None:
@@ -162,49 +129,11 @@ def test_warm_member_rejoins_after_a_short_time_and_tells_it() -> None:
     assert warmups(driven).rejoin_at_ms is None
 
 
-def test_resources_that_become_warm_meanwhile_share_one_rejoin() -> None:
-    driven = warming(2, 3, 4).wait(PACE_MS).give(WarmedUp(resources=some(2)))
-    due_ms = driven.member.wants_a_round_at_ms
-    driven.wait(GRACE_MS - 1).give(WarmedUp(resources=some(3)))
-    assert driven.member.wants_a_round_at_ms == due_ms
-    assert told(driven.wait(1)) == some(2, 3)
-
-
 def test_rejoin_waits_for_one_heartbeat_interval_after_the_last_join() -> None:
     driven = warming(2)
     joined_ms = driven.member.last_join.sent_at_ms
     driven.give(WarmedUp(resources=some(2)))
     assert driven.member.wants_a_round_at_ms == joined_ms + PACE_MS
-
-
-def test_join_for_another_reason_tells_it_and_replaces_the_rejoin() -> None:
-    driven = warming(2).give(WarmedUp(resources=some(2))).give(RejoinRequested(reason="other"))
-    assert told(driven) == some(2)
-    driven.join(2).sync(warmups=some(2))
-    assert driven.member.wants_a_round_at_ms is None
-
-
-def test_resource_that_becomes_warm_while_a_join_is_on_its_way_needs_one_more_round() -> None:
-    driven = warming(2).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    driven.give(WarmedUp(resources=some(2))).join(2).sync(warmups=some(2))
-    assert driven.member.state is MemberState.STABLE
-    driven.wait(PACE_MS)
-    assert told(driven) == some(2)
-
-
-def test_scheduled_rebalance_that_is_earlier_comes_first() -> None:
-    driven = taking_part().join().sync(delay_ms=GRACE_MS // 2, warmups=some(2))
-    due_ms = driven.now_ms + GRACE_MS // 2
-    driven.give(WarmedUp(resources=some(2)))
-    assert driven.member.wants_a_round_at_ms == due_ms
-
-
-@pytest.mark.parametrize("word", [some(3), some(0), some(7)])
-def test_word_about_resources_that_are_no_warmups_is_ignored(word: ResourceSet) -> None:
-    driven = next_round(warming(2, 3)).sync(warmups=some(2))
-    driven.give(WarmedUp(resources=word))
-    assert changes(driven) == []
-    assert driven.member.wants_a_round_at_ms is None
 
 
 def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
@@ -218,36 +147,20 @@ def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
 
 def test_failed_warmup_is_told_at_the_next_pace_and_until_the_leader_cancels_it() -> None:
     driven = warming(2, 3).give(WarmupFailed(resources=some(2), error="disk full")).wait(PACE_MS)
-    assert (told(driven), declined(driven)) == (EMPTY, some(2))
+    assert (told(driven), driven.user_data().declined) == (EMPTY, some(2))
     assert driven.sent_join().reason == "declined a warm-up"
     driven.join(2).sync(warmups=some(2, 3))
     assert driven.member.wants_a_round_at_ms is None, "the leader knows it"
-    assert declined(driven.give(RejoinRequested(reason="other"))) == some(2)
+    assert driven.give(RejoinRequested(reason="other")).user_data().declined == some(2)
     driven.join(3).sync(warmups=some(3))
-    assert not declined(driven.give(RejoinRequested(reason="other")))
+    assert not driven.give(RejoinRequested(reason="other")).user_data().declined
 
 
 def test_host_is_told_with_warm_ups_only() -> None:
     config = attrs.evolve(CONFIG, host="node-3")
     plain = DrivenMember(member=new_member(config)).subscribe()
     for driven, host in ((plain, None), (taking_part(config=config), "node-3")):
-        data = decode_user_data(driven.claims().user_data)
-        assert data is not None
-        assert data.host == host
-
-
-def test_failed_warmup_begins_again_after_the_leader_cancelled_it() -> None:
-    driven = warming(2).give(WarmupFailed(resources=some(2), error="disk full"))
-    driven = next_round(driven).sync()
-    assert cancelled(driven) == []
-    driven = next_round(driven, 3).sync(warmups=some(2))
-    assert begun(driven) == [some(2)]
-
-
-def test_member_that_was_warm_and_failed_tells_it_in_the_next_join() -> None:
-    driven = warming(2).give(WarmedUp(resources=some(2)))
-    driven.give(WarmupFailed(resources=some(2), error="store is broken"))
-    assert told(driven.give(RejoinRequested(reason="other"))) == EMPTY
+        assert driven.user_data().host == host
 
 
 def revoking_and_keeping() -> DrivenMember:
@@ -258,7 +171,7 @@ def revoking_and_keeping() -> DrivenMember:
 
 def test_revoked_warmup_begins_only_after_it_has_stopped() -> None:
     driven = revoking_and_keeping()
-    assert [one.resources for one in driven.found(RevokeResources)] == [some(1)]
+    assert driven.revoked() == [some(1)]
     assert begun(driven) == [some(2)]
     driven.give(RevocationCompleted(resources=some(1)))
     assert begun(driven) == [some(1)]
@@ -295,21 +208,9 @@ def test_loss_of_the_membership_keeps_warmups_until_the_next_assignment() -> Non
     assert (begun(driven), cancelled(driven)) == ([], [some(2)])
 
 
-def test_state_found_later_is_told_in_a_new_round() -> None:
-    driven = warming(2).give(WarmSetDeclared(warm=some(0, 5)))
-    assert told(driven) == some(5)
-    assert driven.sent_join().reason == "warm resources declared"
-
-
 def test_declaration_without_news_wants_no_round() -> None:
     driven = taking_part(some(2)).join().sync(warmups=some(2))
     assert driven.give(WarmSetDeclared(warm=some(2))).effects == ()
-
-
-def test_found_state_that_the_leader_wants_begins_as_a_warmup() -> None:
-    driven = taking_part(some(2, 3)).join().sync(warmups=some(2))
-    assert (begun(driven), cancelled(driven)) == ([some(2)], [some(3)])
-    assert driven.member.wants_a_round_at_ms is None
 
 
 @pytest.mark.parametrize("config", [attrs.evolve(CONFIG, instance_id="i"), KEEPING])
@@ -332,22 +233,17 @@ def test_application_that_takes_part_no_longer_is_told_the_end() -> None:
 
 def test_member_that_hands_over_tells_it_until_it_subscribes_again() -> None:
     """The application's own rounds and a repeated call keep it; its claims and warm set stay."""
-
-    def hands_over(driven: DrivenMember) -> bool:
-        data = decode_user_data(driven.claims().user_data)
-        return data is not None and data.hands_over
-
     leaves = SubscriptionChanged(topics=(), hands_over=True)
     driven = warming(2).give(leaves)
-    assert hands_over(driven)
+    assert driven.user_data().hands_over
     assert driven.claims().topics == ()
     assert driven.claims().owned == HELD
     driven.join(2).sync(HELD)
     driven.give(leaves)
     assert driven.member.state is MemberState.STABLE  # it is told already
-    assert hands_over(driven.give(RejoinRequested(reason="again")))
+    assert driven.give(RejoinRequested(reason="again")).user_data().hands_over
     driven.join(3).sync(HELD)
-    assert not hands_over(driven.give(SubscriptionChanged(topics=("T",))))
+    assert not driven.give(SubscriptionChanged(topics=("T",))).user_data().hands_over
 
 
 def test_member_that_leaves_no_longer_hands_over() -> None:
@@ -363,14 +259,6 @@ def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
     assert driven.member.next_join.warmups is None
 
 
-def test_declaration_outside_of_a_group_waits_for_the_subscription() -> None:
-    driven = unsubscribed().give(WarmSetDeclared(warm=some(1)))
-    assert driven.member.state is MemberState.UNSUBSCRIBED
-    assert changes(driven) == [WarmupsChanged(warm=some(1))]
-    driven.give(SubscriptionChanged(topics=("T",)))
-    assert told(driven.find()) == some(1)
-
-
 @pytest.mark.parametrize("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
 def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> None:
     driven = build()
@@ -378,30 +266,3 @@ def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> 
     driven.give(WarmedUp(resources=some(3))).give(WarmupFailed(resources=some(3), error="e"))
     driven.give(WarmSetDeclared(warm=None)).give(Woken())
     assert driven.member.next_join.warmups is None
-
-
-def test_losing_member_does_not_rejoin_for_a_warm_resource() -> None:
-    driven = losing()
-    driven.give(WarmSetDeclared(warm=some(3)))
-    assert driven.member.state is MemberState.LOSING
-    assert driven.member.rejoin_reason == ""
-
-
-def test_member_that_still_stops_resources_joins_soon_with_its_warm_set() -> None:
-    driven = next_round(warming(2)).sync(some(0), follow_up=True, warmups=some(2))
-    assert driven.member.state is MemberState.REVOKING
-    driven.give(WarmedUp(resources=some(2)))
-    due_ms = driven.member.wants_a_round_at_ms
-    assert due_ms is not None
-    driven.wait(due_ms - driven.now_ms)
-    assert driven.member.wants_a_round_at_ms == driven.now_ms + GRACE_MS
-    driven.wait(GRACE_MS)
-    assert (told(driven), driven.claims().owned) == (some(2), HELD)
-
-
-def test_round_in_a_protocol_of_kafka_cancels_all_warmups() -> None:
-    driven = speaking(warming(2, held=EMPTY), "coopgroup", "cooperative-sticky")
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    driven.join(2, protocol="cooperative-sticky")
-    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
-    assert cancelled(driven) == [some(2)]

@@ -1,9 +1,9 @@
 """From claims to rightful owners: the cases of KIP-792."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.claims import NO_GENERATION
 from tests.support.checkers import claims_of
 from tests.support.groups import by_member, claim, group_of
 
@@ -30,15 +30,6 @@ def test_stale_claim_when_beside_a_newer_one_loses() -> None:
     }
 
 
-def test_stale_claims_when_they_cover_more_than_the_newer_keep_only_the_rest() -> None:
-    group = group_of(
-        RESOURCES,
-        claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
-        claim("B", {"t": range(4)}, topics=["t"], generation=3),
-    )
-    assert by_member(group, group.owner) == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}}
-
-
 def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
     """Two claims in one generation cancel each other (KAFKA-12984), and an older third one too."""
     group = group_of(
@@ -51,16 +42,6 @@ def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
     assert group.contested.tolist() == [False, True, False, False]
 
 
-def test_claims_when_generations_are_unknown_are_the_oldest_of_all() -> None:
-    """A claim without a generation (version 1) counts, but loses against any claim with one."""
-    group = group_of(
-        RESOURCES,
-        claim("A", {"t": [0, 1]}, topics=["t"], generation=NO_GENERATION),
-        claim("B", {"t": [1]}, topics=["t"], generation=0),
-    )
-    assert by_member(group, group.owner) == {"A": {"t": [0]}, "B": {"t": [1]}}
-
-
 def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> None:
     """A claimed resource missing in the metadata must be stopped, so the snapshot has it."""
     group = group_of({"t": [0]}, claim("A", {"t": [0, 9], "gone": [1]}, topics=["t"]))
@@ -70,18 +51,15 @@ def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> N
 
 
 def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
+    told: dict[str, Any] = {
+        "instance_id": "host-b",
+        "rack": "r1",
+        "remaining_delay_ms": 70,
+        "remaining_loss_ms": 900,
+    }
     group = resolve_claims(
         [
-            MemberClaim(
-                member_id="b",
-                topics=("t",),
-                owned=ResourceSet({"t": [0]}),
-                generation=2,
-                instance_id="host-b",
-                rack="r1",
-                remaining_delay_ms=70,
-                remaining_loss_ms=900,
-            ),
+            MemberClaim(member_id="b", topics=("t",), generation=2, **told),
             MemberClaim(member_id="a", topics=("s", "t")),
             MemberClaim(member_id="c", topics=(), readable=False),
             MemberClaim(member_id="d", topics=("s", "t")),
@@ -90,27 +68,12 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     )
     assert group.members == (
         GroupMember(member_id="a"),
-        GroupMember(
-            member_id="b",
-            instance_id="host-b",
-            rack="r1",
-            remaining_delay_ms=70,
-            remaining_loss_ms=900,
-        ),
+        GroupMember(member_id="b", **told),
         GroupMember(member_id="c", readable=False),
         GroupMember(member_id="d"),
     )
     assert group.subscriptions == (("s", "t"), ("t",), ())
     assert group.class_of.tolist() == [0, 1, 2, 0]
-
-
-def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
-    group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
-    assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [
-        (0, 1),
-        (1, 0),
-        (1, 1),
-    ]
 
 
 def test_warm_pairs_ascend_and_leave_out_what_does_not_count() -> None:

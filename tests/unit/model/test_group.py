@@ -1,38 +1,18 @@
-"""Queries of a group snapshot."""
+"""A group snapshot, and a plan that names the holders: the revocations follow from it."""
 
 import numpy as np
 import pytest
 
-from coopgroup.model import NOBODY, MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
-from tests.support.groups import claim, group_of
-
-
-def test_subscribed_names_when_classes_differ_is_a_table_of_classes_and_names() -> None:
-    group = group_of(
-        {"a": [0], "b": [0, 1], "c": [0]},
-        claim("m1", topics=["a", "b"]),
-        claim("m2", topics=["b", "absent"]),
-        claim("m3", topics=["b", "a"]),
-    )
-    assert group.subscriptions == (("a", "b"), ("absent", "b"))
-    assert group.subscribed_names().tolist() == [[True, True, False], [False, True, False]]
-    assert group.subscribed().tolist() == [True, True, True, False]
-
-
-def test_may_hold_when_holder_is_nobody_or_a_stranger_is_false() -> None:
-    group = group_of({"a": [0, 1, 2]}, claim("m1", topics=["a"]), claim("m2", topics=["b"]))
-    holder = np.array([0, 1, NOBODY], dtype=np.int32)
-    assert group.may_hold(holder).tolist() == [True, False, False]
-
-
-def test_by_member_gives_an_empty_set_to_a_member_without_resources() -> None:
-    group = group_of({"a": range(3), "b": range(2)}, claim("m1"), claim("m2"), claim("m3"))
-    holder = np.array([2, 0, 2, NOBODY, 0], dtype=np.int32)
-    assert group.by_member(holder) == (
-        ResourceSet({"a": [1], "b": [1]}),
-        ResourceSet(),
-        ResourceSet({"a": [0, 2]}),
-    )
+from coopgroup.model import (
+    NOBODY,
+    MemberClaim,
+    ReplicaRacks,
+    ResourceSet,
+    plan_that_moves_nothing,
+    resolve_claims,
+)
+from coopgroup.model.plan import revoked_by_member, revoked_claims
+from tests.support.groups import by_member, claim, group_of, holder_of, told
 
 
 def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
@@ -64,3 +44,35 @@ def test_holders_of_other_resources_in_the_order_of_the_group(
     assert aligned.dtype == np.int32
     assert not np.shares_memory(aligned, holders)
     assert group.mask_of(others).tolist() == [one != NOBODY for one in expected]
+
+
+def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> None:
+    group = group_of(
+        {"T": range(1, 5)},
+        claim("A", {"T": [1, 4]}),
+        claim("B", {"T": [2]}),
+        claim("C", {"T": [3, 4]}, generation=0),
+    )
+    assigned = holder_of(group, {"A": {"T": [1]}, "B": {"T": [2, 3]}})
+    assert [stop.to_dict() for stop in revoked_by_member(group, assigned)] == [
+        {"T": [4]},
+        {},
+        {"T": [3, 4]},
+    ]
+    assert revoked_claims(group, assigned).tolist() == [False, False, True, True, True]
+
+
+def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> None:
+    group = group_of(
+        {"T": range(3)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [1]}, generation=0)
+    )
+    plan = plan_that_moves_nothing(group)
+    assert told(group, plan) == {"A": ({"T": [0, 1]}, {}), "B": ({}, {"T": [1]})}
+    assert by_member(group, plan.target) == {"A": {"T": [0, 1]}, "B": {}}
+
+
+def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
+    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
+    assert told(group, plan_that_moves_nothing(group)) == {
+        "A": ({"T": [0]}, {"T": [9], "U": [0]}),
+    }

@@ -55,14 +55,6 @@ def test_create_when_wrong_says_what_there_is(
     assert str(caught.value) == message
 
 
-def test_create_when_there_are_no_options_says_so() -> None:
-    kitchen = _kitchen()
-    kitchen.register("fork", lambda: "fork")
-    with pytest.raises(ConfigurationError) as caught:
-        kitchen.create("fork", {"tines": 4})
-    assert str(caught.value) == "option of thing fork: got 'tines', expected no options at all"
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

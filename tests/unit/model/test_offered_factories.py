@@ -70,10 +70,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_names_of_an_installed_package_are_created_with_options(site: Path) -> None:
-    policy = create_policy("calm", {"rounds": 3})
-    assert (policy.name, policy.rounds) == ("calm", 3)  # type: ignore[attr-defined]
-    assert isinstance(policy, Policy)
+def test_names_of_an_installed_package_and_classes_of_a_module_are_created_with_options(
+    site: Path,
+) -> None:
+    for name in ("calm", "offered_calm:Calm", "offered_calm:Outer.Inner"):
+        policy = create_policy(name, {"rounds": 3})
+        assert (policy.name, policy.rounds) == ("calm", 3)  # type: ignore[attr-defined]
+        assert isinstance(policy, Policy)
     assert create_assignor("placer").name == "placer"
     assert {"calm", "simple"} < {*policy_names()}
     assert "placer" in assignor_names()
@@ -84,71 +87,31 @@ def test_name_of_our_own_stays_ours(site: Path) -> None:
     assert policy_names().count("simple") == 1
 
 
-@pytest.mark.parametrize("name", ["offered_calm:Calm", "offered_calm:Outer.Inner"])
-def test_class_of_a_module_is_created_with_options(site: Path, name: str) -> None:
-    assert create_policy(name, {"rounds": 2}).rounds == 2  # type: ignore[attr-defined]
+# fmt: off
+FAILURES: list[tuple[str, dict[str, object], str]] = [
+    ("clam", {}, ("policy: got 'clam', expected one of calm, deferred, eager, gone, incremental, "
+                 "limit, simple, or module:Class")),
+    ("gone", {}, ("policy: got 'gone', expected the entry point offered_gone:Calm of the package "
+                 "calm-policies 1.2 to load: ModuleNotFoundError: No module named 'offered_gone'")),
+    ("limit", {}, "policy: got 'limit', expected a class, but it names 7"),
+    ("calm", {"round": 1}, "option of policy calm: got 'round', expected one of rounds, warmup"),
+    ("offered_gone:Calm", {},
+     ("policy: got 'offered_gone:Calm', expected a module that can be imported: "
+     "ModuleNotFoundError: No module named 'offered_gone'")),
+    ("offered_calm:Clam", {},
+     ("policy: got 'offered_calm:Clam', expected module:Class: AttributeError: module "
+     "'offered_calm' has no attribute 'Clam'")),
+    ("offered_calm:", {}, "policy: got 'offered_calm:', expected module:Class"),
+    ("offered_calm:Nothing", {}, ("policy: got 'offered_calm:Nothing', expected a class that makes "
+                                 "a policy: its objects lack name, offer, stage")),
+    ("offered_calm:Fussy", {"level": 2},
+     ("policy offered_calm:Fussy: got {'level': 2}, expected options that it takes "
+     "(TypeError: level must be 1)")),
+]
+# fmt: on
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        (
-            "clam",
-            {},
-            (
-                "policy: got 'clam', expected one of calm, deferred, eager, gone, incremental, "
-                "limit, simple, or module:Class"
-            ),
-        ),
-        (
-            "gone",
-            {},
-            (
-                "policy: got 'gone', expected the entry point offered_gone:Calm of the package "
-                "calm-policies 1.2 to load: ModuleNotFoundError: No module named 'offered_gone'"
-            ),
-        ),
-        ("limit", {}, "policy: got 'limit', expected a class, but it names 7"),
-        (
-            "calm",
-            {"round": 1},
-            "option of policy calm: got 'round', expected one of rounds, warmup",
-        ),
-        (
-            "offered_gone:Calm",
-            {},
-            (
-                "policy: got 'offered_gone:Calm', expected a module that can be imported: "
-                "ModuleNotFoundError: No module named 'offered_gone'"
-            ),
-        ),
-        (
-            "offered_calm:Clam",
-            {},
-            (
-                "policy: got 'offered_calm:Clam', expected module:Class: AttributeError: module "
-                "'offered_calm' has no attribute 'Clam'"
-            ),
-        ),
-        ("offered_calm:", {}, "policy: got 'offered_calm:', expected module:Class"),
-        (
-            "offered_calm:Nothing",
-            {},
-            (
-                "policy: got 'offered_calm:Nothing', expected a class that makes a policy: "
-                "its objects lack name, offer, stage"
-            ),
-        ),
-        (
-            "offered_calm:Fussy",
-            {"level": 2},
-            (
-                "policy offered_calm:Fussy: got {'level': 2}, expected options that it takes "
-                "(TypeError: level must be 1)"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), FAILURES)
 def test_failure_of_another_package_is_one_line(
     site: Path, name: str, options: dict[str, object], message: str
 ) -> None:

@@ -32,40 +32,42 @@ def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
     return dict(counted)
 
 
-def test_member_when_at_the_ratio_is_not_above_it() -> None:
-    assert looks((600, 200, 200, 200)) == {}
+HEAVY, BETWEEN = (900, 100, 100, 100), (525, 225, 225, 225)
 
 
-def test_count_when_between_the_ratios_is_as_it_was() -> None:
-    between = (525, 225, 225, 225)
-    assert looks(between) == {}
-    assert looks((900, 100, 100, 100), between, (900, 100, 100, 100)) == {"A": 2}
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [
+        ([(600, 200, 200, 200)], {}),
+        ([BETWEEN], {}),
+        ([HEAVY, BETWEEN, HEAVY], {"A": 2}),
+        ([HEAVY, (450, 250, 250, 250)], {}),
+        ([HEAVY, (0, 400, 400, 400)], {}),
+        ([np.roll(HEAVY, place) for place in range(8)], {"D": 1}),
+        ([(99, 0, 0, 0)], {}),
+        ([(900, 0, 0, 0), (99, 0, 0, 0)], {}),
+        ([(100, 0, 0, 0)], {"A": 1}),
+    ],
+    ids=[
+        "at the ratio",
+        "between the ratios",
+        "between the ratios it stays as it was",
+        "calm",
+        "below the mean",
+        "a peak that wanders is no lasting overload",
+        "tiny lags say nothing",
+        "tiny lags reset the count",
+        "enough lag",
+    ],
+)
+def test_count_of_checks_in_which_a_member_is_overloaded(
+    rows: list[tuple[float, ...]], counts: dict[str, int]
+) -> None:
+    assert looks(*rows) == counts
 
 
-@pytest.mark.parametrize("calm", [(450, 250, 250, 250), (0, 400, 400, 400)])
-def test_count_when_calm_begins_anew(calm: tuple[float, ...]) -> None:
-    assert looks((900, 100, 100, 100), calm) == {}
-
-
-def test_count_when_another_member_is_the_heavy_one_is_its_own() -> None:
-    """A peak that wanders from member to member is no lasting overload."""
-    wandering = [np.roll((900.0, 100.0, 100.0, 100.0), place) for place in range(8)]
-    assert max(looks(*(tuple(row) for row in wandering)).values()) == 1
-
-
-def test_lag_when_too_small_to_matter_counts_for_nobody() -> None:
-    """If all lags are tiny, a multiple of their mean says nothing: the count is reset."""
-    assert looks((99, 0, 0, 0)) == {}
-    assert looks((900, 0, 0, 0), (99, 0, 0, 0)) == {}
-    assert looks((100, 0, 0, 0)) == {"A": 1}
-
-
-def test_group_when_nothing_lags_is_even() -> None:
-    rule = attrs.evolve(RULE, lag_min=0)
-    assert looks((0, 0, 0, 0), rule=rule) == {}
-
-
-def test_count_when_a_member_is_gone_is_dropped() -> None:
+def test_count_when_nothing_lags_or_the_member_is_gone_ends() -> None:
+    assert looks((0, 0, 0, 0), rule=attrs.evolve(RULE, lag_min=0)) == {}
     assert count_looks(RULE, ("B",), np.array([500.0]), (("A", 2),)) == ()
 
 

@@ -4,11 +4,6 @@ The document shows only the changes of a round. Our `assigned` is the complete s
 holds after the round. "revoked:" without a follow-up round is null.
 """
 
-from typing import Any
-
-import pytest
-
-from coopgroup.errors import ConfigurationError
 from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
@@ -164,15 +159,6 @@ def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
     assert (drill.timeout_ms, drill.listed("created")) == (0, _t(1, 2, 3, 4))
 
 
-def test_first_members_when_the_delay_has_just_run_out_start() -> None:
-    """A leader without memory learns from the members that the wait is over."""
-    drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
-    drill.join("A")
-    drill.join("B").round(0, leader="A")
-    told = drill.round(3_000, leader="B")
-    assert told == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
-
-
 def test_additional_member_when_it_joins_is_served_at_once() -> None:
     """Design II, scale up.
 
@@ -207,27 +193,3 @@ def test_rolling_bounce_moves_nothing() -> None:
         assert steady(drill.round(now, leader=None if drill.leader in drill.actors else "C"))
         lost = before.pop(member)
         assert drill.owned() == {**before, f"{member}'": lost}
-
-
-def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_evened() -> None:
-    """Partitions were added in the window. The member gets its own first, then its full share."""
-    drill = four()
-    drill.leave("D")
-    drill.existing = {"T": range(1, 9)}
-    drill.round(0)
-    assert drill.owned() == {"A": [1, 5, 8], "B": [2, 6], "C": [3, 7]}
-    told = drill.join("D'").round(5_000)
-    assert told["D'"] == (_t(4), NOTHING)
-    drill.round(5_001)
-    assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
-
-
-@pytest.mark.parametrize("option", ["scheduled_rebalance_timeout_ms", "initial_delay_ms"])
-@pytest.mark.parametrize("value", [-1, 2**31, 1.5, "5", True, None])
-def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> None:
-    options: dict[str, Any] = {option: value}
-    with pytest.raises(ConfigurationError) as caught:
-        DeferredPolicy(**options)
-    assert str(caught.value) == (
-        f"{option} of policy deferred: got {value!r}, expected an integer from 0 to 2147483647"
-    )

@@ -2,26 +2,7 @@
 
 from coopgroup.policies import EagerPolicy, violations
 from tests.support.groups import indices_of_t as _t
-from tests.support.policy_drill import Drill
-
-NOTHING: dict[str, list[int]] = {}
-
-
-def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
-    drill = Drill(policy=EagerPolicy())
-    drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D")
-    assert drill.round(0) == {
-        "A": (_t(1), None),
-        "B": (_t(2), None),
-        "C": (_t(3), None),
-        "D": (_t(4), None),
-    }
-    assert (drill.timeout_ms, drill.listed("waiting"), drill.listed("lost")) == (
-        0,
-        NOTHING,
-        NOTHING,
-    )
+from tests.support.policy_drill import Drill, steady
 
 
 def test_round_when_a_member_left_waits_for_nobody() -> None:
@@ -33,11 +14,13 @@ def test_round_when_a_member_left_waits_for_nobody() -> None:
     assert (drill.owned(), drill.listed("created")) == ({"A": [1, 4], "B": [2, 5], "C": [3]}, _t(5))
 
 
-def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
+def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
     """The leader skips only the safety rules that do not apply when every member has stopped."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D").round(0)
+    assert steady(drill.join("D").round(0))
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D": [4]}
+    assert (drill.timeout_ms, drill.listed("waiting"), drill.listed("lost")) == (0, {}, {})
     assert drill.decided is not None
     group, plan = drill.decided.group, drill.decided.plan
     assert violations(group, plan) == (

@@ -83,14 +83,6 @@ def test_owner_when_a_stale_claimant_is_slow_to_stop_works_on(
 
 
 @every
-def test_owner_when_a_third_one_claims_it_too_has_to_prove_it(policy: Policy) -> None:
-    """Only a claim that is being given up yields. Two other equal claims cancel each other."""
-    state = _stale(policy).state
-    decided = _decide(policy, 6, state, _of("A", 6, 0, 1), _of("B", 6, 1, 2), _of("C", 6, 1))
-    assert [revoked for _, revoked in _told(decided)] == [[1], [1], [1]]
-
-
-@every
 def test_claimant_when_it_is_the_only_one_may_keep_what_it_was_to_stop(policy: Policy) -> None:
     """The joiner that should receive it has left: no member has a better right."""
     first = _decide(policy, 5, None, _of("A", 5, 0, 1, 2), claim("B"))

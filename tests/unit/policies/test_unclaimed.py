@@ -70,31 +70,9 @@ def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
     assert _kinds(group, state) == {"created": {"T": [1]}}
 
 
-def test_grants_are_lost_when_a_member_departed() -> None:
-    """The departed member may have started them."""
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
-    assert departed_members(group, _context(state)) == ("B",)
-    assert _kinds(group, state) == {"lost": {"T": [1]}}
-
-
 def test_departed_when_there_is_no_state_is_nobody() -> None:
     group = group_of({"T": [0]}, claim("A"))
     assert departed_members(group, _context(None)) == ()
-
-
-def test_resources_when_revoked_in_the_last_round_are_released() -> None:
-    """Their owner gave them up on request, even if it departed since."""
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    known = ResourceSet({"T": [0, 1]})
-    state = _state("A", "B", known=known, released=ResourceSet({"T": [1]}))
-    assert _kinds(group, state) == {"released": {"T": [1]}}
-
-
-def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> None:
-    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 7]}, topics=["T"]))
-    known = ResourceSet({"T": [0, 7], "U": [0], "W": [0]})
-    assert _kinds(group, _state("A", known=known)) == {}
 
 
 @pytest.mark.parametrize(
@@ -162,14 +140,3 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
         subscriptions=(("T", "U"), ()),
         subscription_of=(0, 0, 1),
     )
-
-
-def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> None:
-    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
-    known, free = ResourceSet({"T": [0, 1]}), ResourceSet({"T": [1]})
-    context = _context(_state("A", known=known, released=free))
-    unclaimed = find_unclaimed(group, context)
-    kept = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0]}}))
-    assert (kept.known, kept.released) == (known, free)
-    granted = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0, 1]}}))
-    assert (granted.known, granted.released) == (known, ResourceSet())

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coopgroup.assignors import RangeAssignor, StickyAssignor
@@ -14,7 +13,6 @@ from coopgroup.policies import (
     IncrementalPolicy,
     SimplePolicy,
     Warmup,
-    create_policy,
     state_from_json,
     state_to_json,
 )
@@ -94,76 +92,7 @@ def test_range_assignor_keeps_its_own_choice() -> None:
     assert group.warmups() == {"b": [2, 3]}
 
 
-def test_running_warm_ups_are_kept_when_the_first_one_has_moved() -> None:
-    """The sticky assignor would now choose other partitions: a restore would be wasted."""
-    group = group_of(simple(), 9, "a")
-    group.add("b")
-    group.add("c")
-    group.round()
-    assert group.warmups() == {"b": [1, 4], "c": [2, 5]}
-    group.warms_up("b", 1)
-    group.settle()
-    assert group.warmups() == {"b": [4, 7], "c": [2, 5]}
-
-
-def test_move_stays_pending_after_the_last_change_of_the_group() -> None:
-    """A waiting policy rests once its target is reached; a held move is not reached."""
-    group = group_of(deferred(), 2, "a")
-    group.add("b")
-    for _ in range(3):
-        group.round(after_ms=DELAY_MS)
-    assert group.warmups() == {"b": [1]}
-    group.warms_up("b")
-    group.settle()
-    assert group.owned() == {"a": [0], "b": [1]}
-
-
-def test_ration_applies_to_warm_moves() -> None:
-    policy = IncrementalPolicy(warmup=Warmup(), max_moves_per_round=1, move_interval_ms=1_000)
-    group = group_of(policy, 4, "a")
-    group.add("b")
-    group.round()
-    group.warms_up("b")
-    group.settle()
-    assert group.owned() == {"a": [0, 2, 3], "b": [1]}
-    assert group.warmups() == {"b": [3]}, "kept warm until its turn"
-    group.round(after_ms=1_000)
-    group.settle()
-    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
-
-
-def test_group_at_rest_begins_no_warm_ups() -> None:
-    """An assignor that would shuffle a settled group moves nothing, so nothing warms up."""
-
-    class Shuffling:
-        name = "shuffling"
-        needs_lags = False
-
-        def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-            target = StickyAssignor().assign(group, lags)
-            return (len(group.members) - 1 - target).astype(np.int32)
-
-    group = group_of(deferred(), 4, "a", "b")
-    group.assignor = Shuffling()
-    group.round()
-    assert group.owned() == {"a": [0, 2], "b": [1, 3]}
-    group.round()
-    assert group.warmups() == {}
-
-
 # --- limits and time-outs -----------------------------------------------------------------------
-
-
-def test_limits_bound_the_cold_warm_ups() -> None:
-    group = group_of(simple(max_concurrent=3, per_member=2), 12, "a")
-    for member in "bc":
-        group.add(member)
-    group.round()
-    assert sum(map(len, group.warmups().values())) == 3
-    assert max(map(len, group.warmups().values())) == 2
-    group.warms_up("b")
-    group.round()
-    assert len(group.warmups()["b"]) > 2, "a warm one does not count"
 
 
 def test_time_out_when_the_option_says_move_moves_cold() -> None:
@@ -233,56 +162,7 @@ def test_lost_resource_goes_to_the_warm_member_with_the_smallest_share() -> None
     assert group.decision.state.next_round_ms == group.now_ms + 1, "a round follows that levels"
 
 
-def test_uneven_shares_after_a_loss_are_levelled_with_warm_ups() -> None:
-    group = group_of(deferred(), 6, "a", "b", "c")
-    group.members["a"].warm = partitions(2, 5)
-    del group.members["c"]
-    group.round()
-    assert group.owned() == {"a": [0, 2, 3, 5], "b": [1, 4]}
-    group.round()
-    assert len(group.warmups()["b"]) == 1
-    group.warms_up("b")
-    group.settle()
-    assert sorted(map(len, group.owned().values())) == [3, 3]
-
-
-def test_owner_that_returns_cold_waits_for_its_warm_up() -> None:
-    """Its resources are in service with a standby, so they come back when it is warm."""
-    group = group_of(deferred(standbys=1), 4, "a", "b")
-    group.warms_up("a")
-    group.warms_up("b")
-    group.round()
-    del group.members["b"]
-    group.add("b2")
-    group.settle()
-    assert group.owned() == {"a": [0, 1, 2, 3], "b2": []}
-    group.round()
-    for _ in range(4):
-        group.warms_up("b2")
-        group.settle()
-    assert sorted(map(len, group.owned().values())) == [2, 2]
-
-
 # --- standbys -----------------------------------------------------------------------------------
-
-
-def test_standbys_are_on_other_racks_first_and_even() -> None:
-    group = WarmGroup(
-        existing=partitions(*range(6)), policy=simple(standbys=1, max_concurrent=9, per_member=9)
-    )
-    for number, (member, rack) in enumerate({"a": "r1", "b": "r1", "c": "r2"}.items()):
-        group.add(member, *range(number, 6, 3), rack=rack)
-    group.round()
-    assert group.warmups() == {"a": [2], "b": [5], "c": [0, 1, 3, 4]}
-
-
-def test_standbys_prefer_members_that_are_warm_already() -> None:
-    group = WarmGroup(existing=partitions(0), policy=simple(standbys=1), members={})
-    group.add("a", 0)
-    group.add("b")
-    group.add("c", warm=[0])
-    group.round()
-    assert group.warmups() == {"c": [0]}
 
 
 def test_previous_owner_becomes_a_standby() -> None:
@@ -299,17 +179,6 @@ def test_previous_owner_becomes_a_standby() -> None:
 
 
 # --- memory -------------------------------------------------------------------------------------
-
-
-def test_new_leader_carries_on_with_what_members_are_warm_for() -> None:
-    group = group_of(deferred(), 4, "a", "b")
-    group.add("c")
-    group.round()
-    (index,) = group.warmups()["c"]
-    group.warms_up("c")
-    group.state = None
-    group.settle()
-    assert group.owned()["c"] == [index]
 
 
 def test_refused_round_keeps_the_warm_ups() -> None:
@@ -335,17 +204,6 @@ def test_refused_round_keeps_the_warm_ups() -> None:
     assert group.warmups() == before
 
 
-def test_wish_that_disappears_is_cancelled() -> None:
-    group = group_of(simple(), 4, "a")
-    group.add("b")
-    group.add("c")
-    group.round()
-    assert "c" in group.warmups()
-    group.members["c"].topics = ("other",)
-    group.round()
-    assert "c" not in group.warmups()
-
-
 def test_state_with_warm_ups_survives_json() -> None:
     group = group_of(simple(timeout_ms=5, on_timeout="cancel"), 5, "a")
     group.add("b")
@@ -360,16 +218,6 @@ def test_state_with_warm_ups_survives_json() -> None:
 
 
 # --- without the option -------------------------------------------------------------------------
-
-
-def test_option_without_members_that_take_part_changes_nothing() -> None:
-    groups = [WarmGroup(policy=policy) for policy in (SimplePolicy(), simple(standbys=1))]
-    for group in groups:
-        group.add("a", 0, 1, 2, 3, warm=None)
-        group.add("b", warm=None)
-        group.settle()
-    first, second = (group.decide().assignments for group in groups)
-    assert first == second
 
 
 def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
@@ -387,20 +235,3 @@ def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
 
 
 # --- options ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (5, "warmup: got 5, expected an object with options, or null"),
-        ({"timeout": 5}, "option of warmup: got 'timeout', expected one of co_partition, max_"),
-        ({"standbys": -1}, "standbys of warmup: got -1, expected an integer from 0 to "),
-        ({"timeout_ms": 0}, "timeout_ms of warmup: got 0, expected an integer from 1 to "),
-        ({"per_member": True}, "per_member of warmup: got True, expected an integer from 1 to "),
-        ({"on_timeout": "wait"}, "on_timeout of warmup: got 'wait', expected one of move, cancel"),
-    ],
-)
-def test_option_when_wrong_is_refused_on_one_line(value: object, message: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        create_policy("simple", {"warmup": value})
-    assert str(refused.value).startswith(message)

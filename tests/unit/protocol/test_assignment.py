@@ -1,4 +1,4 @@
-"""Our assignment: both versions, null against empty, and refused values."""
+"""Our assignment and Kafka's: versions, null against empty, and refused values."""
 
 import attrs
 import pytest
@@ -7,8 +7,10 @@ from coopgroup.errors import EncodeError, TrailingBytesError, UnsupportedVersion
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import (
     Assignment,
+    KafkaAssignment,
     decode_assignment,
     encode_assignment,
+    encode_kafka_assignment,
 )
 from tests.unit.protocol.contract import CodecContract
 
@@ -17,6 +19,10 @@ HELD = ResourceSet({"orders": [0, 2], "payments": [1]})
 
 class TestAssignment(CodecContract):
     kind = "assignment"
+
+
+class TestKafkaAssignment(CodecContract):
+    kind = "kafka_assignment"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -39,20 +45,33 @@ def test_version_when_unknown_is_neither_written_nor_read(version: int) -> None:
         decode_assignment(content)
 
 
+@pytest.mark.parametrize("version", [-1, 4])
+def test_version_of_kafka_when_unknown_is_not_written(version: int) -> None:
+    with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
+        encode_kafka_assignment(KafkaAssignment(assigned=HELD), version)
+
+
 @pytest.mark.parametrize(
-    ("version", "timeout_ms", "message"),
+    ("version", "timeout_ms", "loss_ms", "message"),
     [
-        (1, 5, "scheduled_rebalance_timeout_ms: 5 has no place in version 1"),
-        (1, -1, "scheduled_rebalance_timeout_ms: -1 is negative"),
-        (2, -1, "scheduled_rebalance_timeout_ms: -1 is negative"),
-        (2, 2**31, "scheduled_rebalance_timeout_ms: 2147483648 does not fit into 4 bytes"),
+        (1, 5, None, "scheduled_rebalance_timeout_ms: 5 has no place in version 1"),
+        (1, -1, None, "scheduled_rebalance_timeout_ms: -1 is negative"),
+        (2, -1, None, "scheduled_rebalance_timeout_ms: -1 is negative"),
+        (2, 2**31, None, "scheduled_rebalance_timeout_ms: 2147483648 does not fit into 4 bytes"),
+        (1, 0, 5, "loss_timeout_ms: 5 has no place without scheduled_rebalance_timeout_ms"),
+        (2, 0, NO_LOSS, "loss_timeout_ms: -1 has no place without scheduled_rebalance_timeout_ms"),
+        (2, 900, 900, "loss_timeout_ms: 900 is not after 900"),
+        (2, 900, -2, "loss_timeout_ms: -2 is not after 900"),
+        (2, 900, 2**31, "loss_timeout_ms: 2147483648 does not fit into 4 bytes"),
     ],
 )
 def test_timeout_when_it_cannot_be_told_is_refused(
-    version: int, timeout_ms: int, message: str
+    version: int, timeout_ms: int, loss_ms: int | None, message: str
 ) -> None:
     """A delay that the member cannot receive must not be dropped silently."""
-    assignment = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms)
+    assignment = Assignment(
+        assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
+    )
     with pytest.raises(EncodeError) as refused:
         encode_assignment(assignment, version)
     assert str(refused.value) == message
@@ -69,38 +88,22 @@ def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "timeout_ms", "loss_ms", "message"),
+    ("told", "field"),
     [
-        (1, 0, 5, "loss_timeout_ms: 5 has no place without scheduled_rebalance_timeout_ms"),
-        (2, 0, NO_LOSS, "loss_timeout_ms: -1 has no place without scheduled_rebalance_timeout_ms"),
-        (2, 900, 900, "loss_timeout_ms: 900 is not after 900"),
-        (2, 900, -2, "loss_timeout_ms: -2 is not after 900"),
-        (2, 900, 2**31, "loss_timeout_ms: 2147483648 does not fit into 4 bytes"),
+        (Assignment(assigned=ResourceSet({"c": [-1, 0]}), revoked=EMPTY), "assigned"),
+        (Assignment(assigned=EMPTY, warmups=ResourceSet({"c": [-1]})), "warmups"),
     ],
 )
-def test_loss_timeout_when_it_cannot_be_told_is_refused(
-    version: int, timeout_ms: int, loss_ms: int, message: str
-) -> None:
-    assignment = Assignment(
-        assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
-    )
-    with pytest.raises(EncodeError) as refused:
-        encode_assignment(assignment, version)
-    assert str(refused.value) == message
-
-
-def test_connector_when_allowed_survives_the_round_trip() -> None:
-    assignment = Assignment(assigned=ResourceSet({"c": [-1, 0]}), revoked=ResourceSet({"d": [-1]}))
-    content = encode_assignment(assignment, index_min=-1)
-    assert decode_assignment(content, index_min=-1) == assignment
-    with pytest.raises(EncodeError, match=r"^assigned: index -1 is less than 0$"):
-        encode_assignment(assignment)
+def test_connector_when_allowed_survives_the_round_trip(told: Assignment, field: str) -> None:
+    content = encode_assignment(told, index_min=-1)
+    assert decode_assignment(content, index_min=-1) == told
+    with pytest.raises(EncodeError, match=rf"^{field}: index -1 is less than 0$"):
+        encode_assignment(told)
 
 
 def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
     """A field that this release does not know must not cost a member its assignment."""
-    content = encode_assignment(Assignment(assigned=ResourceSet({"a": [0]}))) + b"later"
-    read = decode_assignment(content, skips_rest=True)
-    assert read == Assignment(assigned=ResourceSet({"a": [0]}))
+    content = encode_assignment(Assignment(assigned=HELD)) + b"later"
+    assert decode_assignment(content, skips_rest=True) == Assignment(assigned=HELD)
     with pytest.raises(TrailingBytesError):
         decode_assignment(content)

@@ -1,6 +1,6 @@
 """Subscription: all versions, the tolerance that peers need, and omitted fields."""
 
-import struct
+from typing import Any
 
 import attrs
 import pytest
@@ -27,27 +27,19 @@ class TestSubscription(CodecContract):
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("version", "lacks"),
     [
-        (0, Subscription(topics=FULL.topics, user_data=b"\x01", version=0)),
-        (1, Subscription(topics=FULL.topics, user_data=b"\x01", owned=FULL.owned, version=1)),
-        (
-            2,
-            Subscription(
-                topics=FULL.topics,
-                user_data=b"\x01",
-                owned=FULL.owned,
-                generation=7,
-                version=2,
-            ),
-        ),
-        (3, FULL),
+        (0, {"owned": EMPTY, "generation": -1, "rack": None}),
+        (1, {"generation": -1, "rack": None}),
+        (2, {"rack": None}),
+        (3, {}),
     ],
 )
 def test_encode_when_version_lacks_fields_leaves_them_out(
-    version: int, expected: Subscription
+    version: int, lacks: dict[str, Any]
 ) -> None:
     """An older version carries its own fields (Kafka's schema calls the others ignorable)."""
+    expected = attrs.evolve(FULL, version=version, **lacks)
     assert decode_subscription(encode_subscription(FULL, version)) == expected
 
 
@@ -113,21 +105,6 @@ def test_decode_when_100_000_are_owned_reads_what_the_schema_says(per_topic: int
     subscription = Subscription(topics=tuple(owned), owned=ResourceSet(owned), generation=1)
     assert decode_subscription(content) == subscription
     assert encode_subscription(subscription) == content
-
-
-def test_decode_when_a_million_repeats_are_sent_points_at_the_first() -> None:
-    count = 1_000_000
-    content = (
-        bytes.fromhex("0001 00000000 ffffffff 00000001 000161")
-        + struct.pack(">i", count)
-        + bytes(4 * count)
-    )
-    with pytest.raises(DecodeError) as refused:
-        decode_subscription(content)
-    assert (type(refused.value), str(refused.value)) == (
-        InvalidValueError,
-        "owned: index 0 of 'a' is repeated at offset 25",
-    )
 
 
 def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
@@ -200,10 +177,3 @@ def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
         assert (
             decode_subscription(encode_subscription(Subscription(topics=topics))).topics == topics
         )
-
-
-def test_decode_when_its_end_says_anything_reads_what_is_there() -> None:
-    for last in range(70):
-        subscription = attrs.evolve(FULL, topics=("a",), user_data=None, rack=chr(last) * 3)
-        content = encode_subscription(subscription)
-        assert decode_subscription(content) == decode_subscription(content) == subscription

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from coopgroup.errors import EncodeError, InvalidValueError
 from coopgroup.model import NO_LOSS, ResourceSet
@@ -46,42 +47,30 @@ def test_encode_when_a_field_has_no_wire_form_is_refused(
     assert str(refused.value) == f"{field}: {message}"
 
 
-@pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
-def test_version_1_when_it_reads_what_version_2_says_finds_the_delay(loss_ms: int) -> None:
-    """A leader that knows only version 1 skips the new fields and uses the delay."""
-    newer = encode_user_data(UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms))
-    older = encode_user_data(UserData(remaining_delay_ms=900))
-    version = slice(len(MAGIC), len(MAGIC) + 2)
-    assert (newer[version], older[version]) == (b"\0\2", b"\0\1")
-    assert newer[version.stop :].startswith(older[version.stop :])
+DELAYED = UserData(remaining_delay_ms=900)
+RATE = UserData(consumption_rate_per_s=2.5)
+CATALOGUE = UserData(catalogue_version=7)
 
 
-@pytest.mark.parametrize("loss_ms", [None, NO_LOSS, 30_000])
-def test_version_2_when_it_reads_what_version_3_says_finds_both_times(loss_ms: int | None) -> None:
-    """A leader that knows no rates skips them. If only one wait runs, both times say so."""
-    newer = encode_user_data(
-        UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms, consumption_rate_per_s=2.5)
-    )
-    older = encode_user_data(
-        UserData(remaining_delay_ms=900, remaining_loss_ms=900 if loss_ms is None else loss_ms)
-    )
-    version = slice(len(MAGIC), len(MAGIC) + 2)
-    assert (newer[version], older[version]) == (b"\0\3", b"\0\2")
-    assert newer[version.stop :].startswith(older[version.stop :])
-
-
-def test_version_3_when_it_reads_what_version_4_says_finds_all_before_it() -> None:
-    """A leader that knows no catalogues skips the version of the catalogue."""
-    newer = encode_user_data(UserData(consumption_rate_per_s=2.5, catalogue_version=7))
-    older = encode_user_data(UserData(consumption_rate_per_s=2.5))
-    assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
-
-
-def test_version_4_when_it_reads_what_version_5_says_finds_all_before_it() -> None:
-    """A leader that knows no warm-ups skips the warm resources."""
-    newer = encode_user_data(UserData(catalogue_version=7, warm=ResourceSet({"orders": [1]})))
-    older = encode_user_data(UserData(catalogue_version=7))
-    assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
+@pytest.mark.parametrize(
+    ("version", "newer", "older"),
+    [
+        (2, evolve(DELAYED, remaining_loss_ms=NO_LOSS), DELAYED),
+        (2, evolve(DELAYED, remaining_loss_ms=30_000), DELAYED),
+        (3, evolve(DELAYED, consumption_rate_per_s=2.5), evolve(DELAYED, remaining_loss_ms=900)),
+        (4, evolve(RATE, catalogue_version=7), RATE),
+        (5, evolve(CATALOGUE, warm=ResourceSet({"orders": [1]})), CATALOGUE),
+    ],
+    ids=["no loss", "a loss", "only one wait: both times say so", "a catalogue", "warm resources"],
+)
+def test_leader_of_the_version_before_finds_all_that_it_knows(
+    version: int, newer: UserData, older: UserData
+) -> None:
+    """It skips the fields that are new in a version."""
+    content, before = encode_user_data(newer), encode_user_data(older)
+    end = len(MAGIC) + 2
+    assert content[:end] == MAGIC + version.to_bytes(2, "big")
+    assert content[end:].startswith(before[end:])
 
 
 def test_warm_connector_is_allowed_where_the_group_has_connectors() -> None:

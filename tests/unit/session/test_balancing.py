@@ -8,33 +8,26 @@ import pytest
 
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.assignors.base import Assignor
-from coopgroup.leader import Lags, TopicMetadata, read_members
-from coopgroup.member import MemberState, RequestKind
+from coopgroup.leader import Lags
+from coopgroup.member import MemberState
 from coopgroup.member.effects import Report
-from coopgroup.member.events import Answered, RejoinRequested, Woken
+from coopgroup.member.events import RejoinRequested, Woken
 from coopgroup.model import GroupSnapshot, ResourceSet
-from coopgroup.model.group_api import JoinedMember, JoinGroupRequest
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import IncrementalPolicy, Loss, Policy, SimplePolicy
-from coopgroup.policies.base import RoundContext
 from coopgroup.session import (
     CheckLags,
-    DecideRound,
     LagsChecked,
     LagWatch,
-    RoundDecided,
-    Session,
-    SessionEffect,
     check_lags,
     fail,
-    lead_round,
     session_deadline_ms,
-    step,
 )
 from coopgroup.session.balancing import next_watch
 from coopgroup.telemetry import BalanceRequested
+from tests.support.driven_session import THREE, DrivenSession
 from tests.support.groups import claim, group_of
-from tests.support.members import DrivenMember, joined, joining, synced
+from tests.support.members import joining
 
 NOW_MS = 10_000
 INTERVAL_MS = 500
@@ -48,7 +41,6 @@ POLICY = IncrementalPolicy(
 )
 RULE = POLICY.balance
 ASSIGNOR = LagAwareAssignor()
-THREE = ResourceSet({"T": range(3)})
 REQUEST = BalanceRequested(overloaded=("m",), lags=(900,), mean_lag=300)
 
 
@@ -187,74 +179,41 @@ def test_watch_when_the_round_was_asked_for_pauses() -> None:
 # --- in a session -------------------------------------------------------------------------------
 
 
-class Leader:
-    """A session whose member leads its own group."""
+def leader(policy: Policy = POLICY, assignor: Assignor = ASSIGNOR) -> DrivenSession:
+    """Return a session whose member leads its own group."""
+    driven = DrivenSession.of(joining())
+    driven.policy, driven.assignor = policy, assignor
+    driven.complete()
+    return driven
 
-    def __init__(
-        self, policy: Policy = POLICY, assignor: Assignor = ASSIGNOR, *, now_ms: int = NOW_MS
-    ) -> None:
-        self.policy, self.assignor, self.now_ms = policy, assignor, now_ms
-        driven = joining()
-        request = driven.request(RequestKind.JOIN_GROUP).request
-        assert isinstance(request, JoinGroupRequest)
-        self.metadata = request.protocols[0][1]
-        self.session = Session(member=driven.member)
-        self.effects: tuple[SessionEffect, ...] = ()
-        self.lead(1)
 
-    def give(self, event: object) -> "Leader":
-        self.session, self.effects = step(self.session, event, now_ms=self.now_ms)  # type: ignore[arg-type]  # any event
-        return self
+def checks(driven: DrivenSession) -> list[CheckLags]:
+    """Return the lag checks that the last step asked of the host."""
+    return driven.duties(CheckLags)
 
-    def wait(self, duration_ms: int) -> "Leader":
-        self.now_ms += duration_ms
-        return self.give(Woken())
 
-    def answer_join(self, generation: int) -> DecideRound:
-        me = JoinedMember(member_id="m", group_instance_id=None, metadata=self.metadata)
-        answer = attrs.evolve(joined(generation, leads=True), members=(me,))
-        sent = self.session.member.outstanding[RequestKind.JOIN_GROUP]
-        self.give(Answered(request_id=sent.request_id, answer=answer))
-        (duty,) = (one for one in self.effects if isinstance(one, DecideRound))
-        return duty
+def next_check(driven: DrivenSession) -> CheckLags:
+    """Wait until the next check."""
+    (duty,) = checks(driven.wait(INTERVAL_MS))
+    return duty
 
-    def led(self, duty: DecideRound) -> RoundDecided:
-        return lead_round(
-            duty,
-            read_members(duty.members),
-            TopicMetadata(resources=THREE),
-            None,
-            assignor=self.assignor,
-            policy=self.policy,
-        )
 
-    def lead(self, generation: int) -> RoundContext:
-        """Complete a round whose join is pending."""
-        duty = self.answer_join(generation)
-        self.give(self.led(duty))
-        sent = self.session.member.outstanding[RequestKind.SYNC_GROUP]
-        self.give(Answered(request_id=sent.request_id, answer=synced(THREE)))
-        return duty.context
-
-    def looks(self) -> list[CheckLags]:
-        """The lag checks that the last step asked of the host."""
-        return [one for one in self.effects if isinstance(one, CheckLags)]
-
-    def look(self) -> CheckLags:
-        """Wait until the next check."""
-        (duty,) = self.wait(INTERVAL_MS).looks()
-        return duty
+def asking() -> DrivenSession:
+    """Return a leader that wants a round, because one of its members is overloaded."""
+    driven = leader()
+    number = next_check(driven).number
+    return driven.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
 
 
 def test_leader_looks_once_an_interval() -> None:
-    leader = Leader()
-    assert leader.session.member.state is MemberState.STABLE
-    assert session_deadline_ms(leader.session) == NOW_MS + INTERVAL_MS
-    assert leader.wait(INTERVAL_MS - 1).looks() == []
-    (duty,) = leader.wait(1).looks()
+    driven = leader()
+    assert driven.member.state is MemberState.STABLE
+    assert session_deadline_ms(driven.session) == NOW_MS + INTERVAL_MS
+    assert checks(driven.wait(INTERVAL_MS - 1)) == []
+    (duty,) = checks(driven.wait(1))
     assert duty.resources == THREE
-    assert leader.give(Woken()).looks() == []
-    assert len(leader.wait(INTERVAL_MS).looks()) == 1
+    assert checks(driven.give(Woken())) == []
+    assert len(checks(driven.wait(INTERVAL_MS))) == 1
 
 
 @pytest.mark.parametrize(
@@ -267,78 +226,62 @@ def test_leader_looks_once_an_interval() -> None:
     ids=["the assignor reads no lags", "off by default", "a policy that does not know it"],
 )
 def test_leader_when_it_is_not_to_look_never_does(policy: Policy, assignor: Assignor) -> None:
-    leader = Leader(policy, assignor)
-    assert leader.session.watch is None
-    assert leader.wait(60_000).looks() == []
+    driven = leader(policy, assignor)
+    assert driven.session.watch is None
+    assert checks(driven.wait(60_000)) == []
 
 
 def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -> None:
-    leader = Leader()
-    number = leader.look().number
-    leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
-    assert leader.session.member.state is MemberState.JOINING
-    assert next(one.record for one in leader.effects if isinstance(one, Report)) is REQUEST
-    assert leader.wait(INTERVAL_MS).looks() == []
-    assert leader.lead(2).balance
-    assert not leader.session.asks_balance
-    assert leader.wait(4_999 - INTERVAL_MS).looks() == []
-    assert len(leader.wait(INTERVAL_MS + 1).looks()) == 1
-    leader.give(RejoinRequested(reason="something else"))
-    assert not leader.lead(3).balance
+    driven = asking()
+    assert driven.member.state is MemberState.JOINING
+    assert driven.found(Report)[0].record is REQUEST
+    assert checks(driven.wait(INTERVAL_MS)) == []
+    assert driven.complete(2).balance
+    assert not driven.session.asks_balance
+    assert checks(driven.wait(4_999 - INTERVAL_MS)) == []
+    assert len(checks(driven.wait(INTERVAL_MS + 1))) == 1
+    driven.give(RejoinRequested(reason="something else"))
+    assert not driven.complete(3).balance
 
 
 def test_outcome_when_a_round_was_led_meanwhile_is_void() -> None:
     """The outcome describes an older group."""
-    leader = Leader()
-    number = leader.look().number
-    leader.give(RejoinRequested(reason="partitions changed")).lead(2)
-    leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
-    assert leader.session.member.state is MemberState.STABLE
-    assert not leader.session.asks_balance
+    driven = leader()
+    number = next_check(driven).number
+    driven.give(RejoinRequested(reason="partitions changed")).complete(2)
+    driven.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
+    assert (driven.member.state, driven.session.asks_balance) == (MemberState.STABLE, False)
 
 
 def test_leader_when_another_one_leads_looks_no_more() -> None:
     """A wish must not survive until a much later round of this leader."""
-    leader = Leader()
-    number = leader.look().number
-    leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
-    sent = leader.session.member.outstanding[RequestKind.JOIN_GROUP]
-    leader.give(Answered(request_id=sent.request_id, answer=joined(2)))
-    sent = leader.session.member.outstanding[RequestKind.SYNC_GROUP]
-    leader.give(Answered(request_id=sent.request_id, answer=synced(THREE)))
-    assert leader.session.member.state is MemberState.STABLE
-    assert (leader.session.watch, leader.session.asks_balance) == (None, False)
-    assert leader.wait(60_000).looks() == []
+    driven = asking().join(2).sync(THREE)
+    assert driven.member.state is MemberState.STABLE
+    assert (driven.session.watch, driven.session.asks_balance) == (None, False)
+    assert checks(driven.wait(60_000)) == []
 
 
 def test_leader_when_something_waits_does_not_look_and_begins_anew() -> None:
     """The policy's own memory names losses, slow stops and moves."""
-    leader = Leader()
-    number = leader.look().number
-    leader.give(LagsChecked(number=number, looks=(("m", 1),)))
-    calm = leader.session.policy_state
+    driven = leader()
+    driven.give(LagsChecked(number=next_check(driven).number, looks=(("m", 1),)))
+    calm = driven.session.policy_state
     assert calm is not None
     lost = attrs.evolve(
         calm,
         losses=(Loss(owner="x", instance_id=None, deadline_ms=90_000),),
         lost=attrs.evolve(calm.holdings, holder=np.zeros(3, dtype=np.int32)),
     )
-    leader.session = attrs.evolve(leader.session, policy_state=lost)
-    assert leader.wait(INTERVAL_MS).looks() == []
-    leader.session = attrs.evolve(leader.session, policy_state=calm)
-    assert leader.look().watch.looks == ()
+    assert checks(driven.change(policy_state=lost).wait(INTERVAL_MS)) == []
+    assert next_check(driven.change(policy_state=calm)).watch.looks == ()
 
 
 def test_leader_when_it_fails_looks_no_more() -> None:
-    leader = Leader()
-    leader.session, _ = fail(leader.session, "a bug", now_ms=NOW_MS)
-    assert leader.session.watch is None
+    session, _ = fail(leader().session, "a bug", now_ms=NOW_MS)
+    assert session.watch is None
 
 
 def test_member_that_follows_has_nothing_to_look_at() -> None:
-    driven: DrivenMember = joining().join(1).sync(THREE)
-    session = Session(member=driven.member)
-    checked = LagsChecked(number=1, looks=(("m", 9),), request=REQUEST)
-    session, effects = step(session, checked, now_ms=driven.now_ms)
-    assert session.member.state is MemberState.STABLE
-    assert effects == ()
+    driven = DrivenSession.of(joining().join().sync(THREE))
+    driven.give(LagsChecked(number=1, looks=(("m", 9),), request=REQUEST))
+    assert (driven.member.state, driven.asked) == (MemberState.STABLE, ())

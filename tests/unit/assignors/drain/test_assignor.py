@@ -1,4 +1,4 @@
-"""`DrainTimeAssignor`: groups whose members have different rates."""
+"""`DrainTimeAssignor`: groups whose members have different rates, and the weights behind it."""
 
 import time
 
@@ -8,10 +8,22 @@ import pytest
 
 from coopgroup.assignors import DrainTimeAssignor
 from coopgroup.assignors.drain.work import work_of
-from coopgroup.errors import ConfigurationError
-from coopgroup.model import NOBODY, GroupSnapshot
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from tests.unit.assignors.drain.test_work import group_of_rates
+
+
+def group_of_rates(
+    partitions: int, *rates: float | None, arrivals: list[float] | None = None
+) -> GroupSnapshot:
+    """Return members m0, m1, … with these rates, which own nothing."""
+    group = resolve_claims(
+        [
+            MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=rate)
+            for number, rate in enumerate(rates)
+        ],
+        ResourceSet({"T": range(partitions)}),
+    )
+    return group if arrivals is None else attrs.evolve(group, arrivals_per_s=np.array(arrivals))
 
 
 def counts(group: GroupSnapshot, target: Int32Array) -> list[int]:
@@ -33,16 +45,6 @@ def test_shares_when_partitions_are_alike_are_in_proportion_to_rates() -> None:
         assert counts(group, assigned(group, np.full(40, lag))) == [12, 12, 4, 12]
 
 
-def test_shares_when_no_rate_is_known_are_even() -> None:
-    group = group_of_rates(40, None, None, None, None)
-    assert counts(group, assigned(group, np.full(40, 5_000))) == [10, 10, 10, 10]
-
-
-def test_hot_partition_when_placed_is_on_a_fast_member() -> None:
-    group = group_of_rates(4, 100.0, 400.0)
-    assert assigned(group, np.array([100_000, 900_000, 50_000, 50_000])).tolist() == [0, 1, 0, 0]
-
-
 def test_member_that_gets_nothing_done_has_the_smallest_partition() -> None:
     group = group_of_rates(6, 500.0, 0.0, 500.0)
     target = assigned(group, np.array([70_000, 90_000, 80_000, 30_000, 20_000, 10_000]))
@@ -56,17 +58,6 @@ def test_busy_partitions_when_nothing_waits_are_spread_by_what_comes_in() -> Non
     assert np.bincount(target, weights=arrivals).tolist() == [100, 100, 100]
 
 
-def test_member_that_becomes_slow_hands_over_and_no_other_moves() -> None:
-    before = group_of_rates(40, 300.0, 300.0, 300.0, 300.0)
-    lags = np.full(40, 50_000)
-    owner = assigned(before, lags)
-    group = owned(group_of_rates(40, 300.0, 300.0, 100.0, 300.0), *owner.tolist())
-    target = assigned(group, lags)
-    assert counts(group, target) == [12, 12, 4, 12]
-    assert set(owner[target != owner].tolist()) == {2}
-    assert int((target != owner).sum()) == 6
-
-
 def test_moves_when_there_is_a_budget_are_no_more() -> None:
     group = group_of_rates(40, 300.0, 300.0, 100.0, 300.0)
     lags, owner = np.full(40, 50_000), np.arange(40, dtype=np.int32) % 4
@@ -76,48 +67,6 @@ def test_moves_when_there_is_a_budget_are_no_more() -> None:
         seen.append(int((target != owner).sum()))
         owner = target
     assert (seen, counts(group, owner)) == ([2, 2, 2, 0], [12, 12, 4, 12])
-
-
-def test_target_when_rates_and_lags_waver_a_little_is_kept() -> None:
-    rng = np.random.default_rng(3)
-    rates = np.array([300.0, 900.0, 600.0, 600.0])
-    lags = rng.integers(40_000, 60_000, 100)
-    owner = assigned(group_of_rates(100, *rates.tolist()), lags)
-    for _ in range(50):
-        group = group_of_rates(100, *(rates * rng.uniform(0.98, 1.02, 4)).tolist())
-        wavering = (lags * rng.uniform(0.98, 1.02, 100)).astype(np.int64)
-        assert assigned(owned(group, *owner.tolist()), wavering).tolist() == owner.tolist()
-
-
-def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> None:
-    lags = np.full(10_000, 5_000)
-    owner = assigned(group_of_rates(10_000, *[100.0] * 100), lags)
-    group = owned(group_of_rates(10_000, *[100.0] * 101), *owner.tolist())
-    target = assigned(group, lags)
-    moved = target != owner
-    assert set(target[moved].tolist()) == {100}
-    assert 94 <= int(moved.sum()) <= 99
-
-
-def test_free_partitions_when_a_member_left_go_to_those_that_would_be_done_first() -> None:
-    group = owned(group_of_rates(12, 300.0, 600.0), *[0] * 3, *[1] * 5, *[NOBODY] * 4)
-    target = assigned(group, np.full(12, 50_000))
-    assert counts(group, target) == [4, 8]
-    assert target[:8].tolist() == [0] * 3 + [1] * 5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sticky": 1}, "sticky: got 1, expected true or false"),
-        ({"moves_max": -1}, "moves_max: got -1, expected an integer from 0 up, or none"),
-        ({"gain_min": 2}, "gain_min: got 2, expected a number from 0 to 1"),
-    ],
-)
-def test_option_when_invalid_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        assigned(group_of_rates(1, None), np.zeros(1, dtype=np.int64), **options)
-    assert str(refused.value) == message
 
 
 def test_large_group_when_one_member_becomes_slow_is_placed_in_a_second() -> None:
@@ -137,3 +86,92 @@ def test_large_group_when_one_member_becomes_slow_is_placed_in_a_second() -> Non
     assert work.times(owner).max() > 2.9 * mean
     assert work.times(target).max() < 1.06 * mean
     assert int((target != owner).sum()) < 100
+
+
+def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> None:
+    lags = np.full(10_000, 5_000)
+    owner = assigned(group_of_rates(10_000, *[100.0] * 100), lags)
+    group = owned(group_of_rates(10_000, *[100.0] * 101), *owner.tolist())
+    target = assigned(group, lags)
+    moved = target != owner
+    assert set(target[moved].tolist()) == {100}
+    assert 94 <= int(moved.sum()) <= 99
+
+
+# --- the weight of a partition and the speed of a member --------------------------------------
+
+
+def shares(group: GroupSnapshot, *lags: int) -> list[float]:
+    """Return the weight of each partition as a share of the first one's."""
+    weights = work_of(group, np.array(lags, dtype=np.int64)).weights
+    return [round(float(weight / weights[0]), 6) for weight in weights.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("rates", "speeds"),
+    [
+        ((None, None), [1, 1]),
+        ((30.0, 10.0), [1.5, 0.5]),
+        ((30.0, None, 10.0), [1.5, 1, 0.5]),
+        ((0.0, None), [1, 1]),
+        ((0.0, 20.0), [0.001, 2]),
+        ((1e-4, 1e-300), [1, 1]),
+        ((1e12, 1e-9), [2, 0.001]),
+    ],
+)
+def test_speed_when_rates_are_known_is_a_share_of_their_mean(
+    rates: tuple[float | None, ...], speeds: list[float]
+) -> None:
+    assert work_of(group_of_rates(1, *rates), np.zeros(1, dtype=np.int64)).speeds.tolist() == speeds
+
+
+def test_weight_when_nothing_comes_in_is_the_lag() -> None:
+    group = group_of_rates(3, 100.0, 300.0)
+    assert shares(group, 30_000, 60_000, 15_000) == [1, 2, 0.5]
+    assert shares(group, 2**62, 2**61, 2**60) == [1, 0.5, 0.25]
+    assert work_of(group, np.full(3, 2**62)).weights.sum() < 2**53
+
+
+def test_weight_when_records_come_in_counts_them_up_to_the_horizon() -> None:
+    """All lag divided by rates minus arrivals: 90,000 / (400 - 100) is 300 s."""
+    group = group_of_rates(3, 100.0, 300.0, arrivals=[0, 100, 0])
+    assert shares(group, 60_000, 0, 30_000) == [1, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "horizon_s"),
+    [
+        ([60.0, 30.0], 60),  # caught up: a minute
+        ([300.0, 100.0], 3_600),  # the maximum: an hour
+        ([900.0, 100.0], 3_600),
+    ],
+)
+def test_weight_when_the_horizon_has_no_end_or_none_is_needed_is_bounded(
+    arrivals: list[float], horizon_s: float
+) -> None:
+    group = group_of_rates(2, 100.0, 300.0, arrivals=arrivals)
+    first, second = 8_000 + arrivals[0] * horizon_s, 4_000 + arrivals[1] * horizon_s
+    assert shares(group, 8_000, 4_000) == [1, round(second / first, 6)]
+
+
+def test_weight_when_lag_is_small_is_that_of_ten_seconds_of_work() -> None:
+    group = group_of_rates(2, 100.0, 300.0)
+    assert shares(group, 2_000, 0) == [1, 1]
+    assert shares(group, 1_999, 7) == [1, 1]
+    assert shares(group, 4_000, 7) == [1, 0.5]
+
+
+def test_weight_when_no_rate_is_known_is_a_hundredth_of_the_mean_at_least() -> None:
+    """Otherwise all partitions without lag could gather on one member."""
+    group = group_of_rates(4, None, None)
+    assert shares(group, 40_000, 0, 0, 0) == [1, 0.0025, 0.0025, 0.0025]
+    assert shares(group, 0, 0, 0, 0) == [1, 1, 1, 1]
+    assert shares(group, 5, -3, 0, 0) == [1, 0.2, 0.2, 0.2]
+
+
+def test_weight_of_what_is_not_to_be_placed_is_nothing() -> None:
+    group = group_of_rates(3, 1.0)
+    held = attrs.evolve(group, assignable=np.array([True, False, True]))
+    assert work_of(held, np.full(3, 9_000)).weights.astype(bool).tolist() == [True, False, True]
+    strangers = attrs.evolve(group, subscriptions=(("other",),))
+    assert work_of(strangers, np.full(3, 9_000)).weights.tolist() == [0, 0, 0]

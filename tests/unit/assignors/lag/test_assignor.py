@@ -5,12 +5,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coopgroup.assignors import LagAwareAssignor, create_assignor
+from coopgroup.assignors.lag.one_per_member import place_singles
 from coopgroup.errors import ConfigurationError
-from tests.support.groups import by_member, claim, group_of, lags_of, no_lags
-
-Held = dict[str, dict[str, list[int]]]
+from tests.support.groups import by_member, claim, group_of, lags_of
 
 
 def test_proposal_example_when_assigned_gives_the_documented_result() -> None:
@@ -25,26 +26,6 @@ def test_proposal_example_when_assigned_gives_the_documented_result() -> None:
     target = LagAwareAssignor().assign(group, lags)
     assert by_member(group, target) == {"C0": {"t0": [0]}, "C1": {"t0": [1, 2]}}
     assert [int(lags[target == member].sum()) for member in (0, 1)] == [100_000, 110_000]
-
-
-@pytest.mark.parametrize(
-    ("lags", "expected"),
-    [
-        ([0, 0, 0, 0, 0], {"A": {"t": [0, 3]}, "B": {"t": [1, 4]}, "C": {"t": [2]}}),
-        ([7, 7, 7, 7, 7], {"A": {"t": [0, 3]}, "B": {"t": [1, 4]}, "C": {"t": [2]}}),
-        ([1, 2, 3, 4, 5], {"A": {"t": [4]}, "B": {"t": [0, 3]}, "C": {"t": [1, 2]}}),
-        ([5, 0, 5, 0, 5], {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}, "C": {"t": [4]}}),
-        ([10**6, 1, 1, 1, 1], {"A": {"t": [0]}, "B": {"t": [1, 3]}, "C": {"t": [2, 4]}}),
-    ],
-    ids=["no lag", "equal lag", "rising", "ties by number", "one hot partition"],
-)
-def test_ties_when_counts_and_lags_are_equal_go_by_member_id(
-    lags: list[int], expected: Held
-) -> None:
-    members = [claim(member, topics=["t"]) for member in "CBA"]
-    group = group_of({"t": range(5)}, *members)
-    target = LagAwareAssignor().assign(group, lags_of(group, {"t": lags}))
-    assert by_member(group, target) == expected
 
 
 def test_topics_when_there_are_several_are_each_assigned_by_themselves() -> None:
@@ -63,43 +44,6 @@ def test_topics_when_there_are_several_are_each_assigned_by_themselves() -> None
         "A": {"t": [0], "u": [0], "v": [1]},
         "B": {"v": [0]},
     }
-
-
-def test_subscribers_when_they_differ_by_topic_share_only_their_own() -> None:
-    group = group_of(
-        {"t": range(3), "u": range(2), "lonely": [0], "nobody": [0]},
-        claim("A", topics=["t", "u"]),
-        claim("B", topics=["t", "lonely"]),
-        claim("C", topics=["u"]),
-    )
-    lags = lags_of(group, {"t": [3, 2, 1], "u": [1, 2]})
-    target = LagAwareAssignor().assign(group, lags)
-    assert by_member(group, target) == {
-        "A": {"t": [0], "u": [1]},
-        "B": {"t": [1, 2], "lonely": [0]},
-        "C": {"u": [0]},
-    }
-
-
-def test_owners_when_not_sticky_are_not_looked_at() -> None:
-    members = [claim(member, topics=["t"]) for member in "AB"]
-    owning = [claim("A", {"t": [1, 9]}, topics=["t"]), claim("B", {"t": [0]}, topics=["t"])]
-    fresh, owned = group_of({"t": range(2)}, *members), group_of({"t": range(2)}, *owning)
-    expected = {"A": {"t": [0]}, "B": {"t": [1]}}
-    assignor = LagAwareAssignor(sticky=False)
-    assert by_member(fresh, assignor.assign(fresh, no_lags(fresh))) == expected
-    assert by_member(owned, assignor.assign(owned, no_lags(owned))) == expected
-
-
-def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> None:
-    group = group_of(
-        {"old": range(2), "t0": range(3)},
-        claim("C0", topics=["old", "t0"]),
-        claim("C1", {"old": range(2)}, topics=["old", "t0"]),
-    )
-    lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
-    held = by_member(group, LagAwareAssignor().assign(group, lags))
-    assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
 
 
 def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
@@ -157,28 +101,6 @@ def test_large_topic_when_dealt_in_levels_is_even_in_count_and_lag() -> None:
     assert totals.max() / totals.min() < 1.01
 
 
-def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
-    names = [f"t{number:02}" for number in range(40)]
-    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
-    members = [claim(member, topics=names) for member in "ABCD"]
-    together = group_of(sizes, *members)
-    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
-    whole = by_member(together, LagAwareAssignor().assign(together, lags))
-    for place, name in enumerate(names):
-        alone = group_of({name: sizes[name]}, *members)
-        start, end = together.resources.starts[place : place + 2]
-        target = LagAwareAssignor().assign(alone, lags[start:end])
-        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
-        assert {member: held.get(name) for member, held in whole.items()} == expected
-
-
-def test_group_when_empty_gets_an_empty_target() -> None:
-    assignor = LagAwareAssignor()
-    nobody, nothing = group_of({"t": [0, 1]}), group_of({}, claim("A"))
-    assert assignor.assign(nobody, no_lags(nobody)).tolist() == [-1, -1]
-    assert assignor.assign(nothing, no_lags(nothing)).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -201,3 +123,69 @@ def test_options_when_wrong_are_refused_in_one_line(
     with pytest.raises(ConfigurationError) as caught:
         create_assignor("lag-aware", options)
     assert str(caught.value) == message
+
+
+def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> None:
+    group = group_of(
+        {"old": range(2), "t0": range(3)},
+        claim("C0", topics=["old", "t0"]),
+        claim("C1", {"old": range(2)}, topics=["old", "t0"]),
+    )
+    lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
+    held = by_member(group, LagAwareAssignor().assign(group, lags))
+    assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
+
+
+def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
+    names = [f"t{number:02}" for number in range(40)]
+    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
+    members = [claim(member, topics=names) for member in "ABCD"]
+    together = group_of(sizes, *members)
+    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
+    whole = by_member(together, LagAwareAssignor().assign(together, lags))
+    for place, name in enumerate(names):
+        alone = group_of({name: sizes[name]}, *members)
+        start, end = together.resources.starts[place : place + 2]
+        target = LagAwareAssignor().assign(alone, lags[start:end])
+        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
+        assert {member: held.get(name) for member, held in whole.items()} == expected
+
+
+# --- topics with no more partitions than subscribers: a member has at most one of each ------------
+
+SIZE = 5
+
+
+def _plain(lags: list[int], owner: list[int]) -> list[int]:
+    """Assign one topic, partition by partition."""
+    lags = [max(lag, 0) for lag in lags] if max(owner) >= 0 else lags
+    places = sorted(range(len(lags)), key=lambda place: (-lags[place], place))
+    holder = [-1] * len(lags)
+    for place in places:
+        if owner[place] >= 0 and owner[place] not in holder:
+            holder[place] = owner[place]
+    for place in places:
+        if holder[place] < 0:
+            holder[place] = min(set(range(SIZE)) - set(holder))
+    return holder
+
+
+partitions = st.lists(
+    st.tuples(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), st.integers(-1, SIZE - 1)),
+    min_size=1,
+    max_size=SIZE,
+)
+
+
+@given(st.lists(partitions, min_size=1, max_size=6))
+def test_topics_when_placed_together_are_placed_as_each_alone(
+    topics: list[list[tuple[int, int]]],
+) -> None:
+    placed = place_singles(
+        np.array([len(topic) for topic in topics]),
+        np.array([lag for topic in topics for lag, _ in topic]),
+        np.array([owner for topic in topics for _, owner in topic], dtype=np.int32),
+        SIZE,
+    )
+    expected = [_plain(*map(list, zip(*topic, strict=True))) for topic in topics]
+    assert placed.tolist() == [holder for topic in expected for holder in topic]

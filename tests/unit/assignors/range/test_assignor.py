@@ -55,16 +55,6 @@ def test_documented_example_when_members_restart_stays_with_instance_ids() -> No
     assert _assigned(_racked(racks, after)) == {"C2": second, "C3": first}
 
 
-def test_members_when_more_than_partitions_leave_the_last_ones_empty() -> None:
-    group = group_of({"t": range(2)}, *(claim(member, topics=["t"]) for member in "ABC"))
-    assert _assigned(group) == {"A": "tp0", "B": "tp1", "C": ""}
-
-
-def test_partitions_when_numbers_have_gaps_go_in_order_of_numbers() -> None:
-    group = group_of({"t": [-1, 2, 10, 9, 30]}, *(claim(m, topics=["t"]) for m in "AB"))
-    assert _assigned(group) == {"A": "tp-1 tp2 tp9", "B": "tp10 tp30"}
-
-
 # Results of org.apache.kafka.clients.consumer.RangeAssignor of kafka-clients 4.3.0.
 # fmt: off
 OF_KAFKA: list[tuple[str, Racks, Members, dict[str, str]]] = [
@@ -140,11 +130,3 @@ def test_racks_when_known_give_what_kafka_gives(
 def test_racks_when_they_tell_nothing_apart_change_nothing(racks: Racks, rack: str) -> None:
     members = {"m1": ("", rack, "t"), "m2": ("", rack, "t")}
     assert _assigned(_racked(racks, members)) == {"m1": "tp0 tp1", "m2": "tp2 tp3"}
-
-
-def test_large_group_when_cut_has_even_ranges() -> None:
-    names = [f"t{number:03}" for number in range(100)]
-    members = [claim(f"m{number:03}", topics=names) for number in range(100)]
-    group = group_of({name: range(1_000) for name in names}, *members)
-    held = by_member(group, RangeAssignor().assign(group, no_lags(group)))
-    assert held["m042"] == {name: list(range(420, 430)) for name in names}

@@ -1,7 +1,5 @@
 """`StickyAssignor`: retained and revoked resources, and the spread of free ones."""
 
-from collections import Counter
-
 import pytest
 
 from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor, quotas
@@ -9,8 +7,6 @@ from coopgroup.model import GroupSnapshot
 from tests.support.checkers import (
     check_balanced,
     check_each_resource_once,
-    kept_count,
-    load_of,
     unfair_holders,
 )
 from tests.support.groups import by_member, claim, group_of, no_lags
@@ -31,20 +27,6 @@ def test_fresh_group_when_assigned_takes_turns() -> None:
     }
 
 
-def test_member_when_joining_gets_its_share_and_others_keep_theirs() -> None:
-    group = group_of(
-        {"a": range(4), "b": range(4)},
-        claim("A", {"a": [0, 1], "b": [0, 1]}, topics=["a", "b"]),
-        claim("B", {"a": [2, 3], "b": [2, 3]}, topics=["a", "b"]),
-        claim("C", topics=["a", "b"]),
-    )
-    assert _target(group) == {
-        "A": {"a": [0, 1], "b": [0]},
-        "B": {"a": [2, 3], "b": [2]},
-        "C": {"b": [1, 3]},
-    }
-
-
 def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
     """A member that gives up half of its load halves it in every topic (librdkafka#4044)."""
     topics = ["a", "b", "c"]
@@ -58,74 +40,6 @@ def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
         "B": {name: [1, 3] for name in topics},
     }
     assert _target(group) == half
-
-
-def test_larger_share_when_counts_are_uneven_stays_where_it_is() -> None:
-    group = group_of(
-        {"t": range(7)},
-        claim("A", {"t": [0, 1]}, topics=["t"]),
-        claim("B", {"t": [2, 3]}, topics=["t"]),
-        claim("C", {"t": [4, 5, 6]}, topics=["t"]),
-    )
-    assert _target(group) == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}, "C": {"t": [4, 5, 6]}}
-
-
-def test_takers_when_they_lack_different_amounts_take_turns_in_proportion() -> None:
-    group = group_of(
-        {"a": range(3), "b": range(3), "held": range(6)},
-        claim("A", {"held": [0, 1]}, topics=["a", "b", "held"]),
-        claim("B", {"held": [2, 3, 4, 5]}, topics=["a", "b", "held"]),
-    )
-    assert _target(group) == {
-        "A": {"a": [0, 2], "b": [0, 2], "held": [0, 1]},
-        "B": {"a": [1], "b": [1], "held": [2, 3, 4, 5]},
-    }
-
-
-def test_topics_when_group_is_fresh_spread_as_far_as_they_can() -> None:
-    topics = [f"t{number}" for number in range(30)]
-    members = [claim(f"m{number}", topics=topics) for number in range(7)]
-    group = group_of({name: range(3 + place % 9) for place, name in enumerate(topics)}, *members)
-    held = _target(group)
-    for name in topics:
-        counts = [len(mine.get(name, ())) for mine in held.values()]
-        assert max(counts) - min(counts) <= 1
-
-
-def test_owner_when_it_no_longer_subscribes_keeps_nothing_of_it() -> None:
-    group = group_of(
-        {"a": range(2), "b": range(2)},
-        claim("A", {"a": [0, 1], "b": [0]}, topics=["b"]),
-        claim("B", {"b": [1]}, topics=["a", "b"]),
-    )
-    assert _target(group) == {"A": {"b": [0, 1]}, "B": {"a": [0, 1]}}
-
-
-def test_mixed_subscriptions_when_one_member_can_take_less_levels_the_rest() -> None:
-    """B and C cannot take A's exclusive resources, so A gives up the common ones."""
-    group = group_of(
-        {"all": range(6), "mine": range(3)},
-        claim("A", {"all": range(6), "mine": range(3)}, topics=["all", "mine"]),
-        claim("B", topics=["all"]),
-        claim("C", topics=["all"]),
-    )
-    target = StickyAssignor().assign(group, no_lags(group))
-    assert load_of(group, target) == {"A": 3, "B": 3, "C": 3}
-    assert kept_count(group, target) == 3
-
-
-def test_chain_of_topics_when_levelled_passes_load_along() -> None:
-    group = group_of(
-        {"ab": range(8), "bc": range(1), "cd": range(1)},
-        claim("A", {"ab": range(8)}, topics=["ab"]),
-        claim("B", topics=["ab", "bc"]),
-        claim("C", topics=["bc", "cd"]),
-        claim("D", topics=["cd"]),
-    )
-    target = StickyAssignor().assign(group, no_lags(group))
-    check_each_resource_once(group, target)
-    check_balanced(group, target)
-    assert load_of(group, target) == {"A": 4, "B": 4, "C": 1, "D": 1}
 
 
 def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
@@ -147,33 +61,6 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
     assert unfair_holders(group, early) != {}
     monkeypatch.undo()
     check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
-
-
-def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:
-    group = group_of(
-        {"t": range(3)},
-        claim("A", {"t": [0, 2]}, topics=["t"]),
-        claim("B", {"t": [1, 2]}, topics=["t"]),
-        claim("C", topics=["t"]),
-    )
-    assert _target(group) == {"A": {"t": [0]}, "B": {"t": [1]}, "C": {"t": [2]}}
-
-
-def test_large_group_when_one_joins_moves_only_its_share() -> None:
-    names = [f"t{number:03}" for number in range(100)]
-    fresh = group_of(
-        {name: range(100) for name in names},
-        *(claim(f"m{number:03}", topics=names) for number in range(100)),
-    )
-    before = by_member(fresh, StickyAssignor().assign(fresh, no_lags(fresh)))
-    group = group_of(
-        {name: range(100) for name in names},
-        *(claim(member, held, topics=names) for member, held in before.items()),
-        claim("new", topics=names),
-    )
-    target = StickyAssignor().assign(group, no_lags(group))
-    assert kept_count(group, target) == 10_000 - 99
-    assert Counter(load_of(group, target).values()) == {99: 100, 100: 1}
 
 
 @pytest.mark.parametrize(

@@ -31,18 +31,6 @@ def _placed(racks: list[str], members: Members) -> dict[str, list[int]]:
     return {member: some.get("t", []) for member, some in held.items()}
 
 
-def test_free_partitions_when_racks_are_known_go_to_them() -> None:
-    racks = ["a", "a", "a", "b", "b", "c"]
-    members: Members = {"m1": ("c", []), "m2": ("b", []), "m3": ("a", [])}
-    assert _placed(racks, members) == {"m1": [1, 5], "m2": [3, 4], "m3": [0, 2]}
-
-
-def test_surplus_when_given_up_is_what_does_not_suit() -> None:
-    racks = ["a", "b", "a", "a", "b", "a"]
-    members: Members = {"m1": ("a", [0, 1, 2]), "m2": ("a", [3, 4, 5]), "m3": ("b", [])}
-    assert _placed(racks, members) == {"m1": [0, 2], "m2": [3, 5], "m3": [1, 4]}
-
-
 def test_owner_when_in_another_rack_keeps_what_it_owns() -> None:
     """Racks alone are no reason for a move: a moving resource pauses."""
     racks = ["a", "a", "b", "b"]
@@ -67,18 +55,17 @@ def test_member_when_without_a_rack_takes_what_suits_nobody_else() -> None:
     assert _placed(racks, {"m1": (None, []), "m2": ("a", [])}) == {"m1": [0, 2], "m2": [1, 3]}
 
 
-def test_choice_of_one_when_it_bars_another_is_made_for_both() -> None:
-    """Partition 1 suits both sides and goes to the side where 0 and 2 leave room."""
-    racks = ["a", "a b", "b c", "c"]
-    members: Members = {"m1": ("a", []), "m2": ("c", [])}
-    assert _placed(racks, members) == {"m1": [0, 1], "m2": [2, 3]}
-
-
 def test_many_racks_when_known_are_all_told_apart() -> None:
     names = [f"r{number:02}" for number in range(70)]
     members: Members = {f"m{place:02}": (rack, []) for place, rack in enumerate(names[::-1])}
     held = _placed(names, members)
     assert held == {f"m{place:02}": [69 - place] for place in range(70)}
+
+
+def test_free_partitions_when_racks_are_known_go_to_them() -> None:
+    racks = ["a", "a", "a", "b", "b", "c"]
+    members: Members = {"m1": ("c", []), "m2": ("b", []), "m3": ("a", [])}
+    assert _placed(racks, members) == {"m1": [1, 5], "m2": [3, 4], "m3": [0, 2]}
 
 
 def test_large_group_when_not_made_the_best_is_still_suited(

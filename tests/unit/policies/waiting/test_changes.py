@@ -6,14 +6,13 @@ The target always differs from the assignment here: a second assignor simulates 
 import attrs
 import pytest
 
-from coopgroup.assignors import RangeAssignor, RoundRobinAssignor, StickyAssignor
+from coopgroup.assignors import RangeAssignor, RoundRobinAssignor
 from coopgroup.model import ResourceSet
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, Policy
 from tests.support.groups import Told
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, steady
 
-NOTHING: dict[str, list[int]] = {}
 POLICIES = [DeferredPolicy(), IncrementalPolicy(max_moves_per_round=1)]
 both = pytest.mark.parametrize("policy", POLICIES, ids=["deferred", "incremental"])
 
@@ -49,41 +48,6 @@ def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: 
 
 
 @both
-def test_member_when_it_is_back_with_its_claims_disturbs_nobody(policy: Policy) -> None:
-    drill = _six(policy)
-    gone = drill.actors["C"]
-    drill.leave("C").round(10)
-    drill.actors["C"] = gone
-    for now in (20, 30):
-        assert _revoked(drill.round(now)) == []
-
-
-@both
-def test_idle_member_when_it_leaves_disturbs_nobody(policy: Policy) -> None:
-    drill = _settled(policy, B=[0], C=[1], D=[2], Z=[])
-    drill.assignor = StickyAssignor()
-    drill.join("A", {"T": []}).round(1)
-    drill.assignor = RangeAssignor()
-    drill.leave("Z")
-    assert _revoked(drill.round(10)) == []
-
-
-@both
-def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
-    policy: Policy,
-) -> None:
-    """Range assigns each topic separately. A more even target is no reason to move anything."""
-    drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(3), "U": range(3)})
-    for member, indices in (("A", [0, 1]), ("B", [2])):
-        drill.join(member, {"T": indices, "U": indices}, topics=["T", "U"])
-    drill.round(0)
-    drill.assignor = StickyAssignor()
-    drill.leave("B").round(10)
-    told = drill.join("Z", topics=["T", "U"]).round(20)
-    assert (told["Z"], _revoked(told)) == (({"T": [2], "U": [2]}, None), [])
-
-
-@both
 @pytest.mark.parametrize(
     "change",
     ["additional", "expired", "created", "deleted", "subscription", "stranger", "other owners"],
@@ -116,51 +80,6 @@ def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, c
     assert drill.decided is not None
     plan = drill.decided.plan
     assert plan.assigned.tolist() == plan.target.tolist()
-
-
-def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
-    """Partitions were added in the window. The return of the member starts the postponed moves."""
-    drill = _six(DeferredPolicy())
-    drill.leave("C")
-    drill.existing = {"T": range(9)}
-    assert _revoked(drill.round(10)) == []
-    assert _revoked(drill.round(20)) == []
-    drill.join("C2")
-    assert _revoked(drill.round(30)) != []
-
-
-def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(9)})
-    drill.settle(A=[0, 1, 2], B=[3, 4, 5], C=[6, 7, 8])
-    for actor in drill.actors.values():
-        actor.slow = actor.owned
-    drill.join("D")
-    before = {member: revoked or None for member, (_, revoked) in drill.round(10).items()}
-    assert sum(revoked is not None for revoked in before.values()) > 1
-    drill.leave("C")
-    drill.assignor = RoundRobinAssignor()
-    told = drill.round(50)
-    assert {member: revoked for member, (_, revoked) in told.items()} == {
-        member: before[member] for member in told
-    }
-    assert drill.listed("lost") != NOTHING
-
-
-def test_loss_when_moves_are_rationed_leaves_them_what_was_planned() -> None:
-    drill = Drill(policy=IncrementalPolicy(max_moves_per_round=1), existing={"T": range(12)})
-    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
-    drill.join("D").round(10)
-    assert drill.state is not None
-    planned = set(drill.state.planned.indices("T").tolist())
-    assert len(planned) == 2
-    drill.leave("C")
-    drill.assignor = RoundRobinAssignor()
-    moved: set[int] = set()
-    for now in range(20, 30):
-        told = drill.round(now)
-        moved.update(*(revoked["T"] for _, revoked in told.values() if revoked))
-    assert moved <= planned
-    assert (steady(drill.round(30)), drill.timeout_ms > 0) == (True, True)
 
 
 @pytest.mark.parametrize("claims", [True, False], ids=["with its claims", "without claims"])
@@ -202,18 +121,3 @@ def test_topic_when_all_drop_it_and_take_it_up_again_is_not_lost() -> None:
         actor.topics = ("T", "U")
     assert steady(drill.round(30))
     assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": [0], "B": [1]})
-
-
-def test_topic_when_all_drop_it_but_one_has_gone_is_lost_as_far_as_it_was_that_ones() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
-    for place, member in enumerate("AB"):
-        drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])
-    drill.round(0)
-    drill.leave("B")
-    drill.actors["A"].topics = ("T",)
-    drill.actors["A"].owned = drill.actors["A"].owned.restrict_names(["T"])
-    drill.round(10)
-    drill.actors["A"].topics = ("T", "U")
-    drill.round(20)
-    assert drill.listed("lost") == {"T": [1], "U": [1]}
-    assert (drill.owned("U"), drill.timeout_ms) == ({"A": [0]}, T1 - 10)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from coopgroup.assignors import RangeAssignor
-from coopgroup.model import ResourceSet
-from coopgroup.policies import DeferredPolicy
+from coopgroup.model import NO_LOSS, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.policies import DeferredPolicy, IncrementalPolicy
+from coopgroup.policies.base import RoundContext
+from coopgroup.policies.unclaimed import find_unclaimed
+from coopgroup.policies.waiting.cases import find_cases
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
-
-NOTHING: dict[str, list[int]] = {}
 
 
 def test_returning_members_when_several_left_take_one_place_each() -> None:
@@ -24,13 +24,6 @@ def test_returning_members_when_several_left_take_one_place_each() -> None:
     told = drill.join("w").round(20)
     assert told == {"A": (_t(1), None), "w": (_t(4), None), "x": (_t(2), None)}
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), T1 - 10)
-
-
-def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
-    drill = four()
-    drill.leave("D").round(0)
-    drill.join("E", topics=["U"]).round(10_000)
-    assert (drill.owned()["E"], drill.listed("lost"), drill.timeout_ms) == ([], _t(4), T1 - 10_000)
 
 
 def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
@@ -73,121 +66,7 @@ def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits()
     assert drill.owned("U") == {"B": [0, 1]}
 
 
-def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
-    for place, member in enumerate("ABCD"):
-        drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
-    drill.round(0)
-    drill.leave("D").round(0)
-    told = drill.join("E", instance_id="pod-E").round(10_000)
-    assert [len(revoked["T"]) for _, revoked in told.values() if revoked] == [1]
-    assert drill.timeout_ms == 0
-    told = drill.round(10_010)
-    assert (steady(told), drill.timeout_ms) == (True, T1 - 10_010)
-    assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
-    told = drill.join("D2", instance_id="pod-D").round(30_000)
-    assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
-
-
-def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1], B=[2, 3], L=[4])
-    drill.leave("L")
-    drill.join("D", instance_id="pod-D")
-    assert drill.round(10, leader="B", missed=["D"])["D"][0] == _t(4)
-    drill.leave("D")
-    drill.join("D2", instance_id="pod-D")
-    assert drill.round(20)["D2"] == (_t(4), None)
-    drill.join("E", instance_id="pod-E").round(30)
-    drill.round(40)
-    assert drill.owned() == {"A": [1], "B": [2], "D2": [4], "E": [3]}
-
-
-def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a_share() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 2], B=[3], D=[4])
-    drill.leave("D").round(0)
-    drill.join("E", instance_id="pod-E")
-    assert drill.round(T1, missed=["E"])["E"][0] == _t(4)
-    drill.leave("E")
-    drill.join("E2", instance_id="pod-E")
-    drill.join("D")
-    for now_ms in (T1 + 10, T1 + 20, T1 + 30):
-        drill.round(now_ms)
-    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
-    """No delay is announced, since no other member could take it. A returning member gets it."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
-    drill.join("A", {"T": [1]})
-    drill.join("B", {"U": [1]}, topics=["U"]).round(0)
-    drill.leave("B").round(1)
-    assert (drill.timeout_ms, drill.listed("lost")) == (0, NOTHING)
-    drill.join("C", topics=["U"])
-    assert drill.round(2)["C"] == ({"U": [1]}, None)
-
-
-def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.join("A", topics=["U"])
-    drill.join("B").round(0)
-    drill.leave("B").round(10)
-    drill.join("C", _t(1)).round(20)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
-    drill.round(10 + T1)
-    assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
-
-
 # --- a leader that did not lead the last round ----------------------------------------------------
-
-
-def _six_by_range() -> Drill:
-    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(6)})
-    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5])
-    return drill
-
-
-def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
-    """The member without resources is taken for the owner of the unclaimed ones."""
-    drill = _six_by_range()
-    drill.leave("A")
-    told = drill.join("Z").round(5, leader="B")
-    assert told == {"B": (_t(2, 3), None), "C": (_t(4, 5), None), "Z": (_t(0, 1), None)}
-    assert drill.timeout_ms == 0
-
-
-def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
-    """No member remembers its ownership any more. The leader must not wait for itself."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(8)})
-    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
-    drill.leave("A").round(5, leader="B")
-    assert drill.timeout_ms == 60_000
-    told = drill.join("A2", instance_id="i-A").round(6)
-    assert told["A2"] == (_t(0, 1), None)
-    assert [told[member][1] for member in "BCD"] == [None] * 3
-
-
-def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1], B=[2], C=[3, 4])
-    drill.leave("A")
-    drill.join("Y")
-    told = drill.join("Z").round(5, leader="B")
-    assert (told["Y"], told["Z"]) == ((_t(1), NOTHING), (NOTHING, NOTHING))
-    drill.round(6)
-    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
-    drill = four()
-    drill.leave("D")
-    drill.join("E", instance_id="pod-E").round(0)
-    drill.leave("A").round(10)
-    assert drill.owned() == {"B": [2], "C": [3], "E": []}
-    drill.round(20_000, leader="C")
-    assert drill.owned() == {"B": [2], "C": [3], "E": []}
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 4), T1 - 20_000)
 
 
 # --- dynamic members that can be told apart -------------------------------------------------------
@@ -287,3 +166,103 @@ def test_newcomer_that_got_more_than_a_loss_when_it_leaves_is_replaced_by_one_me
     drill.join("E").round(20)
     drill.round(30)
     assert [len(owned) for owned in drill.owned().values()] == [2, 2, 2]
+
+
+# --- losses found by a leader without memory: it knows only the delays that members report ------
+#
+# The pause between two moves is announced in the same field as the wait for a lost owner.
+
+DELAY_MS = 60_000
+PAUSE_MS = 1_000
+PACED = IncrementalPolicy(
+    max_moves_per_round=1, move_interval_ms=PAUSE_MS, scheduled_rebalance_timeout_ms=DELAY_MS
+)
+
+
+def _scale_up() -> Drill:
+    """A and B have six partitions each. C has joined and was granted its first one."""
+    drill = Drill(policy=PACED, existing={"T": range(12)})
+    drill.settle(A=range(6), B=range(6, 12))
+    drill.join("C", instance_id="pod-C")
+    assert not steady(drill.round(0))
+    assert steady(drill.round(10))
+    assert (drill.timeout_ms, len(drill.owned()["C"])) == (PAUSE_MS - 10, 1)
+    return drill
+
+
+@pytest.mark.parametrize("dies_ms", [10, PAUSE_MS - 1, PAUSE_MS, PAUSE_MS + 40])
+def test_leader_when_it_dies_between_paced_moves_is_waited_for_in_full(dies_ms: int) -> None:
+    """Regression: the end of the pause was taken for the end of the delay."""
+    drill = _scale_up()
+    lost = drill.actors["A"].owned
+    drill.leave("A").round(dies_ms)
+    assert drill.listed("lost") == lost.to_dict()
+    assert drill.state is not None
+    assert [loss.deadline_ms for loss in drill.state.losses] == [dies_ms + DELAY_MS]
+    drill.round(dies_ms + DELAY_MS - 1)
+    assert drill.listed("lost") == lost.to_dict()
+    drill.round(dies_ms + DELAY_MS)
+    assert drill.listed("lost") == {}
+
+
+def _until_announced(drill: Drill, now_ms: int, leader: str | None = None) -> int:
+    """Play rounds until one announces the next round. Return the time at which that is due."""
+    for later_ms in range(now_ms, now_ms + 50, 10):
+        drill.round(later_ms, leader=leader)
+        if drill.timeout_ms:
+            return later_ms
+    raise AssertionError(drill.decided)
+
+
+def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_changes() -> None:
+    drill = _scale_up()
+    lost = drill.actors["B"].owned
+    drill.actors["B"].instance_id = "pod-B"
+    drill.round(20)
+    drill.leave("B")
+    drill.join("D", instance_id="pod-D")
+    now_ms = _until_announced(drill, 30)
+    now_ms = _until_announced(drill, now_ms + drill.timeout_ms)
+    assert drill.owned()["D"]  # without resources it would be taken for the returning owner
+    assert (drill.listed("lost"), drill.timeout_ms < DELAY_MS // 2) == (lost.to_dict(), True)
+    for leader in ("C", "A", "D", "C"):
+        now_ms = _until_announced(drill, now_ms + PAUSE_MS, leader)
+        assert drill.listed("lost") == lost.to_dict()
+        assert drill.state is not None
+        assert [loss.deadline_ms for loss in drill.state.losses] == [30 + DELAY_MS]
+    drill.round(30 + DELAY_MS, leader="A")
+    assert drill.listed("lost") == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "expected_ms"),
+    [
+        ([(None, None), (None, None)], DELAY_MS),
+        ([(0, None), (None, None)], 0),
+        ([(400, None), (700, None)], 400),
+        ([(0, NO_LOSS), (0, NO_LOSS)], DELAY_MS),
+        ([(0, 5_000), (0, NO_LOSS)], 5_000),
+        ([(100, 5_000), (4_000, None)], 4_000),
+        ([(None, 5_000), (None, None)], 5_000),
+        ([(0, 0), (900, 70_000)], 0),
+        ([(0, NO_LOSS), (0, 70_000)], DELAY_MS),
+    ],
+)
+def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
+    known: list[tuple[int | None, int | None]], expected_ms: int
+) -> None:
+    claims = [
+        MemberClaim(
+            member_id=f"m{number}",
+            topics=("T",),
+            owned=ResourceSet({"T": [number]}),
+            generation=3,
+            remaining_delay_ms=delay_ms,
+            remaining_loss_ms=loss_ms,
+        )
+        for number, (delay_ms, loss_ms) in enumerate(known)
+    ]
+    group = resolve_claims(claims, ResourceSet({"T": range(5)}))
+    context = RoundContext(leader_id="m0", generation=3, now_ms=1_000, state=None)
+    cases = find_cases(group, context, find_unclaimed(group, context), DELAY_MS)
+    assert [loss.deadline_ms for loss in cases.losses] == [1_000 + expected_ms]

@@ -27,14 +27,6 @@ def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
     assert (told["A"], drill.timeout_ms) == ((_t(1, 4), None), 0)
 
 
-def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
-    """No member received the round, so nothing changes, including the deadline."""
-    drill = four()
-    drill.leave("D").round(0, missed="ABC")
-    assert steady(drill.round(20_000))
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
-
-
 def test_case_02_revocation_when_not_applied_is_told_again() -> None:
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
@@ -87,23 +79,6 @@ def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
     assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
 
 
-@pytest.mark.parametrize(
-    ("member_id", "instance_id", "gets"),
-    [("D", None, [4]), ("E", "pod-D", [4]), ("E", "pod-E", []), ("E", None, [])],
-    ids=["same member", "same static id", "another static id", "no static id"],
-)
-def test_case_06_joiner_is_told_from_who_is_expected(
-    member_id: str, instance_id: str | None, gets: list[int]
-) -> None:
-    """The same member id, a new id of the same instance id, and a stranger for a static owner."""
-    drill = four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D").round(0)
-    drill.join(member_id, instance_id=instance_id).round(10)
-    assert drill.owned()[member_id] == gets
-
-
 def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_at_once() -> None:
     """Created resources are granted. A deleted one is no longer waited for, and the delay ends."""
     drill = four()
@@ -126,55 +101,6 @@ def test_case_08_delay_when_0_is_none_at_all() -> None:
     assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
 
 
-def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() -> None:
-    """The leader keeps the deadline and sends the remaining time."""
-    drill = four()
-    drill.leave("D")
-    sent = []
-    for now in (0, 1, 30_000, 30_000, 59_999):
-        drill.round(now)
-        sent.append(drill.timeout_ms)
-    assert sent == [T1, T1 - 1, 30_000, 30_000, 1]
-    drill.round(T1 - 1)
-    assert drill.timeout_ms == 1
-    drill.round(T1)
-    assert drill.timeout_ms == 0
-
-
-def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
-    """Every member receives the delay, so any next leader knows of it."""
-    drill = four()
-    drill.leave("D").round(0)
-    assert {actor.rejoins_at_ms for actor in drill.actors.values()} == {T1}
-    drill.leave("A").round(T1)
-    assert drill.listed("lost") == NOTHING
-    assert drill.owned() == {"B": [1, 2], "C": [3, 4]}
-
-
-def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
-    """Two rounds serve all of them. A lost resource goes directly to its final owner."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(40)})
-    drill.settle(A=range(10), B=range(10, 20), C=range(20, 30), D=range(30, 40))
-    drill.leave("D").round(0)
-    for number in range(16):
-        drill.join(f"x{number:02d}")
-    told = drill.round(10)
-    lost = [index for held, _ in told.values() for index in held.get("T", ()) if index >= 30]
-    assert (sorted(lost), drill.listed("lost")) == (list(range(30, 40)), NOTHING)
-    assert (steady(drill.round(11)), drill.timeout_ms) == (True, 0)
-    assert set(map(len, drill.owned().values())) <= {2, 3}
-
-
-def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
-    """It is told to rejoin by itself, because no other member triggers a round."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 2], B=[3, 4])
-    drill.leave("B").round(0)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2]}, T1)
-    drill.round(T1)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2, 3, 4]}, 0)
-
-
 def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
     """All members are fenced and come back with new ids and no claims. Each gets a place."""
     drill = four()
@@ -183,38 +109,6 @@ def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None
         drill.join(member)
     assert steady(drill.round(5, leader="X"))
     assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
-
-
-def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
-    """A resource that the leader does not see is stopped. Later it is new, and granted."""
-    drill = four()
-    drill.existing = {"T": [1, 2, 3]}
-    drill.round(0)
-    assert drill.owned()["D"] == []
-    drill.existing = {"T": range(1, 5)}
-    drill.round(10)
-    assert (drill.timeout_ms, drill.owned()["D"]) == (0, [4])
-
-
-def test_case_17_members_that_cannot_take_it_are_not_given_it() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2], "U": [1]})
-    drill.join("A", _t(1, 2))
-    drill.join("D", {"U": [1]}, topics=["U"]).round(0)
-    drill.leave("D").round(10)
-    assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": []})
-    drill.join("E", topics=["T"]).round(20)
-    drill.round(30)
-    assert drill.owned() == {"A": [1], "E": [2]}
-
-
-def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> None:
-    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2]})
-    drill.settle(A=[1], B=[2], C=[], D=[])
-    drill.leave("B").round(0)
-    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "C": [], "D": []}, T1)
-    drill.leave("A").round(10, leader="C")
-    assert drill.timeout_ms == 0
-    assert sorted(map(len, drill.owned().values())) == [1, 1]
 
 
 # --- the bugs of Connect ------------------------------------------------------------------------
@@ -344,52 +238,3 @@ def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
         }
     drill.finish_stops("A")
     assert drill.round(40)["D"] == (_t(4), None)
-
-
-def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> None:
-    """It has its resources back. Members that joined in the window get a share two rounds later."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
-    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12), D=range(12, 16))
-    drill.leave("D")
-    for member in "EF":
-        drill.join(member, instance_id=f"pod-{member}")
-    drill.round(0)
-    assert steady(drill.round(10))
-    told = drill.join("D2").round(20)
-    assert (told["D2"], told["E"][1]) == ((_t(12, 13, 14, 15), NOTHING), NOTHING)
-    assert [revoked for _, revoked in told.values() if revoked] == []
-    drill.round(30)
-    assert steady(drill.round(40))
-    assert sorted(map(len, drill.owned().values())) == [2, 2, 3, 3, 3, 3]
-
-
-def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
-    """Its owner gave it up on request some rounds ago and will not come back for it."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
-    drill.join("A", {"T": [1], "U": [1]}, topics=["T", "U"]).round(0)
-    drill.actors["A"].topics = ("T",)
-    for now in (10, 20, 30):
-        drill.round(now)
-    drill.actors["A"].topics = ("T", "U")
-    assert (drill.round(40)["A"], drill.timeout_ms) == (({"T": [1], "U": [1]}, None), 0)
-
-
-def test_joiner_when_the_leader_missed_its_own_round_is_served_in_the_next_one() -> None:
-    """Moves that no member received are still pending, also while a loss waits."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
-    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D")
-    drill.join("E").round(10, missed="ABCE")
-    drill.round(20)
-    drill.round(30)
-    assert (len(drill.owned()["E"]), drill.listed("lost")) == (1, _t(7, 8))
-
-
-def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
-    """It is unknown which members received it, so the follow-up round is announced again."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D").round(0, missed="ABCD")
-    assert drill.round(10)["B"] == (_t(2), NOTHING)

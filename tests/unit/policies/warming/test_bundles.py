@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from coopgroup.assignors import LagAwareAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
-from coopgroup.assignors.base import Assignor
 from coopgroup.model import MemberClaim, ResourceSet, resolve_claims
-from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
+from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
 from coopgroup.policies.base import Policy
 from coopgroup.policies.warming.bundles import Bundles, bundles_of
 from tests.support.warm_group import WarmGroup
@@ -66,13 +64,6 @@ def test_topics_that_do_not_exist_make_no_bundles(existing: ResourceSet) -> None
     assert bundles(existing, {"a": ResourceSet()}) is None
 
 
-def test_deleted_partition_is_on_its_own() -> None:
-    found = bundles(topics(2, 1), {"a": both(0, 1)})
-    assert found is not None
-    assert found.group.resources == ResourceSet({"orders": [0, 1], "payments": [1]})
-    assert found.group.assignable.tolist() == [True, True, False]
-
-
 def test_topics_of_which_a_member_subscribes_to_one_have_no_bundles() -> None:
     owned = {"a": ResourceSet(), "b": ResourceSet()}
     assert bundles(topics(2, 2), owned, subscriptions={"b": ("orders",)}) is None
@@ -107,23 +98,6 @@ def test_member_is_warm_for_a_bundle_if_no_part_is_cold() -> None:
 
 
 # --- rounds ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "assignor", [StickyAssignor(), LagAwareAssignor(), RoundRobinAssignor(), RangeAssignor()]
-)
-@pytest.mark.parametrize("counts", [(4, 4), (6, 3), (0, 3)])
-def test_bundles_are_shared_evenly(assignor: Assignor, counts: tuple[int, int]) -> None:
-    group = WarmGroup(existing=topics(*counts), policy=simple(), assignor=assignor)
-    for name in "ab":
-        group.add(name, topics=BOTH, warm=None)
-    group.settle()
-    sets = [
-        {int(index) for _, index in member.owned} for _, member in sorted(group.members.items())
-    ]
-    assert sets[0].isdisjoint(sets[1])
-    assert len(sets[0]) - len(sets[1]) in (-1, 0, 1)
-    assert sum(len(member.owned) for member in group.members.values()) == sum(counts)
 
 
 @pytest.mark.parametrize("policy", [simple(), DeferredPolicy(warmup=Warmup(co_partition=TOGETHER))])
@@ -161,41 +135,16 @@ def test_part_that_stops_late_holds_back_its_bundle() -> None:
     assert group.members["b"].owned == both(1)
 
 
-def test_ration_counts_bundles() -> None:
-    policy = IncrementalPolicy(
-        warmup=Warmup(co_partition=TOGETHER), max_moves_per_round=1, move_interval_ms=0
-    )
-    group = WarmGroup(existing=topics(4, 4), policy=policy)
-    group.add("a", topics=BOTH, warm=None).owned = both(0, 1, 2, 3)
-    group.round()
-    group.add("b", topics=BOTH, warm=None)
-    decision = group.round()
-    assert len(decision.group.resources.take(decision.plan.waiting)) == 4
-    assert len(topics(4, 4) - group.members["a"].owned) == 2
-
-
-def test_split_bundles_are_united_once() -> None:
-    group = WarmGroup(existing=topics(2, 2), policy=simple())
-    group.add("a", topics=BOTH).owned = ResourceSet({"orders": [0], "payments": [1]})
-    group.add("b", topics=BOTH).owned = ResourceSet({"orders": [1], "payments": [0]})
-    decision = group.round()
-    assert decision.plan.follow_up
-    assert group.members["a"].owned == ResourceSet({"orders": [0]})
-    assert not group.round().plan.follow_up
-    assert group.members["a"].owned == both(0)
-    assert group.members["b"].owned == both(1)
-
-
-def test_new_partition_goes_to_the_owner_of_its_bundle() -> None:
-    group = WarmGroup(existing=topics(2, 0), policy=simple())
-    group.add("a", topics=BOTH).owned = ResourceSet({"orders": [1]})
-    group.add("b", topics=BOTH).owned = ResourceSet({"orders": [0]})
-    group.round()
-    group.existing = topics(2, 2)
-    decision = group.round()
-    assert not decision.plan.follow_up
-    assert decision.plan.created.tolist() == [False, False, True, True]
-    assert group.members["a"].owned == both(1)
+def test_bundle_has_the_racks_of_its_first_part() -> None:
+    claims = [MemberClaim(member_id="a", topics=BOTH, generation=1)]
+    racks = {"orders": {0: ["r1"], 1: ["r2", "r3"]}, "payments": {1: ["r1"], 2: ["r3", "r1"]}}
+    found = bundles_of(resolve_claims(claims, topics(2, 3), racks), TOGETHER)
+    assert found is not None
+    kept = found.group.replica_racks
+    assert kept is not None
+    assert kept.racks == ("r1", "r2", "r3")
+    assert kept.starts.tolist() == [0, 1, 3, 5]
+    assert kept.numbers.tolist() == [0, 1, 2, 0, 2]
 
 
 def test_bundles_end_while_a_member_subscribes_to_one_topic_only() -> None:
@@ -208,31 +157,3 @@ def test_bundles_end_while_a_member_subscribes_to_one_topic_only() -> None:
     group.members["b"].topics = BOTH
     group.settle()
     assert {group.members[name].owned for name in "ab"} == {both(0), both(1)}
-
-
-def test_lost_bundle_waits_as_a_whole() -> None:
-    policy = DeferredPolicy(
-        warmup=Warmup(co_partition=TOGETHER), scheduled_rebalance_timeout_ms=1_000
-    )
-    group = WarmGroup(existing=topics(2, 2), policy=policy)
-    group.add("a", topics=BOTH, warm=None).owned = both(0)
-    group.add("b", topics=BOTH, warm=None).owned = both(1)
-    group.round()
-    del group.members["b"]
-    decision = group.round()
-    assert decision.plan.lost.tolist() == [False, True, False, True]
-    assert len(decision.state.losses) == 1
-    group.round(after_ms=1_000)
-    assert group.members["a"].owned == both(0, 1)
-
-
-def test_bundle_has_the_racks_of_its_first_part() -> None:
-    claims = [MemberClaim(member_id="a", topics=BOTH, generation=1)]
-    racks = {"orders": {0: ["r1"], 1: ["r2", "r3"]}, "payments": {1: ["r1"], 2: ["r3", "r1"]}}
-    found = bundles_of(resolve_claims(claims, topics(2, 3), racks), TOGETHER)
-    assert found is not None
-    kept = found.group.replica_racks
-    assert kept is not None
-    assert kept.racks == ("r1", "r2", "r3")
-    assert kept.starts.tolist() == [0, 1, 3, 5]
-    assert kept.numbers.tolist() == [0, 1, 2, 0, 2]

@@ -69,38 +69,6 @@ def test_leaving_member_does_not_wait_for_ever(way: str, *, declines: bool) -> N
     assert group.owned()["c"] == []
 
 
-def test_resources_go_at_once_to_standbys() -> None:
-    group = settled(SimplePolicy(warmup=Warmup()))
-    group.members["b"].warm = partitions(2)
-    group.members["a"].warm = partitions(5)
-    group.hands_over("c")
-    group.settle()
-    assert group.owned() == {"a": [0, 3, 5], "b": [1, 2, 4], "c": []}
-
-
-def test_members_without_warm_ups_get_the_resources_at_once() -> None:
-    group = settled(SimplePolicy(warmup=Warmup()))
-    for member in "ab":
-        group.members[member].warm = None
-    group.hands_over("c")
-    group.settle()
-    assert group.owned()["c"] == []
-
-
-def test_leaving_member_gets_nothing() -> None:
-    group = settled(SimplePolicy(warmup=Warmup(standbys=1, per_member=9)))
-    group.hands_over("c")
-    group.members["c"].warm = partitions(0, 1)
-    group.existing = partitions(*range(9))
-    for _ in range(4):
-        group.round()
-    assert set(group.owned()["c"]) <= {2, 5}
-    assert "c" not in group.warmups()
-    del group.members["a"]
-    group.settle()
-    assert set(group.owned()["c"]) <= {2, 5}
-
-
 def test_bundles_of_a_leaving_member_move_as_a_whole() -> None:
     existing = both_of(0, 1)
     group = WarmGroup(existing=existing, policy=SimplePolicy(warmup=Warmup(co_partition=[BOTH])))
