@@ -10,6 +10,7 @@ coopgroup reports gives status 1. Output that cannot be written, such as to a fu
 line and status 74. A reader that closed the pipe needs no line; the status is 141.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -49,6 +50,7 @@ _SUMMARY_MAX = 200
 # It imports the module of a `module:Class`.
 _RESOLVER: Final = "coopgroup.model.offered_factories"
 _EXIT_UNWRITTEN = 74  # EX_IOERR of sysexits.h
+_UNWRITABLE: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS}
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
 _EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
 
@@ -194,9 +196,28 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command line, without the program's name; return the exit status."""
+    if sys.stdout is None:
+        return _complain("standard output cannot be written: it is closed", status=_EXIT_UNWRITTEN)
+    output = sys.stdout
+    try:
+        status = _run(arguments)
+        output.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno not in _UNWRITABLE:
+            raise
+        return _write_no_more(error)
+    except SystemExit:
+        if sys.stdout is output:
+            raise
+        return _write_no_more(
+            BrokenPipeError(errno.EPIPE, "")
+        )  # click replaced the output and left
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     try:
         status = app.main(args=arguments, prog_name="coopgroup", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return _EXIT_USAGE
@@ -206,16 +227,14 @@ def run(arguments: list[str]) -> int:
         is_usage = isinstance(error, click.ClickException | ConfigurationError | MissingExtraError)
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         return _complain(message, status=_EXIT_USAGE if is_usage else _EXIT_ERROR)
-    except (OSError, SystemExit) as error:
-        return _write_no_more(error)
     return status if isinstance(status, int) else 0
 
 
-def _write_no_more(error: OSError | SystemExit) -> int:
+def _write_no_more(error: OSError) -> int:
     """Drop what standard output still holds: the interpreter would fail to write it at its end."""
     with suppress(OSError, ValueError):  # standard output may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError | SystemExit):  # click itself exits at a closed pipe
+    if error.errno == errno.EPIPE:
         return _EXIT_PIPE_CLOSED
     place = error.filename or "standard output"
     return _complain(f"{place} cannot be written: {error.strerror}", status=_EXIT_UNWRITTEN)

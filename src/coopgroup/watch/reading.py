@@ -34,7 +34,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
-from coopgroup.kafka.records.partitions import first_offset
+from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.model import ResourceSet
 from coopgroup.protocol import (
@@ -352,14 +352,16 @@ def _partition(key: _Key, owner: str, targets: Mapping[_Key, str]) -> PartitionV
 def _assigned(content: bytes) -> ResourceSet | None:
     """Return the partitions of an assignment; None if it cannot be read.
 
-    Assignments of coopgroup begin like those of Kafka.
+    Assignments of coopgroup begin like those of Kafka. librdkafka cannot be asked about names that
+    no topic can have.
     """
     if not content:
         return ResourceSet()
     try:
-        return decode_kafka_assignment(content).assigned
+        found = decode_kafka_assignment(content).assigned
     except CoopgroupError:
         return None
+    return found if all(map(is_topic_name, found.names)) else None
 
 
 def _with_subscription(view: MemberView, metadata: bytes, protocol: str) -> MemberView:

@@ -165,11 +165,12 @@ def test_module_when_run_is_the_program() -> None:
 
 
 # `plan` writes more than a pipe holds, and the others only at their end.
-WRITERS = (
+WRITERS: tuple[tuple[list[str], bytes], ...] = (
     (["plan"], b"{}\n" * 3_000),
     (["protocol", "decode", "--kind", "subscription", "-"], b"00\n" * 3_000),
     (["simulate", "simulations/connectors.toml"], b""),
     (["--help"], b""),
+    ([], b""),
 )
 
 
@@ -195,3 +196,24 @@ def test_pipe_that_its_reader_closed_is_silent(arguments: list[str], given: byte
             program, input=given, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False
         )
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_output_that_is_closed_is_one_line(arguments: list[str], given: bytes) -> None:
+    program = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "coopgroup.cli", *arguments]
+    ended = subprocess.run(program, input=given, capture_output=True, timeout=60, check=False)
+    said = b"coopgroup: standard output cannot be written: it is closed\n"
+    assert (ended.returncode, ended.stderr) == (74, said)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "lacking"), TimeoutError(), SystemExit(3)])
+def test_errors_that_are_not_of_output_are_not_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app.app, "main", fail)
+    with pytest.raises(type(error)) as raised:
+        app.run(["plan"])
+    assert raised.value is error

@@ -240,9 +240,15 @@ def test_commit_outside_of_the_log_counts_by_the_reset_of_the_group(
     assert [one.lag for one in read(reader, cluster).partitions] == lags
 
 
-def test_member_whose_assignment_cannot_be_read_ends_nothing(reader: GroupReader) -> None:
+NO_TOPIC = KafkaAssignment(assigned=ResourceSet({"a\0b": [0]}), user_data=None)
+
+
+@pytest.mark.parametrize("given", [b"\0", encode_kafka_assignment(NO_TOPIC)])
+def test_member_whose_assignment_cannot_be_read_ends_nothing(
+    reader: GroupReader, given: bytes
+) -> None:
     """An assertion in librdkafka ended the process: `group describe`, and the page of a watch."""
-    cluster = Cluster({"a": [0, 1], "b": []}, assignments={"b": b"\0"}, committed={2: 20})
+    cluster = Cluster({"a": [0, 1], "b": []}, assignments={"b": given}, committed={2: 20})
     view = read(reader, cluster)
     assert [(one.name, one.is_readable, one.partitions) for one in view.members] == [
         ("a", True, 2),

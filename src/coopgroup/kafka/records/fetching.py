@@ -473,6 +473,8 @@ class Fetching:
             offset = (last[key].offset() or 0) + 1 if key in last else old.offset
             if new.offset in (offset, old.offset):
                 continue
+            if offset < 0:
+                offset = self._set_back.get(key, -1)
             begin = TopicPartition(*key, offset) if offset >= 0 else self._begun_at[key]
             self.consumer.incremental_unassign([old])
             self.consumer.incremental_assign([begin])

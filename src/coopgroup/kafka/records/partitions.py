@@ -47,7 +47,8 @@ def first_offset(committed: int, begin: int, end: int, reset: str) -> int:
     """
     if begin <= committed <= end:
         return committed
-    return end if reset == "latest" else begin
+    # Retention may have passed the end since it was looked up.
+    return end if reset == "latest" else min(begin, end)
 
 
 def to_partitions(resources: ResourceSet) -> list[TopicPartition]:

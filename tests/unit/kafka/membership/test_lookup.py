@@ -334,14 +334,15 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
 
 
 @pytest.mark.parametrize(
-    ("reset", "lags"), [("earliest", [40, 90, 90, 0, 0, 90]), ("latest", [40, 0, 0, 0, 0, 0])]
+    ("reset", "lags"), [("earliest", [40, 90, 90, 0, 0, 90, 0]), ("latest", [40] + [0] * 6)]
 )
 def test_commit_outside_of_the_log_counts_as_the_consumer_will_reset(
     monkeypatch: pytest.MonkeyPatch, reset: str, lags: list[int]
 ) -> None:
     """Two lag-aware members got 0 and 2,000 readable records: retention had deleted 5,000."""
-    orders = ResourceSet({"orders": range(6)})
-    committed = [60, 9, 121, 100, 110, -1]  # 110 is beyond a transaction that is not over
+    orders = ResourceSet({"orders": range(7)})
+    # 110 is beyond a transaction that is not over; the begin of the last one is not known.
+    committed = [60, 9, 121, 100, 110, -1, 150]
     monkeypatch.setattr(
         ClusterLookup,
         "_committed",
@@ -352,7 +353,9 @@ def test_commit_outside_of_the_log_counts_as_the_consumer_will_reset(
         _: object, resources: ResourceSet, spec: object, isolation: object = None
     ) -> dict[tuple[str, int], int]:
         at = 100 if isolation is None else 120
-        return dict.fromkeys(resources, 10 if spec is OffsetSpec.earliest() else at)
+        if spec is OffsetSpec.earliest():
+            return {one: 10 for one in resources if one.index < 6}
+        return dict.fromkeys(resources, at)
 
     monkeypatch.setattr(ClusterLookup, "_offsets", offsets)
     found = ClusterLookup({}, "billing", reset, 500, CONNECTION).lags(orders)

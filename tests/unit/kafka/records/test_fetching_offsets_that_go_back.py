@@ -123,3 +123,16 @@ def test_published_positions_pass_the_markers_at_the_end_of_a_log(hand: Hand) ->
         stage.fetching.fetch(1, 0.0)
         stage.fetching.fetch(1, 0.0)
         assert stage.due() == [end]
+
+
+def test_interrupted_batch_after_offsets_went_back_is_fetched_from_there() -> None:
+    """It began at the offset of the earlier topic, which the new one may not have."""
+    stage = Stage()
+    stage.take(*run(0, 0, 20))
+    stage.take(*run(0, 0, 3))
+    stage.fetching.seek(TopicPartition("t", 1, 7))  # the positions are asked for again
+    stage.librdkafka.feed(run(0, 3, 6))
+    stage.librdkafka.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        stage.fetching.fetch(1, 0.0)
+    assert stage.librdkafka.calls[-1] == ("assign", [(0, 3)])
