@@ -206,12 +206,11 @@ def run(arguments: list[str]) -> int:
         if not isinstance(error, BrokenPipeError) and error.errno not in _UNWRITABLE:
             raise
         return _write_no_more(error)
-    except SystemExit:
-        if sys.stdout is output:
+    except SystemExit as error:
+        # At a closed pipe, click replaces the output and exits, and rich exits.
+        if sys.stdout is output and not isinstance(error.__context__, BrokenPipeError):
             raise
-        return _write_no_more(
-            BrokenPipeError(errno.EPIPE, "")
-        )  # click replaced the output and left
+        return _write_no_more(BrokenPipeError(errno.EPIPE, "closed"))
     return status
 
 
