@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from coopgroup.printable import printable
 from coopgroup.report.wording import counted
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
@@ -22,7 +23,6 @@ __all__ = [
     "member_rows",
     "move_rows",
     "partition_rows",
-    "printable",
     "time_of_day",
     "trouble",
 ]
@@ -54,13 +54,6 @@ NUMBER_COLUMNS: Final = frozenset(
 _NONE: Final = "-"
 _MINUTE_S: Final = 60
 _MISSED_REPORTS: Final = 3
-
-
-def printable(text: str) -> str:
-    """Return a text with the replacement character for each character that does not print."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def cards(view: GroupView) -> list[tuple[str, str]]:
