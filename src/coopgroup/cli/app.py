@@ -27,6 +27,7 @@ import click
 
 from coopgroup import __version__
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
+from coopgroup.printable import printable
 
 COMMANDS = {
     "bell": "Create the topic that tells members of a round ahead of their heartbeats.",
@@ -241,5 +242,5 @@ def _write_no_more(error: OSError) -> int:
 
 def _complain(message: str, *, status: int) -> int:
     with suppress(OSError):  # standard error may be closed or full, too
-        click.echo(f"coopgroup: {' '.join(message.split())}", err=True)
+        click.echo(f"coopgroup: {printable(' '.join(message.split()))}", err=True)
     return status

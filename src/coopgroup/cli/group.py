@@ -26,7 +26,7 @@ from coopgroup.cli.watch_options import (
 from coopgroup.cli.watch_text import print_view
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import describe_group
-from coopgroup.watch.tables import printable
+from coopgroup.printable import printable
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
