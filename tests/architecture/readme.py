@@ -16,28 +16,20 @@ from tests.architecture.tree import ROOT
 Table = list[list[str]]
 
 
-def _text() -> str:
-    return (ROOT / "README.md").read_text()
-
-
-def _tokens() -> list[Token]:
-    return MarkdownIt().parse(_text())
-
-
-def readme_examples(kind: str) -> list[str]:
-    """Return the code blocks of README.md whose info string is exactly `kind`, in order."""
-    return page_examples(ROOT / "README.md", kind)
+def _tokens(page: Path) -> list[Token]:
+    return MarkdownIt().parse(page.read_text())
 
 
 def page_examples(page: Path, kind: str) -> list[str]:
     """Return the code blocks of a page whose info string is exactly `kind`, in order."""
-    tokens = MarkdownIt().parse(page.read_text())
-    return [token.content for token in tokens if token.type == "fence" and token.info == kind]
+    return [
+        token.content for token in _tokens(page) if token.type == "fence" and token.info == kind
+    ]
 
 
-def readme_fences() -> list[str]:
-    """Return the info strings of all code blocks of README.md, in order."""
-    return [token.info for token in _tokens() if token.type == "fence"]
+def page_fences(page: Path) -> list[str]:
+    """Return the info strings of all code blocks of a page, in order."""
+    return [token.info for token in _tokens(page) if token.type == "fence"]
 
 
 def tables_between(page: Path, begin: str, end: str) -> list[Table]:
@@ -56,7 +48,7 @@ def readme_links() -> list[str]:
     """Return the targets of all links of README.md, in order."""
     return [
         str(child.attrs["href"])
-        for token in _tokens()
+        for token in _tokens(ROOT / "README.md")
         for child in token.children or ()
         if child.type == "link_open"
     ]

@@ -4,7 +4,6 @@ Imports for type checkers count as well: a reader follows them, too.
 """
 
 import ast
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,24 +17,15 @@ def _name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
-def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield module and name of each import of a module: `from module import name`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from ((node.module, alias.name) for alias in node.names)
-
-
 def imports_of(sources: dict[str, str]) -> dict[str, set[str]]:
-    """Return the modules that each module imports.
-
-    Args:
-        sources: code by name of the module.
-    """
+    """Return the modules that each module imports, from the sources by name."""
     imports = {}
     for name, source in sources.items():
         found = {
-            f"{module}.{part}" if f"{module}.{part}" in sources else module
-            for module, part in _imported_names(ast.parse(source))
+            f"{node.module}.{one.name}" if f"{node.module}.{one.name}" in sources else node.module
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.ImportFrom) and node.module is not None
+            for one in node.names
         }
         imports[name] = found & sources.keys()
     return imports

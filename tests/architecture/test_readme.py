@@ -1,6 +1,5 @@
 """The README's examples work, and its links lead to existing files."""
 
-import ast
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -15,14 +14,16 @@ from coopgroup.testing.trial.scenarios import SCENARIOS
 from docs.make_policies_page import README_PICTURE, README_POLICIES
 from tests.architecture.readme import (
     Table,
-    readme_examples,
-    readme_fences,
+    page_examples,
+    page_fences,
     readme_links,
     tables_between,
 )
 from tests.architecture.tree import ROOT
 from tests.benchmarks import headline
 
+README = ROOT / "README.md"
+EXAMPLES = page_examples(README, "python broker")
 RECORDS = 8
 
 
@@ -37,9 +38,7 @@ def stage() -> Iterator[Stage]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "number", range(len(readme_examples("python broker"))), ids=lambda number: f"example{number}"
-)
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_runs(
     number: int,
     stage: Stage,
@@ -47,11 +46,7 @@ def test_example_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The example prints the records of its topic, and ends without an error."""
-    config = {
-        **stage.client_config,
-        **stage.cooperative_config,
-        "group.id": f"readme-{number}",
-    }
+    config = {**stage.client_config, **stage.cooperative_config, "group.id": f"readme-{number}"}
 
     class Consumer(coopgroup.CooperativeConsumer):
         """The consumer, on the mock broker and only for the existing records."""
@@ -63,7 +58,7 @@ def test_example_runs(
             return islice(super().__iter__(), RECORDS)
 
     monkeypatch.setattr(coopgroup, "CooperativeConsumer", Consumer)
-    code = compile(readme_examples("python broker")[number], "README.md", "exec")
+    code = compile(EXAMPLES[number], "README.md", "exec")
     exec(code, {"__name__": "__main__"})  # noqa: S102 - the README's own text
     expected = sorted(f"{record % 4} order-{record}" for record in range(RECORDS))
     assert sorted(capsys.readouterr().out.splitlines()) == expected
@@ -71,20 +66,8 @@ def test_example_runs(
 
 def test_examples_are_of_a_kind_that_is_tested() -> None:
     """A typing error in a block's mark must not exclude it from these and the broker tests."""
-    kinds = {kind for kind in readme_fences() if "py" in kind.lower()}
+    kinds = {kind for kind in page_fences(README) if "py" in kind.lower()}
     assert sorted(kinds) == ["python broker"]
-
-
-def test_examples_import_what_is_public() -> None:
-    imported = {
-        alias.name
-        for example in readme_examples("python broker")
-        for node in ast.walk(ast.parse(example))
-        if isinstance(node, ast.ImportFrom) and node.module == "coopgroup"
-        for alias in node.names
-    }
-    assert imported
-    assert sorted(imported - set(coopgroup.__all__)) == []
 
 
 @pytest.mark.parametrize("table", range(3), ids=["pauses", "unavailability", "counts"])
@@ -103,7 +86,7 @@ def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
 
 def test_proof_repeats_figures_of_the_headline_tables() -> None:
     pauses, unavailable, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
-    proof = tables_between(ROOT / "README.md", "on a real broker", "## Try it")[0]
+    proof = tables_between(README, "on a real broker", "## Try it")[0]
     kinds = ["coopgroup-simple", "coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]
     title = SCENARIOS["rolling"].title
     measured = [_figures_of(table, title, kinds) for table in (pauses, unavailable, counts)]
@@ -115,7 +98,7 @@ def test_proof_repeats_figures_of_the_headline_tables() -> None:
 def test_throughput_is_that_of_its_page() -> None:
     """The README must not keep a ratio of an earlier measurement."""
     (table,) = tables_between(headline.PAGE, "## Throughput", "## Start, idle and memory")
-    readme = (ROOT / "README.md").read_text()
+    readme = README.read_text()
     for method, ours, theirs, ratio in table[1:]:
         assert round(float(ours) / float(theirs), 2) == float(ratio)
         assert re.search(rf"{ratio} times[^,;]* with {method}", readme)
@@ -125,7 +108,7 @@ def test_picture_has_a_panel_for_each_of_its_policies() -> None:
     """If this fails: python docs/make_policies_page.py."""
     texts = re.findall("<text[^>]*>([^<]*)</text>", README_PICTURE.read_text())
     assert tuple(texts[: len(README_POLICIES)]) == README_POLICIES
-    assert f"]({README_PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
+    assert f"]({README_PICTURE.relative_to(ROOT).as_posix()})" in README.read_text()
 
 
 def _figures_of(table: Table, title: str, kinds: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from tests.support.scheduling import LONG_FILES, TOGETHER, FolderScheduling
+from tests.support.scheduling import LONG_FILES, FolderScheduling
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,15 +25,7 @@ SPARK = {"test_h.py", "test_i.py", "test_j.py"}
 
 @define(eq=False)
 class Process:
-    """A process that runs its tests one at a time.
-
-    Attributes:
-        gateway: has its id, such as `gw0`.
-        tests: all tests of the run.
-        waiting: numbers of tests that it has not run yet.
-        given: its files in order.
-        shutting_down: whether it ends after its waiting tests.
-    """
+    """A process that runs its tests one at a time; `given` are its files in order."""
 
     gateway: Any
     tests: Sequence[str]
@@ -42,7 +34,6 @@ class Process:
     shutting_down: bool = False
 
     def send_runtest_some(self, numbers: list[int]) -> None:
-        """Take the tests of one file."""
         self.waiting += numbers
         files = (self.tests[number].partition("::")[0].split("/")[-1] for number in numbers)
         self.given += dict.fromkeys(files)
@@ -81,7 +72,7 @@ def test_one_process_runs_everything() -> None:
     """The folders that take longest come first."""
     (given,) = shared_out(1)
     assert set(given[:3]) == BROKERS
-    assert given[3:6] == ["test_h.py", "test_i.py", "test_j.py"]  # the long ones come first
+    assert given[3:6] == ["test_h.py", "test_i.py", "test_j.py"]
 
 
 def test_each_process_runs_files_on_brokers_and_spark_waits_for_them() -> None:
@@ -98,17 +89,6 @@ def test_process_that_is_done_with_brokers_computes_until_the_other_is_done_too(
     assert set(quick[:2]) < BROKERS
     assert quick[2] not in SPARK
     assert (slow[0] in BROKERS, slow[1] in SPARK) == (True, True)
-
-
-def test_nobody_waits_when_only_spark_is_left() -> None:
-    """Then another process runs files on Spark, too, or beside brokers."""
-    slow, quick = shared_out(1, 40)
-    assert slow[0] in BROKERS
-    assert set(quick[1:]) == {*BROKERS, *(f"test_{name}.py" for name in "defghij")} - {
-        *slow,
-        quick[0],
-    }
-    assert SPARK & set(quick)
 
 
 def test_last_of_three_computes_and_the_others_run_what_is_on_brokers() -> None:
@@ -139,13 +119,6 @@ def test_processes_that_are_done_with_brokers_compute_too() -> None:
     assert len(background) < 4
 
 
-def test_files_with_the_same_stories_go_to_one_process() -> None:
-    together = {*TOGETHER, *TOGETHER.values()}
-    files = ["tests/broker/test_a.py", *sorted(together), "tests/broker/test_b.py"]
-    given = shared_out(1, 1, tests=[f"{file}::test_{number}" for file in files for number in "12"])
-    assert {one.rpartition("/")[2] for one in together} in map(set, given)
-
-
-@pytest.mark.parametrize("file", sorted({*LONG_FILES, *TOGETHER, *TOGETHER.values()}))
+@pytest.mark.parametrize("file", sorted(LONG_FILES))
 def test_named_file_exists(file: str) -> None:
     assert (ROOT / file).is_file()

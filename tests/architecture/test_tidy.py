@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.architecture.tree import (
     CORE_PARTS,
+    ROOT,
     SOURCE,
     name_in_tree,
     python_files,
@@ -127,3 +129,16 @@ def test_unit_tests_mirror_modules() -> None:
         if not ((folder / names[-1]).is_dir() or any((folder / f"{x}.py").exists() for x in names)):
             strays.append(name_in_tree(path))
     assert strays == []
+
+
+def test_markers_have_a_folder_or_are_set_by_hand() -> None:
+    """An unused marker would name a kind of test that nobody writes."""
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    sources = [path.read_text() for path in python_files("tests")]
+    for line in options["markers"]:
+        name, _, text = line.partition(": ")
+        if "set by hand" in text:
+            assert any(f"mark.{name}" in source for source in sources), name
+        else:
+            assert python_files(f"tests/{name}"), name
+            assert f"(tests/{name})" in text

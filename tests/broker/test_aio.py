@@ -60,6 +60,7 @@ def test_consumer_goes_on_where_the_last_one_ended(kafka_cluster: KafkaCluster) 
         config = settings(kafka_cluster, "aio-twice")
         async with AsyncCooperativeConsumer(config, "aio-twice") as consumer:
             values = await take(consumer, count)
+            assert consumer.health().is_ready
             owned = consumer.assignment()
             places = [await consumer.position(one) for one in owned]
             assert sum((await consumer.end_offsets(owned)).values()) == 40
@@ -118,38 +119,6 @@ def test_slow_revocation_moves_partitions_without_loss_or_repeat(
     assert values == Counter(str(number).encode() for number in range(60))
 
 
-@pytest.mark.verify
-@pytest.mark.slow
-def test_stalled_loop_keeps_partitions_until_max_poll_interval(
-    kafka_cluster: KafkaCluster,
-) -> None:
-    """A stall of 10 s outlasts the session timeout, and one of the two poll intervals."""
-    for topic in ("aio-patient", "aio-strict"):
-        kafka_cluster.create_topic(topic, PARTITIONS)
-        produce(kafka_cluster, topic, 0, 20)
-    lost: list[str] = []
-
-    async def main() -> None:
-        config = settings(kafka_cluster, "aio-patient")
-        patient = AsyncCooperativeConsumer(config)
-        patient.subscribe(["aio-patient"], on_lost=lambda *_: lost.append("patient"))
-        config = settings(kafka_cluster, "aio-strict", **{"max.poll.interval.ms": 6_000})
-        strict = AsyncCooperativeConsumer(config)
-        strict.subscribe(["aio-strict"], on_lost=lambda *_: lost.append("strict"))
-        async with patient, strict:
-            values = {one: await take(one, 10) for one in (patient, strict)}
-            member_id = patient.memberid()
-            await patient.commit()
-            await strict.commit()
-            time.sleep(10)  # noqa: ASYNC251 -- this is the stall
-            for consumer, found in values.items():
-                found.extend(await take(consumer, 10))
-                assert Counter(found) == Counter(str(number).encode() for number in range(20))
-            assert (patient.memberid(), lost) == (member_id, ["strict"])
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_example_ends_in_order_at_a_signal(
     kafka_cluster: KafkaCluster, number: signal.Signals
@@ -177,41 +146,3 @@ def test_example_ends_in_order_at_a_signal(
             return [await consumer.committed(TopicPartition(topic, one)) for one in range(4)]
 
     assert asyncio.run(committed()) == [10, 10, 10, 10]
-
-
-def test_ctrl_c_closes_the_consumer(kafka_cluster: KafkaCluster) -> None:
-    """`asyncio.run` cancels the task: what was handed out is committed, and nothing else."""
-    topic = "aio-ctrl-c"
-    kafka_cluster.create_topic(topic, 1)
-    producer = Producer(kafka_cluster.client_config())
-    for value in range(40):
-        producer.produce(topic, str(value), partition=0)
-    producer.flush(10)
-    config = settings(kafka_cluster, topic)
-    program = f"""
-import asyncio, os, signal
-from coopgroup.aio import AsyncCooperativeConsumer
-async def main():
-    async with AsyncCooperativeConsumer({config!r}, {topic!r}) as consumer:
-        async for record in consumer:
-            print(record.offset, flush=True)
-            if record.offset == 9:
-                os.kill(os.getpid(), signal.SIGINT)
-                await asyncio.sleep(60)
-# A shell starts background jobs with SIGINT ignored, and children inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True
-    ).stdout
-    assert out.splitlines() == [*map(str, range(10)), "interrupted"]
-
-    async def committed() -> int | None:
-        async with AsyncCooperativeConsumer(config) as consumer:
-            return await consumer.committed(TopicPartition(topic, 0))
-
-    assert asyncio.run(committed()) == 10

@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,13 +19,13 @@ import attrs
 import pytest
 from attrs import define, field
 
-from coopgroup import CooperativeConsumer, CooperativeGroup, Leadership
+from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.model import Resource
 from coopgroup.policies import SimplePolicy
 from coopgroup.telemetry import Envelope
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique
+from tests.support.live_group import polling, produce, unique
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
@@ -47,7 +46,6 @@ TURNS: Final = {
 OF_A_CONSUMER: Final = {"on_assign", "on_revoke", "on_lost", "on_commit", "error_cb", "stats_cb"}
 OF_THE_LEADER: Final = {"assign", "offer"}
 OF_A_GROUP: Final = {"start", "stop", "lost", "on_error", "catalogue"}
-OF_A_LEADERSHIP: Final = {"on_elected", "on_lost"}
 
 
 def locks() -> Iterator[tuple[str, Any]]:
@@ -160,10 +158,6 @@ def configuration(cluster: KafkaCluster, probe: Probe, group_id: str) -> dict[st
     }
 
 
-def owns_two(consumer: CooperativeConsumer) -> bool:
-    return len(consumer.assignment()) >= 2
-
-
 def test_no_lock_is_held_over_a_callback_of_a_consumer(
     kafka_cluster: KafkaCluster, probe: Probe, tmp_path: Path
 ) -> None:
@@ -191,34 +185,27 @@ def test_no_lock_is_held_over_a_callback_of_a_consumer(
     ]
     first, second = made
     # No broker answers this consumer, so librdkafka is certain to report an error.
-    alone = CooperativeConsumer(
-        {
-            **shared,
-            "bootstrap.servers": "127.0.0.1:1",
-            "error_cb": lambda _: probe.once("error_cb"),
-        }
-    )
-    made.append(alone)
-    try:
-        wait_for(lambda: "error_cb" in probe.ran, "error", poll=lambda: alone.poll(0.1))
-        for consumer in (first, second):
-            consumer.subscribe(
-                [topic],
-                on_assign=lambda *_: probe.once("on_assign"),
-                on_revoke=lambda *_: probe.once("on_revoke"),
-                on_lost=lambda *_: probe.once("on_lost"),
-            )
-            wait_for(
-                partial(owns_two, consumer),
-                "joined",
-                poll=lambda: first.poll(0.1) or second.poll(0.1),
-            )
-        first.commit()
-        wait_for(
-            lambda: probe.ran >= OF_A_CONSUMER - {"on_lost"},
-            "called back",
-            poll=lambda: first.poll(0.1),
+    made.append(
+        CooperativeConsumer(
+            {
+                **shared,
+                "bootstrap.servers": "127.0.0.1:1",
+                "error_cb": lambda _: probe.once("error_cb"),
+            }
         )
+    )
+    try:
+        with polling(*made):
+            for consumer in (first, second):
+                consumer.subscribe(
+                    [topic],
+                    on_assign=lambda *_: probe.once("on_assign"),
+                    on_revoke=lambda *_: probe.once("on_revoke"),
+                    on_lost=lambda *_: probe.once("on_lost"),
+                )
+                wait_for(lambda: len(consumer.assignment()) >= 2, "joined")  # noqa: B023
+            first.commit()
+            wait_for(lambda: probe.ran >= OF_A_CONSUMER - {"on_lost"}, "called back")
         time.sleep(SESSION_MS / 1000 + 1)  # no poll: the partitions are lost
         wait_for(lambda: "on_lost" in probe.ran, "lost", poll=lambda: first.poll(0.1))
     finally:
@@ -282,17 +269,3 @@ def test_no_lock_is_held_over_a_callback_of_a_group(
     assert {"listener ResourcesStarted", "listener ResourcesStopped"} <= probe.ran
     assert {"listener WorkFailed", "listener StateChanged"} <= probe.ran
     assert {"log stop_takes_long", "log stop_never_finished"} <= probe.ran
-
-
-def test_no_lock_is_held_over_a_callback_of_a_leadership(
-    kafka_cluster: KafkaCluster, probe: Probe
-) -> None:
-    leadership = Leadership(
-        configuration(kafka_cluster, probe, unique("locks")),
-        on_elected=lambda _: probe("on_elected"),
-        on_lost=lambda: probe("on_lost"),
-    )
-    with leadership:
-        assert leadership.wait(WAIT_S) is not None
-        wait_for(lambda: "on_elected" in probe.ran, "elected")
-    assert probe.ran >= OF_A_LEADERSHIP

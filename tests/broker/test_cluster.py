@@ -1,10 +1,8 @@
 """The test cluster on real brokers: start, controls and clean-up."""
 
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ from coopgroup.testing import ClusterError, ClusterStartError, KafkaCluster, Too
 from coopgroup.testing.properties import Security
 from tests.support.waiting import wait_for
 
-WAIT_MAX_S = 20.0
-
 OWNER_SCRIPT = """
 import sys, time
 from coopgroup.testing import KafkaCluster
@@ -25,6 +21,7 @@ cluster.start()
 print(cluster.pid(1), cluster.data_folder, flush=True)
 time.sleep(600)
 """
+VALUES = [str(number).encode() for number in range(100)]
 
 
 def is_alive(pid: int) -> bool:
@@ -34,44 +31,26 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def produce(config: dict[str, str], topic: str, count: int) -> None:
-    """Produce records 0, 1, … to partition 0 and wait until all replicas have acknowledged them."""
+def produce(config: dict[str, str]) -> None:
+    """Produce the values to partition 0 of `orders`, acknowledged by all replicas."""
     producer = Producer(config | {"acks": "all", "message.timeout.ms": "20000"})
     errors: list[object] = []
-
-    def remember(error: object, _message: object) -> None:
-        errors.append(error)
-
-    for number in range(count):
-        producer.produce(topic, str(number).encode(), partition=0, on_delivery=remember)
-    assert producer.flush(WAIT_MAX_S) == 0
-    assert errors == [None] * count
+    for value in VALUES:
+        producer.produce(
+            "orders", value, partition=0, on_delivery=lambda one, _: errors.append(one)
+        )
+    assert producer.flush(20) == 0
+    assert errors == [None] * len(VALUES)
 
 
-def consume(config: dict[str, str], topic: str, count: int) -> list[bytes | None]:
-    """Return the first records of partition 0."""
+def consumed(config: dict[str, str]) -> list[bytes | None]:
+    """Return as many records of partition 0 as there are values."""
     consumer = Consumer(config | {"group.id": "reader", "enable.auto.commit": "false"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values: list[bytes | None] = []
+    consumer.assign([TopicPartition("orders", 0, 0)])
     try:
-        wait_for(lambda: take(consumer, values) >= count)
+        return [one.value() for one in consumer.consume(len(VALUES), 20)]
     finally:
         consumer.close()
-    return values
-
-
-def take(consumer: Consumer, values: list[bytes | None]) -> int:
-    for message in consumer.consume(100, timeout=0.2):
-        assert message.error() is None
-        values.append(message.value())
-    return len(values)
-
-
-@pytest.fixture
-def single() -> Iterator[KafkaCluster]:
-    """Start one broker for tests that stop, kill or freeze it and so cannot share a broker."""
-    with KafkaCluster() as cluster:
-        yield cluster
 
 
 @pytest.mark.verify
@@ -83,29 +62,11 @@ def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
         assert cluster.data_folder.parent == tmp_path
         cluster.create_topic("orders", 1)
         cluster.pause(1)
-    assert not is_alive(pid)
-    assert list(tmp_path.iterdir()) == []
-
+    assert (is_alive(pid), list(tmp_path.iterdir())) == (False, [])
     with cluster:
         assert "orders" not in AdminClient(dict(cluster.client_config())).list_topics().topics
         with pytest.raises(ClusterError, match="the cluster is started already"):
             cluster.start()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.verify
-def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
-    """The error propagates, and no process or folder remains."""
-    pids: list[int] = []
-
-    def fail_in_the_middle() -> None:
-        with KafkaCluster(data_dir=tmp_path) as cluster:
-            pids.append(cluster.pid(1))
-            raise LookupError("the test's own")
-
-    with pytest.raises(LookupError, match="the test's own"):
-        fail_in_the_middle()
-    assert [is_alive(pid) for pid in pids] == [False]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -118,74 +79,37 @@ def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Sign
     ) as owner:
         assert owner.stdout is not None
         pid_text, folder = owner.stdout.readline().split()
-        assert is_alive(int(pid_text))
-        assert Path(folder).is_dir()
+        assert (is_alive(int(pid_text)), Path(folder).is_dir()) == (True, True)
         owner.send_signal(way)
         owner.wait()
-
     wait_for(lambda: not is_alive(int(pid_text)))
     wait_for(lambda: list(tmp_path.iterdir()) == [])
 
 
 @pytest.mark.verify
-def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
+def test_killed_broker_keeps_its_data_and_ports() -> None:
     """All acknowledged records are there after SIGKILL and a restart."""
-    config = single.client_config()
-    single.create_topic("orders", 2)
-    produce(config, "orders", 100)
-
-    single.kill(1)
-    after_kill = single.running
-    with pytest.raises(ClusterError, match="broker 1 does not run"):
-        single.kill(1)
-    with pytest.raises(ClusterError, match="no broker of the cluster answers"):
-        single.create_topic("more", 1)
-    single.start_broker(1)
-
-    assert (after_kill, single.running) == ((), (1,))
-    assert single.client_config() == config
-    assert consume(config, "orders", 100) == [str(number).encode() for number in range(100)]
-
-
-@pytest.mark.verify
-def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaCluster) -> None:
-    """If the port is taken, the error is one line that names the port."""
-    host, _, port = single.bootstrap_servers.partition(":")
-    with pytest.raises(ClusterError, match="broker 1 runs already"):
-        single.start_broker(1)
-
-    single.stop_broker(1)
-    with socket.create_server((host, int(port))):
-        with pytest.raises(ClusterStartError) as caught:
-            single.start_broker(1)
-        assert str(caught.value) == f"broker 1: port {port} is taken"
-    single.start_broker(1)
-
-    assert single.running == (1,)
-
-
-@pytest.mark.verify
-def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
-    """The same process answers afterwards."""
-    pid = single.pid(1)
-    client = AdminClient(dict(single.client_config()))
-    client.list_topics(timeout=5)
-
-    single.pause(1)
-    with pytest.raises(KafkaException):
-        client.list_topics(timeout=0.5)
-    assert single.running == (1,)
-    single.resume(1)
-
-    assert client.list_topics(timeout=10).controller_id == 1
-    assert single.pid(1) == pid
+    with KafkaCluster() as cluster:
+        config = cluster.client_config()
+        cluster.create_topic("orders", 2)
+        produce(config)
+        cluster.kill(1)
+        assert list(cluster.running) == []
+        with pytest.raises(ClusterError, match="broker 1 does not run"):
+            cluster.kill(1)
+        with pytest.raises(ClusterError, match="no broker of the cluster answers"):
+            cluster.create_topic("more", 1)
+        cluster.start_broker(1)
+        with pytest.raises(ClusterError, match="broker 1 runs already"):
+            cluster.start_broker(1)
+        assert (list(cluster.running), cluster.client_config()) == ([1], config)
+        assert consumed(config) == VALUES
 
 
 def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> None:
     """Each call returns when the brokers know the change; a refusal by Kafka is one line."""
     client = AdminClient(dict(kafka_cluster.client_config()))
     name = "topics-of-cluster-test"
-
     kafka_cluster.create_topic(name, 3, config={"retention.ms": "60000"})
     assert len(client.list_topics(timeout=5).topics[name].partitions) == 3
     assert kafka_cluster.leader_of(name, 2) == 1
@@ -200,51 +124,36 @@ def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> No
 
 
 def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:
-    kafka_cluster.create_topic("tools-of-cluster-test", 2)
-
-    listed = kafka_cluster.run_tool("kafka-topics", "--list")
-    assert "tools-of-cluster-test" in listed.stdout.splitlines()
-    kafka_cluster.run_tool(
-        "kafka-console-producer.sh", "--topic", "tools-of-cluster-test", stdin="one\ntwo\n"
-    )
-    offsets = kafka_cluster.run_tool("kafka-get-offsets", "--topic", "tools-of-cluster-test")
+    topic = "tools-of-cluster-test"
+    kafka_cluster.create_topic(topic, 2)
+    assert topic in kafka_cluster.run_tool("kafka-topics", "--list").stdout.splitlines()
+    kafka_cluster.run_tool("kafka-console-producer.sh", "--topic", topic, stdin="one\ntwo\n")
+    offsets = kafka_cluster.run_tool("kafka-get-offsets", "--topic", topic)
     assert sum(int(line.rpartition(":")[2]) for line in offsets.stdout.splitlines()) == 2
     with pytest.raises(ToolError, match="kafka-topics ended with status 1"):
         kafka_cluster.run_tool("kafka-topics", "--describe", "--topic", "no-such-topic")
 
 
-def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
-    kafka_cluster.create_topic("kip848-of-cluster-test", 4)
-    consumer = Consumer(
-        kafka_cluster.client_config()
-        | {"group.id": "kip848-of-cluster-test", "group.protocol": "consumer"}
-    )
-    consumer.subscribe(["kip848-of-cluster-test"])
-    try:
-        wait_for(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 4)[1])
-    finally:
-        consumer.close()
-
-
 @pytest.mark.verify
-def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
-    """The error is one line that quotes the broker's log, and no process or folder remains."""
-    cluster = KafkaCluster(properties={"num.io.threads": "many"}, data_dir=tmp_path)
-
-    with pytest.raises(ClusterStartError, match=r"^broker 1 ended with status 1: .*num.io.threads"):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"properties": {"num.io.threads": "many"}},
+            r"^broker 1 ended with status 1: .*num.io.threads",
+        ),
+        ({"start_timeout_ms": 200}, "broker 1 was not ready after 200 ms"),
+    ],
+    ids=["broken setting", "late"],
+)
+def test_broker_that_does_not_start_is_reported(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
+    """The error is one line, with the reason of the broker's log; nothing remains."""
+    cluster = KafkaCluster(data_dir=tmp_path, **settings)  # type: ignore[arg-type]
+    with pytest.raises(ClusterStartError, match=message):
         cluster.start()
-    assert cluster.running == ()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.verify
-def test_late_broker_is_reported(tmp_path: Path) -> None:
-    """The time-out is respected, and no process or folder remains."""
-    cluster = KafkaCluster(start_timeout_ms=200, data_dir=tmp_path)
-
-    with pytest.raises(ClusterStartError, match="broker 1 was not ready after 200 ms"):
-        cluster.start()
-    assert list(tmp_path.iterdir()) == []
+    assert (cluster.running, list(tmp_path.iterdir())) == ((), [])
 
 
 @pytest.mark.verify
@@ -254,10 +163,8 @@ def test_secured_cluster_takes_clients_with_its_configuration(security: Security
     with KafkaCluster(security=security) as cluster:
         config = cluster.client_config()
         cluster.create_topic("orders", 1)
-
-        produce(config, "orders", 10)
-
-        assert consume(config, "orders", 10) == [str(number).encode() for number in range(10)]
+        produce(config)
+        assert consumed(config) == VALUES
         secrets = ("sasl.password", "ssl.certificate.location", "ssl.key.location")
         stranger: dict[str, str | int | float | bool] = {
             key: value for key, value in config.items() if key not in secrets
@@ -266,36 +173,3 @@ def test_secured_cluster_takes_clients_with_its_configuration(security: Security
             stranger["sasl.password"] = "wrong"
         with pytest.raises(KafkaException):
             AdminClient(stranger | {"log_level": 0}).list_topics(timeout=2)
-
-
-@pytest.mark.verify
-@pytest.mark.slow
-def test_coordinator_moves_when_its_broker_dies() -> None:
-    """Three brokers: another broker becomes group coordinator and leader of the partition."""
-    with KafkaCluster(3) as cluster:
-        cluster.create_topic("orders", 1, replication=3)
-        config = cluster.client_config()
-        produce(config, "orders", 10)
-        first = cluster.group_coordinator("billing")
-
-        cluster.kill(first)
-        wait_for(lambda: cluster.group_coordinator("billing") != first)
-        assert first not in cluster.running
-        assert len(consume(config, "orders", 10)) == 10
-        cluster.start_broker(first)
-
-        assert cluster.running == cluster.brokers == (1, 2, 3)
-        assert len(AdminClient(dict(config)).list_topics(timeout=5).brokers) == 3
-
-
-@pytest.mark.verify
-@pytest.mark.slow
-def test_second_of_two_brokers_may_die() -> None:
-    """The first broker is the only controller and continues."""
-    with KafkaCluster(2) as cluster:
-        cluster.kill(2)
-        wait_for(
-            lambda: set(AdminClient(dict(cluster.client_config())).list_topics().brokers) == {1}
-        )
-        cluster.create_topic("orders", 1)
-        assert cluster.leader_of("orders", 0) == 1

@@ -62,38 +62,6 @@ def test_faststream_service_shares_a_topic_between_two_processes(
     assert sorted(order for _, order in handled()) == sorted(sent)
 
 
-def test_wrapper_of_opentelemetry_makes_a_span_for_each_record(
-    kafka_cluster: KafkaCluster,
-) -> None:
-    kafka_cluster.create_topic("traced", partitions=1)
-    producer = Producer(kafka_cluster.client_config())
-    for number in range(5):
-        producer.produce("traced", str(number))
-    assert producer.flush(30) == 0
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    config = {
-        **kafka_cluster.client_config(),
-        "group.id": "traced",
-        "auto.offset.reset": "earliest",
-    }
-    with CooperativeConsumer(config) as consumer:
-        consumer.subscribe(["traced"])
-        wrap: Any = ConfluentKafkaInstrumentor.instrument_consumer
-        traced = wrap(consumer, provider)
-        values: list[bytes] = []
-        deadline = time.monotonic() + WAIT_S
-        while len(values) < 5 and time.monotonic() < deadline:
-            message = traced.poll(1.0)
-            if message is not None:
-                values.append(message.value())
-        traced.poll(0)  # ends the last span
-    assert values == [b"0", b"1", b"2", b"3", b"4"]
-    names = [span.name for span in spans.get_finished_spans()]
-    assert names.count("traced process") == 5
-
-
 def test_instrumented_process_has_one_span_for_each_record_below_that_of_its_sender(
     kafka_cluster: KafkaCluster,
 ) -> None:

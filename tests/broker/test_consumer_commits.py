@@ -5,16 +5,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer, StickyAssignor
 from coopgroup.model.group import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, produce, unique
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 from tests.support.waiting import wait_for
 
 # --- leaving ------------------------------------------------------------------------------------
@@ -43,9 +42,7 @@ def records(kafka_cluster: KafkaCluster) -> str:
     return topic
 
 
-@pytest.mark.parametrize(
-    "leave", ["close", "unsubscribe", pytest.param("hand_over", marks=pytest.mark.verify)]
-)
+@pytest.mark.parametrize("leave", ["close", "unsubscribe"])
 def test_commits_queued_just_before_leaving_arrive(
     leave: str, records: str, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -84,6 +81,25 @@ def test_commits_queued_before_sigterm_arrive_when_its_handler_closes(
         assert crew.committed(records, 1) == [RECORDS]
 
 
+def test_close_when_on_revoke_raises_commits_and_ends_all_threads_before(
+    records: str, kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("on_revoke fails")
+
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a")
+        consumer.subscribe([records], on_revoke=fail)
+        crew.until(lambda: len(crew.messages["a"]) == RECORDS, "all records")
+        with pytest.raises(RuntimeError, match="on_revoke fails"):
+            crew.remove("a")
+        assert coopgroup_threads() == []
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            consumer.poll(0)
+        crew.add("b")
+        assert crew.committed(records, 1) == [RECORDS]
+
+
 # --- transactions -------------------------------------------------------------------------------
 
 STALL_MS = 1_500
@@ -116,9 +132,8 @@ def producer(kafka_cluster: KafkaCluster) -> Producer:
     return producer
 
 
-@pytest.mark.parametrize("make", [Consumer, CooperativeConsumer])
 def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
-    make: type[Any], records: str, kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
+    records: str, kafka_cluster: KafkaCluster, producer: Producer
 ) -> None:
     """Without generation and member id, the broker would accept its offsets unchecked."""
     config = {
@@ -130,7 +145,8 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
         "heartbeat.interval.ms": 200,
         "max.poll.interval.ms": STALL_MS,
     }
-    zombie, owner = make(config), make(config | {"max.poll.interval.ms": 60_000})
+    zombie = CooperativeConsumer(config)
+    owner = CooperativeConsumer(config | {"max.poll.interval.ms": 60_000})
     try:
         zombie.subscribe([records])
         assert zombie.poll(20.0) is not None
@@ -152,13 +168,12 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
 
         assert refused(zombie.consumer_group_metadata())
         # the member has processed the loss, and is still not in the group
-        if make is CooperativeConsumer:
-            heard: list[object] = []
-            zombie.subscribe(
-                [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
-            )
-            wait_for(lambda: zombie.poll(0.05) is None and bool(heard), "the loss is told")
-            assert refused(heard[0])
+        heard: list[object] = []
+        zombie.subscribe(
+            [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
+        )
+        wait_for(lambda: zombie.poll(0.05) is None and bool(heard), "the loss is told")
+        assert refused(heard[0])
         assert [one.offset for one in owner.committed(offsets, 20.0)] == [RECORDS]
     finally:
         zombie.close()

@@ -1,147 +1,63 @@
-"""Members with a state directory: a restart within the session timeout causes no rebalance."""
+"""Members that prove who they are, by a static id or a state directory."""
 
 import gc
-import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
 from coopgroup.kafka.membership.identity import take_slot
 from coopgroup.member import KeptIdentity
-from coopgroup.telemetry import AssignmentReceived, Envelope, MembershipLost, RoundDecided
+from coopgroup.telemetry import MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial.analysis import Facts, measure
-from coopgroup.testing.trial.recording import EventReader
-from tests.support.live_group import NOISE_MS, Crew, Player, coopgroup_threads, playing, unique
+from coopgroup.testing.trial.analysis import measure
+from tests.support.live_group import Crew, coopgroup_threads, playing, unique
 from tests.support.waiting import wait_for
-
-DOWN_S = 1.0
-MEMBERS = ("m1", "m2", "m3")
 
 
 def _state(folder: Path) -> dict[str, object]:
     return {"coopgroup.state.dir": str(folder / "state")}
 
 
-def _shares(envelopes: list[Envelope]) -> dict[str, int]:
-    """Return the last known number of partitions, by member id."""
-    shares = {}
-    for envelope in envelopes:
-        if isinstance(envelope.record, AssignmentReceived):
-            shares[envelope.member] = len(envelope.record.gained | envelope.record.kept)
-    return shares
-
-
-def _kill_and_restart(player: Player, *names: str) -> tuple[Facts, float]:
-    player.group.prepare(*names)
-    with player.trial.window() as window:
-        began_ns = time.monotonic_ns()
-        player.group.kill(*names)
-        time.sleep(DOWN_S)
-        player.group.start(*names)
-        player.settle()
-    up_ns = max(_started_ns(player, name) for name in names)
-    player.trial.finish()
-    return measure(player.log(), window.window), (up_ns - began_ns) / 1e6
-
-
-def _started_ns(player: Player, name: str) -> int:
-    events = EventReader(player.group.member(name).events_path).read_new()
-    return next(one.at_ns for one in events if one.name == "started")
-
-
-START_MS_MAX = 2_500
-"""From the start of a process to its first record: 0.5 s, and five times that on a busy machine.
-
-A member that was not recognised would wait for the session timeout of the test, 10 s.
-"""
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("role", ["follower", "leader"])
-def test_nobody_rebalances_when_a_killed_process_returns(
-    kafka_cluster: KafkaCluster,
-    tmp_path: Path,
-    role: str,
+@pytest.mark.parametrize(
+    ("identity", "role"),
+    [
+        ("static", "follower"),
+        pytest.param("kept", "follower", marks=pytest.mark.verify),
+        pytest.param("kept", "leader", marks=pytest.mark.verify),
+    ],
+)
+def test_nobody_rebalances_when_a_process_returns(
+    kafka_cluster: KafkaCluster, tmp_path: Path, identity: str, role: str
 ) -> None:
-    """The member works as soon as it runs; the other members never pause."""
-    with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
-        player.group.start(*MEMBERS)
+    """A static member closes; a process with a state directory is killed."""
+    is_static = identity == "static"
+    kind = "coopgroup-simple-static" if is_static else "coopgroup-simple"
+    config = {} if is_static else _state(tmp_path)
+    # The session timeout must exceed the time to load all code on a busy machine.
+    with playing(
+        kafka_cluster, kind=kind, session_timeout_ms=10_000, extra_config=config
+    ) as player:
+        player.group.start("m1", "m2", "m3")
         player.settle()
         leader = player.telemetry(RoundDecided)[-1][0]
-        name = leader if role == "leader" else next(one for one in MEMBERS if one != leader)
-        before, rounds = _shares(player.envelopes()), len(player.telemetry(RoundDecided))
+        follower = next(one for one in player.group.living if one != leader)
+        name = leader if role == "leader" else follower
+        player.group.prepare(name)
+        rounds = len(player.telemetry(RoundDecided))
         generation = max(one.generation for one in player.envelopes())
-        facts, down_ms = _kill_and_restart(player, name)
-        after = player.envelopes()
-        assert _shares(after) == before
-        assert max(one.generation for one in after) == generation
+        with player.trial.window() as window:
+            (player.group.stop if is_static else player.group.kill)(name)
+            player.group.start(name)
+            player.settle()
         assert len(player.telemetry(RoundDecided)) == rounds
+        assert max(one.generation for one in player.envelopes()) == generation
         assert player.telemetry(MembershipLost) == []
+        player.trial.finish()
+        facts = measure(player.log(), window.window)
     assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
-    assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
-    assert down_ms <= facts.pause_ms_max <= down_ms + START_MS_MAX
-
-
-@pytest.mark.verify  # its limit for a close is by the clock
-def test_nobody_rebalances_when_all_processes_are_killed_and_return(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """All processes of a host continue, each as a different one of the earlier members."""
-    with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
-        player.group.start(*MEMBERS)
-        player.settle()
-        before = _shares(player.envelopes())
-        generation = max(one.generation for one in player.envelopes())
-        facts, _ = _kill_and_restart(player, *MEMBERS)
-        after = player.envelopes()
-        assert _shares(after) == before
-        assert max(one.generation for one in after) == generation
-    assert (facts.lost, facts.double_owner_transitions) == (0, 0)
-
-
-@pytest.mark.verify
-def test_a_process_that_returns_too_late_joins_as_a_new_member(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Other members own its partitions by then; it gets a fair share, and its old id is unused."""
-    with playing(
-        kafka_cluster,
-        session_timeout_ms=1_500,
-        heartbeat_interval_ms=200,
-        extra_config=_state(tmp_path),
-    ) as player:
-        player.group.start("m1", "m2")
-        player.settle()
-        before = set(_shares(player.envelopes()))
-        player.group.kill("m2")
-        time.sleep(2.0)
-        player.settle(fair=False)
-        player.group.start("m2")
-        player.settle()
-        after = _shares(player.envelopes())
-        new = set(after) - before
-        assert len(new) == 1
-        assert after[new.pop()] == 6
-        player.trial.finish()
-
-
-def test_others_take_over_when_a_killed_process_does_not_return(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    with playing(
-        kafka_cluster,
-        session_timeout_ms=1_500,
-        heartbeat_interval_ms=200,
-        extra_config=_state(tmp_path),
-    ) as player:
-        player.group.start(*MEMBERS)
-        player.settle()
-        player.group.kill("m3")
-        player.settle()
-        assert sorted(_shares(player.envelopes()).values())[1:] == [6, 6]
-        player.trial.finish()
+    assert facts.duplicated == 0 or not is_static
 
 
 # --- consumers of one process -------------------------------------------------------------------
@@ -223,24 +139,6 @@ def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
         assert slot.kept is None
 
 
-@pytest.mark.verify
-def test_a_consumer_with_other_topics_joins_under_its_old_id(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """The assignment that the group coordinator stores for it is for its earlier topics."""
-    topics = [unique("before"), unique("after")]
-    for topic in topics:
-        kafka_cluster.create_topic(topic, 2)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        _subscribed(crew, "a", topics[0])
-        crew.until(lambda: crew.share((topics[0], 2)), "the old ones")
-        member_id = crew.members["a"].memberid()
-        crew.remove("a")
-        _subscribed(crew, "a", topics[1])
-        crew.until(lambda: crew.share((topics[1], 2)), "the new ones")
-        assert crew.members["a"].memberid() == member_id
-
-
 def test_a_consumer_that_finds_what_is_not_its_own_joins_as_a_new_member(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -257,16 +155,35 @@ def test_a_consumer_that_finds_what_is_not_its_own_joins_as_a_new_member(
         assert consumer.memberid() not in {None, "ghost"}
 
 
-@pytest.mark.verify
-def test_a_slot_is_not_taken_while_its_consumer_lives(
+# --- two with one static id ---------------------------------------------------------------------
+
+
+def test_the_older_one_fails_when_two_have_the_same_static_id(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Two consumers of one process and one directory are two members."""
-    topic = unique("two")
-    kafka_cluster.create_topic(topic, 4)
+    """FENCED_INSTANCE_ID: on_lost, then a fatal error from poll; close works as usual."""
+    topic = unique("twins")
+    kafka_cluster.create_topic(topic, 2)
+    heard: list[str] = []
+    static = {"group.instance.id": "twin"}
     with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b", "c"):
-            _subscribed(crew, name, topic)
-        crew.until(lambda: crew.share((topic, 4)), "a fair share")
-        assert len({one.memberid() for one in crew.members.values()}) == 3
-        assert len(list((crew.folder / "state").iterdir())) == 3
+        older = crew.add("a", configuration=static)
+        older.subscribe(
+            [topic],
+            on_assign=lambda *_: heard.append("assign"),
+            on_revoke=lambda *_: heard.append("revoke"),
+            on_lost=lambda *_: heard.append("lost"),
+        )
+        crew.until(lambda: crew.counts() == [2], "the older one works")
+        crew.members.pop("a")
+        crew.add("b", configuration=static).subscribe([topic])
+        with pytest.raises(KafkaException, match="FENCED_INSTANCE_ID") as raised:
+            wait_for(lambda: older.poll(0.05), "a fatal error")
+        error = raised.value.args[0]
+        assert (error.code(), error.fatal()) == (KafkaError.FENCED_INSTANCE_ID, True)
+        assert heard == ["assign", "lost"]
+        assert older.assignment() == []
+        with pytest.raises(KafkaException):
+            older.commit(asynchronous=False)
+        older.close()
+        crew.until(lambda: crew.counts() == [2], "the newer one works")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
@@ -75,47 +74,6 @@ def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
     assert sorted(name for name, _ in losses) == list(FREEZES)
 
 
-def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    topic = unique("stall")
-    kafka_cluster.create_topic(topic, 4)
-    heard: list[tuple[str, int]] = []
-    with Crew(kafka_cluster, tmp_path) as crew:
-        slow = crew.add("a", configuration=STALL_CONFIG)
-        slow.subscribe(
-            [topic],
-            on_assign=lambda _, parts: heard.append(("assign", len(parts))),
-            on_revoke=lambda _, parts: heard.append(("revoke", len(parts))),
-            on_lost=lambda _, parts: heard.append(("lost", len(parts))),
-        )
-        crew.add("b").subscribe([topic])
-        crew.until(lambda: crew.share((topic, 4)), "a fair share")
-        heard.clear()
-        crew.members.pop("a")
-        crew.until(lambda: len(crew.held("b")) == 4, "the other takes over")
-        produce(kafka_cluster, topic, [5] * 4)
-        crew.during(0.5)
-        assert heard == []  # callbacks run in poll, and poll was not called
-        event = slow.poll(0.2)  # the stale position yields no records
-        assert event is not None
-        error = event.error()
-        assert error is not None
-        assert error.code() == KafkaError._MAX_POLL_EXCEEDED
-        assert heard == []  # first the event, then the callback, as in confluent_kafka
-        assert slow.poll(0.2) is None
-        assert heard[:1] == [("lost", 2)]
-        crew.members["a"] = slow
-        crew.until(lambda: crew.share((topic, 4)), "a fair share again")
-        assert [kind for kind, _ in heard] == ["lost", "assign"]
-        causes = [one.cause for one in crew.telemetry("a", MembershipLost)]
-        assert causes == ["max.poll.interval.ms exceeded"]
-        crew.until(
-            lambda: sum(len(messages) for messages in crew.messages.values()) == 20,
-            "each record reaches one of the two",
-        )
-
-
 @pytest.mark.verify
 def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_long(
     kafka_cluster: KafkaCluster, tmp_path: Path
@@ -139,26 +97,6 @@ def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_lon
         produce(kafka_cluster, topic, [3])
         crew.until(lambda: len(crew.messages["b"]) == 3, "the idle one works")
         assert crew.held("b") == [(topic, 0)]
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("wait_s", [0.0, 0.05])
-def test_waiting_in_poll_is_polling_when_records_are_rare(
-    kafka_cluster: KafkaCluster, tmp_path: Path, wait_s: float
-) -> None:
-    """Polling an empty topic for longer than max.poll.interval.ms is not a stall."""
-    topic = unique("rare")
-    kafka_cluster.create_topic(topic, 1)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration=STALL_CONFIG)
-        consumer.subscribe([topic])
-        crew.until(lambda: crew.counts() == [1], "it has the partition")
-        if wait_s:
-            assert consumer.poll(2.5) is None
-        else:
-            crew.during(2.5)
-        assert consumer.assignment() == [TopicPartition(topic, 0)]
-        assert crew.telemetry("a", MembershipLost) == []
 
 
 def test_member_comes_back_after_a_c_call_that_held_the_gil(

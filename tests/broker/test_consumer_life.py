@@ -1,22 +1,17 @@
 """Subscribe, unsubscribe and close, also in the middle of a round."""
 
 import json
-import logging
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
-from tests.support.waiting import wait_for
 
-CLOSE_S_MAX = 2.0
 FORGETFUL = """
 import json, sys, time
 from coopgroup import CooperativeConsumer
@@ -60,52 +55,6 @@ def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
         assert sorted(heard[1:]) == [("assign", {comes}), ("revoke", {goes})]
 
 
-def test_it_works_again_when_it_subscribes_after_unsubscribing(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Unsubscribing leaves the group; later, even after max.poll.interval.ms, it joins again."""
-    topic = unique("again")
-    kafka_cluster.create_topic(topic, 2)
-    heard: list[str] = []
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add(
-            "a",
-            configuration={
-                "session.timeout.ms": 1_000,
-                "heartbeat.interval.ms": 200,
-                "max.poll.interval.ms": 1_000,
-            },
-        )
-        crew.add("b").subscribe([topic])
-        crew.until(lambda: crew.counts() == [0, 2], "the other one is first")
-        for _ in range(2):
-            consumer.subscribe(
-                [topic],
-                on_assign=lambda *_: heard.append("assign"),
-                on_revoke=lambda *_: heard.append("revoke"),
-                on_lost=lambda *_: heard.append("lost"),
-            )
-            crew.until(lambda: crew.counts() == [1, 1], "a fair share")
-            consumer.unsubscribe()
-            assert consumer.assignment() == []
-            crew.members.pop("a")
-            crew.until(lambda: crew.counts() == [2], "the other takes over")
-            time.sleep(1.2)
-            crew.members["a"] = consumer
-        assert heard == ["assign", "revoke"] * 2
-        assert crew.telemetry("a", MembershipLost) == []
-
-
-@pytest.mark.verify
-def test_close_returns_when_nothing_was_subscribed(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a")
-        crew.remove("a")
-    assert coopgroup_threads() == []
-
-
 @pytest.mark.verify
 @pytest.mark.parametrize("moment", ["before joining", "while working"])
 def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -> None:
@@ -129,37 +78,6 @@ def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -
     assert coopgroup_threads() == []
 
 
-@pytest.mark.verify
-def test_a_synchronous_commit_is_bounded_when_no_broker_answers(tmp_path: Path) -> None:
-    """It raises instead of waiting forever, even if the member owns no partition."""
-    with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration={"socket.timeout.ms": 2_000})
-        cluster.kill(1)
-        consumer.subscribe(["nothing"])
-        began = time.monotonic()
-        with pytest.raises(KafkaException):
-            consumer.commit(offsets=[TopicPartition("nothing", 0, 1)], asynchronous=False)
-        assert time.monotonic() - began < 5.0
-
-
-@pytest.mark.verify
-def test_kafka_python_is_silent_when_a_consumer_closes(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A normal run logs no warning and no error; the lines exist at DEBUG."""
-    topic = unique("silent")
-    kafka_cluster.create_topic(topic, 1)
-    for level, heard in ((logging.INFO, False), (logging.DEBUG, True)):
-        caplog.clear()
-        with caplog.at_level(level, logger="kafka"), Crew(kafka_cluster, tmp_path) as crew:
-            consumer = crew.add("a")
-            consumer.subscribe([topic])
-            while not consumer.assignment():
-                assert consumer.poll(0.1) is None
-        loud = [one for one in caplog.records if one.levelno >= logging.WARNING]
-        assert bool(loud) is heard
-
-
 def test_the_process_ends_properly_when_nobody_closes(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -177,20 +95,3 @@ def test_the_process_ends_properly_when_nobody_closes(
         )
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "assigned\n", "")
         config["group.id"] = unique("group")
-
-
-def test_other_members_go_on_when_one_closes_in_the_middle_of_a_round(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Members join and leave together repeatedly; the group still works."""
-    topic = unique("flapping")
-    kafka_cluster.create_topic(topic, 6)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a").subscribe([topic])
-        crew.until(lambda: crew.counts() == [6], "the first one works")
-        for number in range(4):
-            crew.add(f"b{number}").subscribe([topic])
-            crew.during(0.15 * number)
-            crew.remove(f"b{number}")
-        crew.until(lambda: crew.counts() == [6], "the first one has all again")
-        wait_for(lambda: len(coopgroup_threads()) <= 4, "only one consumer's threads")

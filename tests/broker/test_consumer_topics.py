@@ -2,51 +2,43 @@
 
 from pathlib import Path
 
-import pytest
+from confluent_kafka import TopicPartition
 
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.live_group import Crew, produce, unique
 from tests.support.waiting import wait_for
 
 
-def test_new_partitions_are_shared_when_a_topic_grows(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Owned partitions stay without a callback, and records of the new partitions arrive."""
-    topic = unique("grows")
-    kafka_cluster.create_topic(topic, 2)
-    revoked: list[object] = []
-    with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b"):
-            crew.add(name).subscribe([topic], on_revoke=lambda _, parts: revoked.append(parts))
-        crew.until(lambda: crew.share((topic, 2)), "two partitions shared")
-        revoked.clear()  # the first member may have had both
-        kafka_cluster.add_partitions(topic, 6)
-        produce(kafka_cluster, topic, [1] * 6)
-        crew.until(lambda: crew.share((topic, 6)), "six partitions shared", 8)
-        crew.until(lambda: sum(map(len, crew.messages.values())) == 6, "a record of each")
-        assert revoked == []
-
-
-def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
+def test_new_topics_and_partitions_are_shared(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Owned partitions stay without a callback. A topic that is missing causes no rounds."""
     here, later = unique("here"), unique("later")
     kafka_cluster.create_topic(here, 2)
+    revoked: list[object] = []
     with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a").subscribe([here, later])
-        crew.add("b").subscribe([here, later])
+
+        def rounds() -> int:
+            return sum(len(crew.telemetry(name, RoundDecided)) for name in "ab")
+
+        def on_revoke(_: object, partitions: list[TopicPartition]) -> None:
+            revoked.extend(partitions)
+
+        for name in "ab":
+            crew.add(name).subscribe([here, later], on_revoke=on_revoke)
         crew.until(lambda: crew.share((here, 2)), "the topic that exists")
         crew.during(1.5)
-        rounds = len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
+        before = rounds()
+        revoked.clear()  # the first member may have had both
         crew.during(1.5)
-        again = len(crew.telemetry("a", RoundDecided)) + len(crew.telemetry("b", RoundDecided))
-        assert again == rounds  # a missing topic causes no rounds
+        assert rounds() == before
         kafka_cluster.create_topic(later, 4)
         produce(kafka_cluster, later, [1] * 4)
         crew.until(lambda: crew.share((here, 2), (later, 4)), "both topics", 8)
-        crew.until(lambda: sum(map(len, crew.messages.values())) == 4, "a record of each")
+        kafka_cluster.add_partitions(here, 6)
+        produce(kafka_cluster, here, [1] * 6)
+        crew.until(lambda: crew.share((here, 6), (later, 4)), "the new partitions", 8)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 10, "a record of each")
+        assert revoked == []
 
 
 def test_the_rest_goes_on_when_a_topic_is_deleted(
@@ -97,30 +89,3 @@ def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
         produce(kafka_cluster, second, [1, 1])
         crew.until(lambda: crew.share((first, 2), (second, 2), (other, 2)), "the second topic", 8)
         crew.until(lambda: sum(map(len, crew.messages.values())) == 2, "its records")
-
-
-@pytest.mark.verify
-def test_close_is_quick_when_a_pattern_matches_nothing(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a").subscribe([f"^{unique('never')}$"])
-        crew.during(1.0)
-        assert crew.held("a") == []
-    assert coopgroup_threads() == []
-
-
-@pytest.mark.verify
-def test_a_pattern_is_evaluated_once_when_refresh_is_off(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """topic.metadata.refresh.interval.ms = -1: only the topics that match at first count."""
-    word = unique("once")
-    kafka_cluster.create_topic(f"{word}-1", 1)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a", configuration={"topic.metadata.refresh.interval.ms": -1})
-        consumer.subscribe([f"^{word}"])
-        crew.until(lambda: crew.share((f"{word}-1", 1)), "the first topic")
-        kafka_cluster.create_topic(f"{word}-2", 1)
-        crew.during(1.0)
-        assert crew.held("a") == [(f"{word}-1", 0)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer, SimplePolicy
@@ -26,19 +24,14 @@ class _Stateful:
     def __init__(self) -> None:
         self.heard: list[tuple[str, list[int]]] = []
         self.kept: list[int] = []
-        self.fails = False
 
-    def subscribe(
-        self, consumer: CooperativeConsumer, topic: str, warm: Sequence[int] = ()
-    ) -> None:
+    def subscribe(self, consumer: CooperativeConsumer, topic: str) -> None:
         consumer.subscribe(
             [topic],
             on_assign=lambda _, parts: self._hear("assign", parts),
             on_revoke=self._revoke,
-            on_lost=lambda _, parts: self._hear("lost", parts),
-            on_warmup=self._warm_up,
+            on_warmup=lambda _, parts: self._hear("warmup", parts),
             on_warmup_cancelled=lambda _, parts: self._hear("cancelled", parts),
-            warm=[TopicPartition(topic, number) for number in warm],
         )
 
     def calls(self, name: str) -> list[int]:
@@ -51,18 +44,6 @@ class _Stateful:
         self._hear("revoke", partitions)
         self.kept += [one.partition for one in consumer.warmups() if one in partitions]
 
-    def _warm_up(self, _: object, partitions: list[TopicPartition]) -> None:
-        self._hear("warmup", partitions)
-        if self.fails:
-            raise OSError("disk full")
-
-
-def _settled_alone(crew: Crew, topic: str, policy: SimplePolicy) -> _Stateful:
-    app = _Stateful()
-    app.subscribe(crew.add("a", policy=policy), topic)
-    crew.until(lambda: len(crew.held("a")) == PARTITIONS, "a owns everything")
-    return app
-
 
 def test_partition_moves_only_when_its_new_owner_is_warm(
     kafka_cluster: KafkaCluster, tmp_path: Path
@@ -72,8 +53,9 @@ def test_partition_moves_only_when_its_new_owner_is_warm(
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = SimplePolicy(warmup=Warmup(standbys=1))
     with Crew(kafka_cluster, tmp_path) as crew:
-        first = _settled_alone(crew, topic, policy)
-        second = _Stateful()
+        first, second = _Stateful(), _Stateful()
+        first.subscribe(crew.add("a", policy=policy), topic)
+        crew.until(lambda: crew.counts() == [PARTITIONS], "a owns everything")
         consumer = crew.add("b", policy=policy)
         second.subscribe(consumer, topic)
         crew.until(lambda: len(second.calls("warmup")) == 2, "two warm-ups begin")
@@ -98,41 +80,3 @@ def test_partition_moves_only_when_its_new_owner_is_warm(
         crew.until(lambda: set(first.calls("warmup")) == set(moving), "a keeps what it gave up")
         changes = crew.telemetry("a", WarmupsChanged)
         assert [sorted(one.warm.indices(topic)) for one in changes if one.warm] == [moving]
-
-
-def test_state_that_is_found_is_used_instead_of_a_restore(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Two of the four partitions move; the new member is warm for these two."""
-    topic = unique("found")
-    kafka_cluster.create_topic(topic, PARTITIONS)
-    policy = SimplePolicy(warmup=Warmup())
-    with Crew(kafka_cluster, tmp_path) as crew:
-        _settled_alone(crew, topic, policy)
-        second = _Stateful()
-        second.subscribe(crew.add("b", policy=policy), topic, warm=[1, 2])
-        crew.until(lambda: crew.counts() == [2, 2], "the partitions move")
-        assert crew.held("b") == [(topic, 1), (topic, 2)]
-        assert second.calls("cancelled") == []
-
-
-@pytest.mark.verify
-def test_on_warmup_when_it_raises_leaves_the_member_in_the_group(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = unique("fails")
-    kafka_cluster.create_topic(topic, PARTITIONS)
-    policy = SimplePolicy(warmup=Warmup(timeout_ms=2_000))
-    with Crew(kafka_cluster, tmp_path) as crew:
-        _settled_alone(crew, topic, policy)
-        second = _Stateful()
-        second.fails = True
-        consumer = crew.add("b", policy=policy)
-        second.subscribe(consumer, topic)
-        crew.until(lambda: second.calls("warmup") != [], "the warm-up is refused")
-        assert "warmup_failed" in caplog.text
-        crew.until(lambda: consumer.warmups() == [], "the failed warm-ups are none any longer")
-        # the default after the time-out: move nevertheless
-        crew.until(lambda: crew.counts() == [2, 2], "the partitions move cold")
-        failed = [one.error for one in crew.telemetry("b", WarmupsChanged) if one.failed]
-        assert failed[0] == "OSError: disk full"

@@ -4,14 +4,13 @@ librdkafka asks the old coordinator, gives up at NOT_COORDINATOR (librdkafka#558
 AdminClient crashes there (librdkafka#5040, #4605).
 """
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.coordinators import move_coordinator
@@ -76,60 +75,32 @@ def test_inherited_partitions_are_fetched_when_the_coordinator_has_moved(
 
 @pytest.mark.slow
 def test_iteration_goes_on_when_the_coordinator_has_moved(
-    cluster: KafkaCluster, topic: str
+    cluster: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     """`for message in consumer`, as in the README, raises nothing."""
-    group_id = unique("iterated")
-    configuration = {
-        **cluster.client_config(),
-        "group.id": group_id,
-        "auto.offset.reset": "earliest",
-        "heartbeat.interval.ms": 200,
-        "session.timeout.ms": 6_000,
-    }
-    first, second = (CooperativeConsumer(configuration) for _ in range(2))
-    heard: list[Message] = []
-    failures: list[BaseException] = []
-    leaves, ends = threading.Event(), threading.Event()
+    with Crew(cluster, tmp_path) as crew:
+        crew.add("a").subscribe([topic])
+        consumer = crew.add("b")
+        consumer.subscribe([topic])
+        del crew.members["b"]
+        heard: list[Message] = []
 
-    def poll_and_leave() -> None:
-        with first:
-            while not leaves.is_set():
-                message = first.poll(0.05)
-                heard.extend([] if message is None else [message])
-
-    def iterate() -> None:
-        try:
-            with second:
-                for message in second:
+        def iterate() -> None:
+            with consumer:
+                for message in consumer:
                     heard.append(message)
-                    if ends.is_set():
+                    if message.value() == b"10":  # the last one
                         return
-        except BaseException as error:  # noqa: BLE001  (asserted below)
-            failures.append(error)
 
-    threads = [threading.Thread(target=one, daemon=True) for one in (poll_and_leave, iterate)]
-    try:
-        for consumer, thread in zip((first, second), threads, strict=True):
-            consumer.subscribe([topic])
-            thread.start()
-        share = PARTITIONS // 2
-        wait_for(lambda: len(first.assignment()) == share == len(second.assignment()), "shares")
-        wait_for(lambda: len(heard) >= 10 * PARTITIONS, "the first records")
-        move_coordinator(cluster, group_id)
-        leaves.set()
-        threads[0].join(20)
-        wait_for(lambda: bool(failures) or len(second.assignment()) == PARTITIONS, "all partitions")
-        produce(cluster, topic, [1] * PARTITIONS)
-        wait_for(lambda: bool(failures) or len(heard) >= 11 * PARTITIONS, "all records")
-        assert failures == []
-    finally:
-        leaves.set()
-        ends.set()
-        produce(cluster, topic, [1] * PARTITIONS)  # lets the iteration notice its end
-        for thread in threads:
-            thread.join(20)
-    assert not any(thread.is_alive() for thread in threads)
+        with ThreadPoolExecutor(1) as pool:
+            iterating = pool.submit(iterate)
+            crew.until(lambda: len(consumer.assignment()) == PARTITIONS // 2, "shares")
+            crew.until(lambda: len(heard + crew.messages["a"]) == 10 * PARTITIONS, "all records")
+            move_coordinator(cluster, crew.group_id)
+            crew.remove("a")
+            wait_for(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions")
+            produce(cluster, topic, [11] * PARTITIONS)
+            iterating.result(60)
 
 
 @pytest.mark.slow

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import DeserializingConsumer, Message, Producer, TopicPartition
+from confluent_kafka import DeserializingConsumer, Producer, TopicPartition
 from confluent_kafka.error import ConsumeError, ValueDeserializationError
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -19,8 +17,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext, St
 from google.protobuf.struct_pb2 import Value  # a message type that needs no compiler
 
 from coopgroup import CooperativeConsumer
-from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.processing import DeadLetter, process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
 
@@ -94,127 +90,30 @@ def test_poll_is_that_of_deserializing_consumer(kafka_cluster: KafkaCluster, top
     assert commits == [[7], [7]]
 
 
-def test_consume_and_iteration_give_all_records(kafka_cluster: KafkaCluster, topic: str) -> None:
-    def consumed(consumer: CooperativeConsumer) -> list[Message]:
-        return consumer.consume(100, 5)
-
-    def iterated(consumer: CooperativeConsumer) -> list[Message]:
-        return [next(iter(consumer))]
-
-    for take in (consumed, iterated):
-        values = list[object]()
-        with CooperativeConsumer(config_of(kafka_cluster, unique("all"))) as consumer:
-            consumer.subscribe([topic])
-            while len(values) < 7:
-                try:
-                    values += [one.value() for one in take(consumer)]
-                except ValueDeserializationError as error:
-                    values.append(bytes_of(error))
-        assert values == [0, 1, 2, b"x", 4, 5, None]
+KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], object]] = {
+    "avro": (lambda one: AvroSerializer(one, AVRO), AvroDeserializer, {"id": 7}),
+    "json": (lambda one: JSONSerializer(JSON, one), lambda _: JSONDeserializer(JSON), {"id": 7}),
+    "protobuf": (
+        lambda one: ProtobufSerializer(Value, one, {"use.deprecated.format": False}),
+        lambda _: ProtobufDeserializer(Value, {"use.deprecated.format": False}),
+        Value(number_value=7.0),
+    ),
+}
 
 
-@pytest.mark.parametrize("way", ["getone", "getmany", "async for"])
-def test_loop_gets_all_records(kafka_cluster: KafkaCluster, topic: str, way: str) -> None:
-    async def some(consumer: AsyncCooperativeConsumer) -> list[object]:
-        if way == "getone":
-            return [(await consumer.getone()).value]
-        if way == "getmany":
-            found = await consumer.getmany(timeout=5)
-            return [one.value for records in found.values() for one in records]
-        async for record in consumer:
-            return [record.value]
-        raise AssertionError
-
-    async def main() -> list[object]:
-        values = list[object]()
-        config = config_of(kafka_cluster, unique("loop"))
-        async with AsyncCooperativeConsumer(config, topic) as consumer:
-            while len(values) < 7:
-                try:
-                    values += await some(consumer)
-                except ValueDeserializationError as error:
-                    values.append(bytes_of(error))
-                    assert await consumer.position(TopicPartition(topic, 0)) == BAD + 1
-        return values
-
-    assert asyncio.run(main()) == [0, 1, 2, b"x", 4, 5, None]
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_processing_decodes_beside_the_handlers_and_sends_bytes_as_a_dead_letter(
-    kafka_cluster: KafkaCluster, topic: str, *, is_async: bool
-) -> None:
-    failed, group = unique("failed"), unique("processed")
-    kafka_cluster.create_topic(failed, 1)
-    letter = DeadLetter(Producer(kafka_cluster.client_config()), failed)
-    values, stop = list[object](), threading.Event()
-
-    def handle(value: object) -> None:
-        values.append(value)
-        if value is None:
-            stop.set()
-
-    async def handle_record(record: Any) -> None:  # noqa: ANN401
-        handle(record.value)
-
-    async def main() -> None:
-        config = config_of(kafka_cluster, group)
-        async with AsyncCooperativeConsumer(config, topic) as consumer:
-            await process(consumer, handle_record, on_error=letter, stop=stop)
-
-    if is_async:
-        asyncio.run(main())
-    else:
-        with CooperativeConsumer(config_of(kafka_cluster, group)) as consumer:
-            consumer.subscribe([topic])
-            process(consumer, lambda one: handle(one.value()), on_error=letter, stop=stop)
-    assert values == [0, 1, 2, 4, 5, None]
-    with CooperativeConsumer(
-        {**config_of(kafka_cluster, group), "value.deserializer": None}
-    ) as dead:
-        dead.subscribe([failed])
-        message = dead.poll(20)
-    assert message is not None
-    assert message.value() == b"x"
-    headers: Any = message.headers()
-    assert dict(headers)["coopgroup.error"].startswith(b"ValueDeserializationError")
-
-
-def avro(registry: SchemaRegistryClient) -> tuple[Any, Any]:
-    return AvroSerializer(registry, AVRO), AvroDeserializer(registry)
-
-
-def json_schema(registry: SchemaRegistryClient) -> tuple[Any, Any]:
-    return JSONSerializer(JSON, registry), JSONDeserializer(JSON)
-
-
-def protobuf(_: SchemaRegistryClient) -> tuple[Any, Any]:
-    return (
-        ProtobufSerializer(Value, _, {"use.deprecated.format": False}),
-        ProtobufDeserializer(Value, {"use.deprecated.format": False}),
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [(avro, {"id": 7}), (json_schema, {"id": 7}), (protobuf, Value(number_value=7.0))],
-)
-def test_schema_registry_decodes_records(
-    kafka_cluster: KafkaCluster,
-    kind: Callable[[SchemaRegistryClient], tuple[Any, Any]],
-    value: object,
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_registry_decodes_records(kafka_cluster: KafkaCluster, kind: str) -> None:
     """As on docs/deserializers.md; the registry is in memory."""
     registry = SchemaRegistryClient.new_client({"url": f"mock://{unique('registry')}"})
-    serialize, deserialize = kind(registry)
+    serializer, deserializer, value = KINDS[kind]
     topic = unique("orders")
     kafka_cluster.create_topic(topic, 1)
     producer = Producer(kafka_cluster.client_config())
     context = SerializationContext(topic, MessageField.VALUE)
-    producer.produce(topic, serialize(value, context))
+    producer.produce(topic, serializer(registry)(value, context))
     producer.produce(topic, b"no schema id")
     assert producer.flush(10) == 0
-    config = config_of(kafka_cluster, topic) | {"value.deserializer": deserialize}
+    config = config_of(kafka_cluster, topic) | {"value.deserializer": deserializer(registry)}
     with CooperativeConsumer(config) as consumer:
         consumer.subscribe([topic])
         message = consumer.poll(20)

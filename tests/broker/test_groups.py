@@ -11,14 +11,10 @@ from typing import Any, Final
 
 import pytest
 from attrs import define, field
-from confluent_kafka.admin import AdminClient
 
-from coopgroup import Catalogue, CooperativeGroup, WorkFailure
-from coopgroup.errors import ConfigurationError
+from coopgroup import Catalogue, CooperativeGroup
 from coopgroup.model import Resource
-from coopgroup.policies import Policy, SimplePolicy
-from coopgroup.policies.eager import EagerPolicy
-from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, RoundRefused, WorkFailed
+from coopgroup.telemetry import ResourcesStarted
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
 from tests.support.live_group import coopgroup_threads, read_telemetry, unique
@@ -35,34 +31,18 @@ class Member:
     """A member, the log of its callbacks, and its own view of the catalogue.
 
     Attributes:
-        name: name of the member.
-        catalogue: the resources to share; an exception is raised.
         calls: (callback, resource, when it returned).
-        failures: exceptions that callbacks raise, each once.
-        heavy_s: how long a heavy resource takes to stop, unless `flushed` is set earlier.
-        reported: errors that `on_error` received.
+        heavy_s: how long a heavy resource takes to stop.
     """
 
-    name: str
     catalogue: object
     group: CooperativeGroup = field(init=False)
     calls: list[tuple[str, tuple[str, int], float]] = field(factory=list)
-    failures: dict[tuple[str, tuple[str, int]], list[Exception]] = field(factory=dict)
     heavy_s: float = 0.0
-    flushed: threading.Event = field(factory=threading.Event)
-    reported: list[WorkFailure] = field(factory=list)
-
-    def look(self) -> object:
-        if isinstance(self.catalogue, Exception):
-            raise self.catalogue
-        return self.catalogue
 
     def call(self, action: str, resource: Resource) -> None:
-        failures = self.failures.get((action, resource))
-        if failures:
-            raise failures.pop(0)
         if action == "stop" and resource.name == "heavy":
-            self.flushed.wait(self.heavy_s)
+            time.sleep(self.heavy_s)
         self.calls.append((action, resource, time.monotonic()))
 
     def runs(self, resource: tuple[str, int]) -> bool:
@@ -75,25 +55,16 @@ class Member:
 
 @define(eq=False)
 class Crew:
-    """Members of one group.
-
-    Attributes:
-        cluster: the broker.
-        folder: for telemetry.
-        catalogue: catalogue of new members.
-        policy: policy of new members.
-        members: by name.
-    """
+    """Members of one group; `catalogue` is that of new members."""
 
     cluster: KafkaCluster
     folder: Path
     catalogue: object = field(factory=lambda: Catalogue.of_connectors(CONNECTORS, version=1))
     group_id: str = field(factory=lambda: unique("group"))
-    policy: Policy = field(factory=SimplePolicy)
     members: dict[str, Member] = field(factory=dict)
 
     def add(self, name: str, **settings: Any) -> Member:  # noqa: ANN401  (keys with _ for .)
-        member = self.members[name] = Member(name=name, catalogue=self.catalogue)
+        member = self.members[name] = Member(catalogue=self.catalogue)
         more = {key.replace("_", "."): value for key, value in settings.items()}
         member.group = CooperativeGroup(
             {
@@ -103,16 +74,12 @@ class Crew:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 250,
                 "coopgroup.catalogue.refresh.ms": 200,
-                "coopgroup.retry.backoff.ms": 50,
                 "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
                 **more,
             },
-            catalogue=member.look,
+            catalogue=lambda: member.catalogue,
             start=lambda one: member.call("start", one),
             stop=lambda one: member.call("stop", one),
-            lost=lambda one: member.call("lost", one),
-            on_error=member.reported.append,
-            policy=self.policy,
         )
         member.group.join()
         return member
@@ -124,10 +91,6 @@ class Crew:
         run = sorted(tuple(one) for member, one in held if member.runs(one))
         return run == sorted(wanted) and {id(one) for one, _ in held} == set(map(id, members))
 
-    def records(self, name: str, kind: type) -> list[Any]:
-        envelopes = read_telemetry(self.folder / f"{name}.jsonl")
-        return [one.record for one in envelopes if isinstance(one.record, kind)]
-
 
 @pytest.fixture
 def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
@@ -137,17 +100,6 @@ def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
         member.heavy_s = 0.0
         member.group.close()
     wait_for(lambda: coopgroup_threads() == [], "all threads end")
-
-
-def pair(crew: Crew) -> tuple[Member, Member]:
-    """Return two members that share all: the holder of the slow heavy task, and the other."""
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    heavy, light = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
-    heavy.heavy_s = HEAVY_S
-    return heavy, light
 
 
 def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
@@ -165,27 +117,15 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     assert [index for name, index in second.group.held() if index == -1] == [-1]
 
     def started() -> list[tuple[str, int]]:
-        records = crew.records("b", ResourcesStarted)
-        return sorted(tuple(one) for record in records for one in record.resources)
+        records = read_telemetry(crew.folder / "b.jsonl")
+        started = [one.record for one in records if isinstance(one.record, ResourcesStarted)]
+        return sorted((one.name, one.index) for record in started for one in record.resources)
 
     # Another thread writes the file.
     wait_for(lambda: started() == sorted(map(tuple, second.group.held())), "the records", WAIT_S)
     tokens = {second.group.token(one) for one in second.group.held()}
     assert all(token is not None and token > 1 for token in tokens)
-
-
-@pytest.mark.verify
-def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> None:
-    """The eager baseline, with the same code, for comparison with the other policies."""
-    crew.policy = EagerPolicy()
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    first.heavy_s = HEAVY_S
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    began_s = first.when("stop", ("light", 0))[0]
-    started_s = [*first.when("start", ("light", 0))[1:], *second.when("start", ("light", 0))]
-    assert started_s[0] - began_s > HEAVY_S / 2
+    assert second.group.generation > 1
 
 
 def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
@@ -215,130 +155,6 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     crew.catalogue = changed
 
 
-@pytest.mark.verify
-def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) -> None:
-    """A member with a newer catalogue joins: the leader decides nothing until it has read it."""
-    first = crew.add("a", coopgroup_lookup_timeout_ms=300)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    crew.catalogue = Catalogue.of_connectors({"light": 3}, version=2)
-    crew.add("b")
-    wait_for(lambda: bool(crew.records("a", RoundRefused)), "a round is refused", WAIT_S)
-    assert "metadata" in crew.records("a", RoundRefused)[0].violations[0]
-    assert sorted(map(tuple, first.group.held())) == ALL
-    first.catalogue = crew.catalogue
-    wanted = [("light", index) for index in range(-1, 3)]
-    wait_for(lambda: crew.shared(wanted), "the new list is shared", WAIT_S)
-
-
-@pytest.mark.verify
-def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
-    """They are reported and called again; all else continues, in the same generation."""
-    first = crew.add("a")
-    first.failures["start", ("light", 0)] = [ValueError("not yet"), ValueError("still not")]
-    wait_for(lambda: bool(first.when("start", ("light", 0))), "it starts in the end", WAIT_S)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    generation = first.group.generation
-    for index in range(-1, 3):
-        first.failures["stop", ("light", index)] = [OSError("disk full")]
-    first.failures["stop", ("heavy", -1)] = [OSError("disk full")]
-    first.failures["stop", ("heavy", 0)] = [OSError("disk full")]
-    second = crew.add("b")
-    wait_for(lambda: bool(second.group.held()), "something moves", WAIT_S)
-    wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
-    assert first.group.generation > generation
-    assert {one.action for one in first.reported} == {"start", "stop"}
-    failed = crew.records("a", WorkFailed)
-    assert {one.action for one in failed} == {"start", "stop"}
-    assert [action for action, _, _ in first.calls if action == "lost"] == []
-    assert {one.reason for one in crew.records("a", ResourcesStopped)} == {"revoked"}
-
-
-@pytest.mark.verify
-def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
-    """`hand_over` returns when the heavy resource has stopped too; no resource is lost."""
-    ends, stays = pair(crew)
-    light = [one for one in ends.group.held() if one.name == "light"]
-    assert light
-    assert ends.group.hand_over(WAIT_S)
-    assert ends.group.held() == ()
-    del crew.members[ends.name]
-    wait_for(lambda: crew.shared(ALL), "the other has all", WAIT_S)
-    crew.members[ends.name] = ends
-    flushed_s = ends.when("stop", ("heavy", 0))[-1]
-    assert all(stays.when("start", one)[-1] < flushed_s for one in light)
-    assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
-
-
-@pytest.mark.verify
-def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
-    """The others do not wait until its heavy resource has stopped; it starts no resource."""
-    ends, stays = pair(crew)
-    ends.heavy_s = WAIT_S
-    closing = threading.Thread(target=ends.group.close)
-    closing.start()
-    new = [("new", index) for index in range(-1, 6)]
-    ends.catalogue = stays.catalogue = Catalogue.of_connectors({**CONNECTORS, "new": 6}, version=2)
-    wait_for(lambda: all(map(stays.runs, new)), "all that is new runs", WAIT_S)
-    assert closing.is_alive()
-    ends.flushed.set()
-    closing.join()
-    flushed_s = ends.when("stop", ("heavy", 0))[0]
-    assert all(stays.when("start", one)[0] < flushed_s for one in new)
-    assert not any(ends.when("start", one) for one in new)
-
-
-def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
-    """With a state directory no other member notices, even if it led; then the list changes."""
-    state = {"coopgroup_state_dir": str(tmp_path / "state")}
-    first = crew.add("a", **state)
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    had, generation, calls = first.group.held(), first.group.generation, len(second.calls)
-    first.group.close()
-    again = crew.add("a", **state)
-    wait_for(lambda: again.group.held() == had, "it has what it had", WAIT_S)
-    assert again.group.generation == generation
-    assert len(second.calls) == calls
-    changed = Catalogue.of_connectors({**CONNECTORS, "new": 1}, version=2)
-    again.catalogue = second.catalogue = changed
-    wait_for(lambda: crew.shared([*ALL, ("new", -1), ("new", 0)]), "the new list", WAIT_S)
-
-
-@pytest.mark.verify
-def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
-    """It has its own protocol type, so tools for consumer groups skip it."""
-    crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    admin = AdminClient(dict[str, str | int | float | bool](crew.cluster.client_config()))
-    listed = admin.list_consumer_groups().result(WAIT_S).valid
-    assert crew.group_id not in {one.group_id for one in listed}
-
-
-@pytest.mark.verify
-def test_group_that_cannot_be_made_leaves_nothing_behind(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """A user's mistake is one line; a callback that is not callable is a TypeError."""
-    given = {**kafka_cluster.client_config(), "group.id": "g"}
-    with pytest.raises(ConfigurationError, match="resource: got 'light'"):
-        CooperativeGroup(given, catalogue=["light"], start=print, stop=print)  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="stop expects a callable"):
-        CooperativeGroup(given, catalogue=[], start=print, stop=None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=re.escape("coopgroup.telemetry.file")):
-        CooperativeGroup(
-            {**given, "coopgroup.telemetry.file": str(tmp_path)},
-            catalogue=[],
-            start=print,
-            stop=print,
-        )
-    never_joined = CooperativeGroup(given, catalogue=[("a", 0)], start=print, stop=print)
-    never_joined.close()
-    with pytest.raises(RuntimeError, match="joined once"):
-        never_joined.join()
-    assert coopgroup_threads() == []
-
-
 @pytest.mark.parametrize("number", range(4))
 def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
     """Unchanged except for broker and group; the test supplies the reader's functions."""
@@ -363,17 +179,14 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
         heard.append(f"token {token}")
         names["leadership"].close()
 
+    verbs = {
+        "work": ("start", "stop", "abandon"),
+        "scheduling": ("start", "stop"),
+        "store": ("start", "stop", "restore", "delete"),
+    }
     names: dict[str, Any] = {
+        **{f"{verb}_{noun}": note(verb) for noun, some in verbs.items() for verb in some},
         "read_plan": lambda: {"tasks": {"orders": 2}, "version": 1},
-        "start_work": note("start"),
-        "stop_work": note("stop"),
-        "abandon_work": note("lost"),
-        "start_scheduling": note("start"),
-        "stop_scheduling": note("stop"),
-        "start_store": note("start"),
-        "stop_store": note("stop"),
-        "restore_store": note("restore"),
-        "delete_store": note("delete"),
         "stores_on_disk": list,
         "wait_for_shutdown": wait,
         "do_a_piece": piece,
@@ -386,15 +199,12 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
     assert set(heard) == expected[number]
 
 
-@pytest.mark.parametrize("versions", [(None, None), (1, 2)])
-def test_static_leader_that_comes_back_shares_what_changed(
-    crew: Crew, versions: tuple[int | None, int | None]
-) -> None:
+def test_static_leader_that_comes_back_shares_what_changed(crew: Crew) -> None:
     """Its join starts no round, and no round has shared the changes that it reads."""
-    crew.catalogue = Catalogue.of([("a", 0)], version=versions[0])
+    crew.catalogue = Catalogue.of([("a", 0)])
     first = crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
     wait_for(lambda: crew.shared([("a", 0)]), "the first life has it", WAIT_S)
     first.group.close()
-    crew.catalogue = Catalogue.of([("a", 0), ("b", 0)], version=versions[1])
+    crew.catalogue = Catalogue.of([("a", 0), ("b", 0)])
     crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
     wait_for(lambda: crew.shared([("a", 0), ("b", 0)]), "the second life has both", WAIT_S)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
@@ -21,7 +19,8 @@ from coopgroup.kafka.health import consumer_work, probe
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique
+from tests.support.live_group import polling, produce, unique
+from tests.support.probes import get
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
@@ -41,104 +40,77 @@ def _settings(cluster: KafkaCluster, **more: object) -> dict[str, Any]:
     }
 
 
-def _livez(server: HealthServer) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/livez", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def _wait_red(
     server: HealthServer, words: str, poll: Callable[[], object] = lambda: time.sleep(0.05)
 ) -> None:
     def is_red() -> bool:
         poll()
-        status, content = _livez(server)
+        status, content = get(server.port, "livez")
         return status == 503 and words in content
 
     wait_for(is_red, words, WAIT_S)
 
 
-@contextmanager
-def _polling(consumer: CooperativeConsumer) -> Iterator[None]:
-    """Poll in a thread, as an application does, and ignore records and refusals."""
-    is_over = threading.Event()
-
-    def poll() -> None:
-        while not is_over.is_set():
-            try:
-                consumer.poll(0.05)
-            except KafkaException:
-                time.sleep(0.05)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+def _wait_green(server: HealthServer, poll: Callable[[], object] | None = None) -> None:
+    wait_for(lambda: get(server.port, "livez")[0] == 200, "green again", WAIT_S, poll)
 
 
 def _owns(consumer: CooperativeConsumer, count: int) -> Callable[[], bool]:
     return lambda: len(consumer.assignment()) == count
 
 
+@contextmanager
+def _watched(
+    cluster: KafkaCluster, records: Sequence[int], **limits: float
+) -> Iterator[tuple[CooperativeConsumer, HealthServer, str]]:
+    """Yield a consumer of a new topic, its server of probes, and the name of the topic."""
+    topic = unique("health")
+    cluster.create_topic(topic, len(records))
+    produce(cluster, topic, records)
+    consumer = CooperativeConsumer(_settings(cluster))
+    with consumer, serve(0, consumer, limits=HealthLimits(**limits)) as server:
+        yield consumer, server, topic
+
+
 def test_handler_that_hangs_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    topic = unique("hangs")
-    kafka_cluster.create_topic(topic, 1)
-    produce(kafka_cluster, topic, [1])
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(poll_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [1], poll_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         asked_s = time.monotonic()  # before the time that the limit counts from
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        assert _livez(server)[0] == 200 or time.monotonic() - asked_s >= LIMIT_S
+        assert consumer.poll(WAIT_S) is not None
+        assert get(server.port, "livez")[0] == 200 or time.monotonic() - asked_s >= LIMIT_S
         _wait_red(server, "poll was not called")  # this thread is the handler
         assert time.monotonic() - asked_s >= LIMIT_S
-        wait_for(
-            lambda: _livez(server)[0] == 200,
-            "green after a poll",
-            WAIT_S,
-            poll=lambda: consumer.poll(0),
-        )
+        _wait_green(server, lambda: consumer.poll(0))
 
 
 def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
     """With `process` the consumer polls on, and the other partitions go on."""
-    topic = unique("one-hangs")
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [3, 3])
     goes_on, stop = threading.Event(), threading.Event()
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
 
     def handle(message: Any) -> None:  # noqa: ANN401  (Message has no public type)
         if message.partition() == 1:
             goes_on.wait(WAIT_S)
 
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [3, 3], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         processing = threading.Thread(
             target=process, args=(consumer, handle), kwargs={"stop": stop}
         )
         processing.start()
         _wait_red(server, f"{topic}-1 makes no progress")
-        assert f"{topic}-0" not in _livez(server)[1]
+        assert f"{topic}-0" not in get(server.port, "livez")[1]
         goes_on.set()
-        wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
+        _wait_green(server)
         stop.set()
         processing.join()
 
 
 def test_revocation_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    topic, settings = unique("revokes"), _settings(kafka_cluster)
-    kafka_cluster.create_topic(topic, 2)
-    slow, other = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    with slow, other, serve(0, slow, limits=HealthLimits(revocation_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [0, 0], revocation_s=LIMIT_S) as (slow, server, topic):
+        group_id = slow.health().group_id
+        other = CooperativeConsumer(_settings(kafka_cluster, **{"group.id": group_id}))
         slow.subscribe([topic], on_revoke=lambda _, parts: slow.revoke_later(parts))
-        with _polling(slow), _polling(other):
+        with other, polling(slow, other):
             wait_for(_owns(slow, 2), "both", WAIT_S)
             other.subscribe([topic])
             _wait_red(server, "a revocation runs")
@@ -150,19 +122,15 @@ def test_consumer_that_hears_of_no_record_turns_liveness_red(
     """As after librdkafka#5301: its client polls on and fetches nothing."""
     monkeypatch.setattr(probe, "QUIET_S", 0.2)
     monkeypatch.setattr(consumer_work, "_ENDS_S", 0.3)
-    topic = unique("deaf")
-    kafka_cluster.create_topic(topic, 1)
-    produce(kafka_cluster, topic, [1])
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [1], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
         assert consumer.poll(WAIT_S) is not None
         inner = consumer._fetching.consumer  # noqa: SLF001  (what becomes deaf)
         inner.pause([TopicPartition(topic, 0)])
-        with _polling(consumer):
+        with polling(consumer):
             wait_for(lambda: bool(consumer.health().lags), "a sample", WAIT_S)
             time.sleep(2 * LIMIT_S)
-            assert _livez(server)[0] == 200  # nothing waits
+            assert get(server.port, "livez")[0] == 200  # nothing waits
             produce(kafka_cluster, topic, [3])
             _wait_red(server, "records wait")
 
@@ -172,12 +140,9 @@ def test_partition_whose_committed_offset_is_never_answered_turns_liveness_red(
 ) -> None:
     """As after librdkafka#5586."""
     monkeypatch.setattr(OffsetLookup, "_hear_offsets", lambda *_: None)
-    topic = unique("unanswered")
-    kafka_cluster.create_topic(topic, 1)
-    consumer = CooperativeConsumer(_settings(kafka_cluster))
-    with consumer, serve(0, consumer, limits=HealthLimits(partition_s=LIMIT_S)) as server:
+    with _watched(kafka_cluster, [0], partition_s=LIMIT_S) as (consumer, server, topic):
         consumer.subscribe([topic])
-        with _polling(consumer):
+        with polling(consumer):
             _wait_red(server, "no committed offset")
 
 
@@ -192,10 +157,10 @@ def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluste
         other.subscribe([topic])
         wait_for(lambda: len(other.assignment()) == 2, poll=lambda: other.poll(0.1), timeout_s=30)
         ours.subscribe([topic])
-        with _polling(ours):
+        with polling(ours):
             _wait_red(server, "a rebalance runs")
             other.close()
-            wait_for(lambda: _livez(server)[0] == 200, "green again", WAIT_S)
+            _wait_green(server)
 
 
 def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
@@ -204,11 +169,11 @@ def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.create_topic(topic, 1)
     settings = _settings(kafka_cluster, **{"group.instance.id": "one"})
     first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    with first, second, serve(0, first) as server, _polling(first):
+    with first, second, serve(0, first) as server, polling(first):
         first.subscribe([topic])
         wait_for(_owns(first, 1), "the partition", WAIT_S)
         second.subscribe([topic])
-        with _polling(second):
+        with polling(second):
             _wait_red(server, "the group refused this member")
 
 
@@ -223,7 +188,7 @@ def test_blocked_event_loop_turns_liveness_red(kafka_cluster: KafkaCluster) -> N
             async with consumer:
                 began_s = time.monotonic()
                 await asyncio.wait_for(consumer.getone(), WAIT_S)
-                assert _livez(server)[0] == 200 or time.monotonic() - began_s >= LIMIT_S
+                assert get(server.port, "livez")[0] == 200 or time.monotonic() - began_s >= LIMIT_S
                 _wait_red(server, "poll was not called")  # on the loop itself
 
     asyncio.run(live())
@@ -242,18 +207,3 @@ def test_start_of_a_resource_that_hangs_turns_liveness_red(kafka_cluster: KafkaC
     with group, serve(0, group, limits=HealthLimits(partition_s=LIMIT_S)) as server:
         _wait_red(server, "jobs-0 makes no progress")
         goes_on.set()
-
-
-def test_member_without_partitions_or_records_stays_green(kafka_cluster: KafkaCluster) -> None:
-    topic, settings = unique("idle"), _settings(kafka_cluster)
-    kafka_cluster.create_topic(topic, 1)
-    first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    limits = HealthLimits(partition_s=LIMIT_S, poll_s=LIMIT_S)
-    with first, second, serve(0, first, second, limits=limits) as server:
-        for one in (first, second):
-            one.subscribe([topic])
-        with _polling(first), _polling(second):
-            wait_for(lambda: first.health().is_ready and second.health().is_ready, timeout_s=WAIT_S)
-            for _ in range(10):
-                assert _livez(server)[0] == 200
-                time.sleep(0.3)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from coopgroup.testing import KafkaCluster
+from coopgroup.testing.processes import free_ports
 from tests.support.live_group import produce, unique
+from tests.support.probes import get
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
@@ -23,27 +22,11 @@ APP = Path(__file__).parents[2] / "deploy" / "kubernetes" / "app.py"
 WAIT_S = 40.0
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, ""
-    except OSError:
-        return 0, ""
-
-
 @pytest.mark.parametrize("static", ["", "1"])
 def test_pod_is_ready_and_ends_at_sigterm(
     kafka_cluster: KafkaCluster, tmp_path: Path, static: str
 ) -> None:
-    topic, port = unique("pod"), _free_port()
+    topic, (port,) = unique("pod"), free_ports(1)
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [2, 2])
     environment = os.environ | {
@@ -59,10 +42,10 @@ def test_pod_is_ready_and_ends_at_sigterm(
         [sys.executable, APP], env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
-        wait_for(lambda: _get(port, "/readyz")[0] == 200, "a ready pod", WAIT_S)
-        assert _get(port, "/livez")[0] == 200
+        wait_for(lambda: get(port, "readyz")[0] == 200, "a ready pod", WAIT_S)
+        assert get(port, "livez")[0] == 200
         wait_for(
-            lambda: "coopgroup_assigned_partitions" in _get(port, "/metrics")[1], "metrics", WAIT_S
+            lambda: "coopgroup_assigned_partitions" in get(port, "metrics")[1], "metrics", WAIT_S
         )
         assert pod.stdout is not None
         handled = {pod.stdout.readline() for _ in range(4)}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from coopgroup import CooperativeConsumer, CooperativeGroup, Leadership
-from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup import CooperativeConsumer
 from coopgroup.metrics import PrometheusMetrics
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
@@ -34,12 +30,6 @@ def _settings(cluster: KafkaCluster, metrics: PrometheusMetrics, **more: object)
         "coopgroup.telemetry.listener": metrics,
         **more,
     }
-
-
-def _of_records(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings without those of a consumer, for a group of named resources."""
-    of_consumers = {"auto.offset.reset", "auto.commit.interval.ms"}
-    return {key: value for key, value in settings.items() if key not in of_consumers}
 
 
 def _value(metrics: PrometheusMetrics, name: str, **labels: str) -> float:
@@ -95,65 +85,3 @@ def test_consumer_has_metrics_of_its_rounds_commits_and_records(
     consumer.close()
     assert not consumer.health().is_joined
     assert _value(metrics, "coopgroup_assigned_partitions") == 0
-
-
-def test_consumer_of_an_event_loop_has_the_same_metrics(kafka_cluster: KafkaCluster) -> None:
-    topic, metrics = unique("metrics-aio"), _new()
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [5, 5])
-
-    async def live() -> None:
-        settings = _settings(kafka_cluster, metrics)
-        consumer = AsyncCooperativeConsumer(settings, topic)
-        assert consumer.health().group_id == settings["group.id"]
-        async with consumer:
-            for _ in range(4):
-                await asyncio.wait_for(consumer.getone(), WAIT_S)
-            deadline_s = time.monotonic() + WAIT_S
-            while _value(metrics, "coopgroup_records_lag") != 6:
-                assert time.monotonic() < deadline_s
-                await asyncio.sleep(0.1)
-            assert _value(metrics, "coopgroup_assigned_partitions") == 2
-            assert consumer.health().is_ready
-
-    asyncio.run(live())
-
-
-@pytest.mark.verify
-def test_group_of_resources_and_leadership_share_a_registry(kafka_cluster: KafkaCluster) -> None:
-    metrics = _new()
-    resources = [("jobs", index) for index in range(3)]
-    group_settings = _of_records(_settings(kafka_cluster, metrics, **{"client.id": "group"}))
-    leader_settings = _of_records(_settings(kafka_cluster, metrics, **{"client.id": "leader"}))
-
-    def held(client: str, count: int) -> Callable[[], bool]:
-        name = "coopgroup_assigned_partitions"
-        return lambda: _value(metrics, name, client_id=client) == count
-
-    def nothing(_: object) -> None:
-        pass
-
-    group = CooperativeGroup(group_settings, catalogue=resources, start=nothing, stop=nothing)
-    with group, Leadership(leader_settings) as leadership:
-        wait_for(held("group", 3), "the group's resources", WAIT_S)
-        wait_for(held("leader", 1), "the leadership", WAIT_S)
-        assert group.health().is_ready
-        assert leadership.health().is_ready
-        assert _value(metrics, "coopgroup_members") == 2
-
-
-@pytest.mark.slow
-def test_wanted_members_are_computed_from_real_lags(kafka_cluster: KafkaCluster) -> None:
-    """The first look-up measures no arrivals; the second, seconds later, does."""
-    topic, metrics = unique("wanted"), _new()
-    kafka_cluster.create_topic(topic, 2)
-    produce(kafka_cluster, topic, [50, 50])
-    with CooperativeConsumer(_settings(kafka_cluster, metrics)) as consumer:
-        consumer.subscribe([topic])
-
-        def is_there() -> bool:
-            consumer.poll(0.2)
-            metrics._feed.look()  # noqa: SLF001  (earlier than after 30 s)
-            return _value(metrics, "coopgroup_members_wanted") == 1
-
-        wait_for(is_there, "the number", WAIT_S)

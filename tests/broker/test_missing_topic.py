@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -11,8 +9,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from coopgroup import CooperativeConsumer
-from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
@@ -79,38 +75,3 @@ def test_records_of_a_missing_topic_come_when_it_exists(
     assert event.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART  # type: ignore[union-attr]
     assert record.error() is None
     assert caplog.text.count("topics_missing") == 1
-
-
-def test_loop_only_logs_it_and_gets_the_records_when_the_topic_exists(
-    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = unique("misspelt")
-
-    async def main() -> str:
-        config = config_of(kafka_cluster, topic)
-        async with AsyncCooperativeConsumer(config, topic) as consumer:
-            while "topics_missing" not in caplog.text:
-                assert await consumer.getmany(timeout=0.1) == {}
-            kafka_cluster.create_topic(topic, 1)
-            produce(kafka_cluster, topic, [1])
-            return (await consumer.getone()).topic
-
-    assert asyncio.run(main()) == topic
-
-
-@pytest.mark.verify
-def test_processing_goes_on(kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
-    topic = unique("misspelt")
-    stop = threading.Event()
-    with CooperativeConsumer(config_of(kafka_cluster, topic)) as consumer:
-        consumer.subscribe([topic])
-        creating = threading.Timer(3.0, lambda: _create(kafka_cluster, topic))
-        creating.start()
-        process(consumer, lambda _: stop.set(), stop=stop)
-        creating.join()
-    assert "topics_missing" in caplog.text
-
-
-def _create(kafka_cluster: KafkaCluster, topic: str) -> None:
-    kafka_cluster.create_topic(topic, 1)
-    produce(kafka_cluster, topic, [1])

@@ -10,12 +10,11 @@ assignments must be equal, and so must the set of requests that are NOT answered
 Deliberately not compared:
 
 - member ids themselves: the first id of one side stands for the first id of the other side;
-- which member becomes leader after the leader left or missed the round: on a broker the order of a
-  hash table decides; its choice must be a member that joined, and the model adopts it;
-- which protocol wins a tie of votes: the same table; clients here never disagree on the order;
+- which member becomes leader after the leader left or missed the round, and which protocol wins a
+  tie of votes: on a broker the order of a hash table decides. Its leader must be a member that
+  joined, and the model adopts it;
 - the order of the members in the leader's answer, and the order of simultaneous answers;
-- the address of the coordinator, and the text of errors;
-- the exact moment of a timeout: no request is sent close to a timeout;
+- the address of the coordinator, the text of errors, and the exact moment of a timeout;
 - the delay of an empty group's first round (`group.initial.rebalance.delay.ms` is 0 here), several
   brokers, and a coordinator that moves or loads;
 - a join without an id whose connection broke: no client knows the member id that it got.
@@ -277,18 +276,8 @@ def drawn(programs: st.SearchStrategy[Program], count: int) -> list[Program]:
 @pytest.mark.slow
 @pytest.mark.timeout(A_LOT_S)
 def test_model_answers_as_the_broker(pools: tuple[BrokerClients, ...]) -> None:
-    """Random programs without timeouts."""
-
-    @settings(max_examples=QUICK_PROGRAMS, suppress_health_check=QUIET)
-    @given(one=quick_programs())
-    def agree(one: Program) -> None:
-        check(one, pools[0], pools[0].new_group())
-
-    try:
-        seen = check_side_by_side(drawn(quick_programs(), QUICK_PROGRAMS), pools)
-    except DisagreementError:
-        agree()  # sequential, so slower, but it finds a small program
-        raise
+    """Random programs without timeouts; the message of a failure tells the story."""
+    seen = check_side_by_side(drawn(quick_programs(), QUICK_PROGRAMS), pools)
     assert QUICK_ANSWERS - seen.keys() == set()
 
 
@@ -297,10 +286,7 @@ def test_model_answers_as_the_broker(pools: tuple[BrokerClients, ...]) -> None:
 def test_model_answers_as_the_broker_when_time_runs_out(
     pools: tuple[BrokerClients, ...],
 ) -> None:
-    """Random programs with waits in which sessions, joins and syncs expire.
-
-    No shrinking: it would take minutes, and the message tells the story.
-    """
+    """Random programs with waits in which sessions, joins and syncs expire."""
     seen = check_side_by_side(drawn(timed_programs(), TIMED_PROGRAMS), pools)
     assert seen["Heartbeat", 25] + seen["SyncGroup", 25] + seen["OffsetCommit", 25] > 0
 
@@ -311,19 +297,9 @@ def _without_generations(
     return group.identity_code(member_id, instance_id)
 
 
-def _without_fences(group: ClassicGroup, member_id: str, _: str | None) -> int:
-    return 0 if member_id in group.seats else 25
-
-
 # Name, changed attribute of the model, its new value, and a program that reveals the change.
 MUTATIONS: list[tuple[type, str, Any, Program]] = [
     (ClassicGroup, "fence_code", _without_generations, program(Round(), STALE)),
-    (
-        ClassicGroup,
-        "identity_code",
-        _without_fences,
-        program(Round(), Ask(client=0, request=Request.HEARTBEAT, instance=Instance.ANOTHERS)),
-    ),
     (
         ClassicGroup,
         "has_all_joined",

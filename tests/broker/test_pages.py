@@ -3,9 +3,6 @@
 import os
 import re
 import signal
-import socket
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,9 +11,11 @@ import pytest
 
 from coopgroup.cli.app import run
 from coopgroup.testing import KafkaCluster
+from coopgroup.testing.processes import free_ports
 from tests.architecture.tree import ROOT
 from tests.support.live_group import unique
 from tests.support.page_reader import WAIT_S, Reader
+from tests.support.probes import get
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
@@ -84,38 +83,20 @@ def test_operations_from_nothing_to_a_red_probe(
     page = reader.page.read_text().replace('group="billing"', f'group="{topic}"')
     shown = re.findall(r"^coopgroup_rebalances_total.*$", page, re.MULTILINE)
     assert len(shown) == 3
-    ports = [_free_port(), _free_port()]
+    ports = free_ports(2)
     reader.start("billing.py", address, "a", str(ports[0]))
-    wait_for(lambda: shown[0] in _answer(ports[0], "metrics"), "the first round", WAIT_S)
+    wait_for(lambda: shown[0] in get(ports[0], "metrics")[1], "the first round", WAIT_S)
     reader.start("billing.py", address, "b", str(ports[1]))
-    wait_for(lambda: {*shown} <= {*_answer(ports[0], "metrics").splitlines()}, "b", WAIT_S)
+    wait_for(lambda: {*shown} <= {*get(ports[0], "metrics")[1].splitlines()}, "b", WAIT_S)
     assert reader.start("hang.py", address).wait(WAIT_S) == 0
 
     def stuck() -> list[int]:
-        return [one for one in ports if "poll was not called for" in _answer(one, "livez")]
+        return [one for one in ports if "poll was not called for" in get(one, "livez")[1]]
 
     wait_for(stuck, "a red probe", WAIT_S)
     assert len(stuck()) == 1
-    told = _answer(stuck()[0], "metrics")
+    told = get(stuck()[0], "metrics")[1]
     assert re.search(r"^coopgroup_problems{.*} 1.0$", told, re.MULTILINE)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _answer(port: int, path: str) -> str:
-    """Return the content of an answer, "" while the server does not listen."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.read().decode()
-    except OSError:
-        return ""
 
 
 def test_group_of_your_own(kafka_cluster: KafkaCluster, reader_of: Callable[[str], Reader]) -> None:

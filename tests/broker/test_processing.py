@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -19,6 +17,7 @@ from coopgroup import CooperativeConsumer
 from coopgroup.processing import DeadLetter, Retry, process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
+from tests.support.waiting import wait_for
 
 PARTITIONS = 6
 RECORDS = 6_000
@@ -26,45 +25,39 @@ KEYS = 50
 WAIT_S = 40.0
 
 # Writes each record to a file before it counts as handled; some fail at first.
-WORKER = """
-import json, os, random, sys, time
+PROGRAM = """
+import asyncio, json, os, random, sys, time
 from coopgroup import CooperativeConsumer
-from coopgroup.processing import Retry, run
+from coopgroup.aio import AsyncCooperativeConsumer
+from coopgroup import processing
+from coopgroup.processing import Retry
 
-config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
+config, topic, path = json.loads(sys.argv[1]), *sys.argv[2:]
 out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
+def write(*place):
+    if random.random() < 0.01:
+        raise OSError("try again")
+    os.write(out, b"%d %d %s %d\\n" % (*place, os.getpid()))
+
+def run(consumer, handle, **more):
+    processing.run(consumer, [topic], handle, order="key", stop_timeout_ms=10_000,
+        on_error=Retry(attempts=9, backoff_ms=5), **more)
+"""
+WORKER = """
 def handle(record):
     time.sleep(0.01)
-    if random.random() < 0.01:
-        raise OSError("try again")
-    place = record.partition(), record.offset(), record.key(), os.getpid()
-    os.write(out, b"%d %d %s %d\\n" % place)
+    write(record.partition(), record.offset(), record.key())
 
-run(CooperativeConsumer(config), [topic], handle, order=order, workers=8,
-    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+run(CooperativeConsumer(config), handle, workers=8)
 print("closed", flush=True)
 """
-
-
-# The same on an event loop.
 ASYNC_WORKER = """
-import asyncio, json, os, random, sys
-from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.processing import Retry, run
-
-config, topic, order, path = json.loads(sys.argv[1]), *sys.argv[2:]
-out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
 async def handle(record):
     await asyncio.sleep(0.01)
-    if random.random() < 0.01:
-        raise OSError("try again")
-    place = record.partition, record.offset, record.key, os.getpid()
-    os.write(out, b"%d %d %s %d\\n" % place)
+    write(record.partition, record.offset, record.key)
 
-run(AsyncCooperativeConsumer(config), [topic], handle, order=order, concurrency=8,
-    on_error=Retry(attempts=9, backoff_ms=5), stop_timeout_ms=10_000)
+run(AsyncCooperativeConsumer(config), handle, concurrency=8)
 print("closed", flush=True)
 """
 WORKERS = pytest.mark.parametrize(
@@ -93,21 +86,22 @@ def config(cluster: KafkaCluster, group: str) -> dict[str, object]:
     }
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 class Workers:
     """Processes of one group, and what they have written."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, program: str, path: Path) -> None:
-        self.arguments = [program, json.dumps(config(cluster, topic)), topic, "key", str(path)]
+        self.arguments = [PROGRAM + program, json.dumps(config(cluster, topic)), topic, str(path)]
         self.path = path
         path.touch()
         self.running: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.running:
+            worker.kill()
+            worker.communicate()
 
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", *self.arguments]
@@ -127,62 +121,46 @@ class Workers:
         return len({(number, offset) for number, offset, _ in self.handled()})
 
 
-@pytest.fixture
-def workers(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Callable[[str, str], Workers]]:
-    made: list[Workers] = []
-
-    def make(topic: str, program: str) -> Workers:
-        made.append(Workers(kafka_cluster, topic, program, tmp_path / "handled"))
-        return made[-1]
-
-    yield make
-    for one in made:
-        for worker in one.running:
-            if worker.poll() is None:
-                worker.kill()
-            worker.communicate()
-
-
 @WORKERS
 def test_no_record_is_skipped_when_a_process_is_killed(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
+    kafka_cluster: KafkaCluster, tmp_path: Path, program: str
 ) -> None:
     topic = unique("killed")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, program)
-    first, second = group.start(), group.start()
-    wait_until(lambda: group.at_work() == 2)
-    first.kill()
-    group.start()
-    wait_until(lambda: group.distinct() == RECORDS)
+    with Workers(kafka_cluster, topic, program, tmp_path / "handled") as group:
+        first, second = group.start(), group.start()
+        wait_for(lambda: group.at_work() == 2)
+        first.kill()
+        group.start()
+        wait_for(lambda: group.distinct() == RECORDS)
 
-    handled = group.handled()
-    assert len(handled) < 2 * RECORDS
-    second.send_signal(signal.SIGTERM)
-    assert second.communicate(timeout=WAIT_S)[0] == "closed\n"
-    assert second.returncode == 0
+        handled = group.handled()
+        assert len(handled) < 2 * RECORDS
+        second.send_signal(signal.SIGTERM)
+        assert second.communicate(timeout=WAIT_S)[0] == "closed\n"
+        assert second.returncode == 0
 
 
 @WORKERS
 def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
-    kafka_cluster: KafkaCluster, workers: Callable[[str, str], Workers], program: str
+    kafka_cluster: KafkaCluster, tmp_path: Path, program: str
 ) -> None:
     topic = unique("rolled")
     fill(kafka_cluster, topic, RECORDS)
-    group = workers(topic, program)
-    old = [group.start(), group.start()]
-    wait_until(lambda: group.at_work() == 2)
-    for worker in old:
-        group.start()
-        worker.send_signal(signal.SIGTERM)
-        assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
-    wait_until(lambda: group.distinct() == RECORDS)
+    with Workers(kafka_cluster, topic, program, tmp_path / "handled") as group:
+        old = [group.start(), group.start()]
+        wait_for(lambda: group.at_work() == 2)
+        for worker in old:
+            group.start()
+            worker.send_signal(signal.SIGTERM)
+            assert worker.communicate(timeout=WAIT_S)[0] == "closed\n"
+        wait_for(lambda: group.distinct() == RECORDS)
 
-    handled = group.handled()
-    assert len(handled) == RECORDS
-    for key in range(KEYS):
-        offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
-        assert offsets == sorted(offsets)
+        handled = group.handled()
+        assert len(handled) == RECORDS
+        for key in range(KEYS):
+            offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
+            assert offsets == sorted(offsets)
 
 
 def test_dead_letters_arrive_and_their_offsets_are_passed(kafka_cluster: KafkaCluster) -> None:

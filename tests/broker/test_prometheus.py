@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from coopgroup.metrics import METRICS, PrometheusMetrics
 from coopgroup.testing import KafkaCluster
 from deploy.monitoring import make
 from tests.support.live_group import unique
+from tests.support.probes import get
 from tests.support.prometheus import needs_prometheus, running
 from tests.support.waiting import wait_for
 
@@ -71,12 +70,6 @@ def test_prometheus_shows_a_rebalance_and_alerts_of_a_stuck_handler(
                 prometheus.query(filled.replace("$__rate_interval", "1m"))  # raises if refused
         assert prometheus.firing() == set()
 
-        def is_red() -> bool:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{server.port}/livez", timeout=5).close()
-            except urllib.error.HTTPError as error:
-                return error.code == 503
-            return False
-
-        wait_for(is_red, "a red probe", WAIT_S)  # nobody polls
+        # nobody polls
+        wait_for(lambda: get(server.port, "livez")[0] == 503, "a red probe", WAIT_S)
         wait_for(lambda: "CoopgroupMemberStuck" in prometheus.firing(), "the alert", WAIT_S)

@@ -3,21 +3,20 @@
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, MemberDescription
 
 from coopgroup.testing import KafkaCluster
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT
+from tests.support.waiting import wait_for
 
 PARTITIONS = 4
 RECORDS = 40
-START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 # A shell that runs the tests in the background may have set SIGINT to be ignored.
 INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -36,33 +35,8 @@ def _produce(cluster: KafkaCluster, topic: str) -> list[str]:
     return sorted(f"{number % PARTITIONS} order-{number}" for number in range(RECORDS))
 
 
-def _start(program: Path, errors: TextIO) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(program)],
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-    )
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Interrupt `process` as Ctrl-C does; if it does not end in time, kill it and report it."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-
-
-def _collect(process: subprocess.Popen[str], lines: list[str], enough: threading.Event) -> None:
-    """Append the output of `process` to `lines`; set `enough` at the last record or the end."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if len(lines) >= RECORDS:
-            enough.set()
-    enough.set()
+def _members(admin: AdminClient, group_id: str) -> list[MemberDescription]:
+    return list(admin.describe_consumer_groups([group_id])[group_id].result(10).members)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/asyncio.md"])
@@ -84,19 +58,28 @@ def test_consumer_when_started_twice_shares_the_topic_and_ends_at_ctrl_c(
         .replace('"billing"', f'"{topic}"')
     )
 
-    lines: list[str] = []
-    enough = threading.Event()
+    outputs = [tmp_path / "1.txt", tmp_path / "2.txt"]
     processes = []
+
+    def lines() -> list[str]:
+        return [line for path in outputs for line in path.read_text().splitlines()]
+
     with (tmp_path / "errors.txt").open("w+") as errors, ExitStack() as cleanup:
-        for _ in range(2):
-            process = cleanup.enter_context(_start(program, errors))
+        for path in outputs:
+            command = [sys.executable, "-u", str(program)]
+            with path.open("w") as output:
+                process = subprocess.Popen(command, stdout=output, stderr=errors)
+            cleanup.callback(process.wait)
+            cleanup.callback(process.kill)
             processes.append(process)
-            reader = threading.Thread(target=_collect, args=(process, lines, enough))
-            reader.start()
-            cleanup.callback(reader.join)
-            cleanup.callback(_stop, process)
-        enough.wait(START_TIMEOUT_S)
+        wait_for(lambda: len(lines()) >= RECORDS, "a line for each record")
+        # A process that is still about to import would be interrupted there.
+        admin = AdminClient(dict(kafka_cluster.client_config()))
+        wait_for(lambda: len(_members(admin, topic)) == 2, "two members")
+        for process in processes:
+            process.send_signal(signal.SIGINT)  # as Ctrl-C does
+            process.wait(STOP_TIMEOUT_S)
     said = (tmp_path / "errors.txt").read_text()
-    assert sorted(lines) == expected, said
+    assert sorted(lines()) == expected, said
     assert "Traceback" not in said
     assert [process.returncode for process in processes] == [0, 0], said

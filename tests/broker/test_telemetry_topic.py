@@ -2,19 +2,16 @@
 
 import asyncio
 import json
-import logging
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from coopgroup import CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.cli import app
 from coopgroup.telemetry import ResourcesStarted, from_json
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, read_telemetry, unique
+from tests.support.live_group import Crew, unique
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -117,50 +114,3 @@ def test_groups_and_asyncio_write_there_too(
     found = [from_json(json.loads(one)) for one in read(kafka_cluster, topic, capsys)]
     writers = {one.group for one in found if isinstance(one.record, ResourcesStarted)}
     assert writers == {"of-resources", "of-asyncio"}
-
-
-@pytest.mark.verify
-def test_missing_topic_is_one_warning_and_the_group_works(
-    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shared, missing = unique("T"), unique("missing")
-    kafka_cluster.create_topic(shared, PARTITIONS)
-    caplog.set_level(logging.WARNING, logger="coopgroup")
-    with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b"):
-            crew.add(name, configuration={KEY: missing}).subscribe([shared])
-            crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
-        begun = time.monotonic()
-        crew.remove("b")
-        assert time.monotonic() - begun < 5.0
-        crew.until(lambda: crew.share((shared, PARTITIONS)), "all for the first")
-    told = [one.getMessage() for one in caplog.records]
-    unavailable = [one for one in told if one.startswith("telemetry_topic_unavailable")]
-    assert len(unavailable) == 2  # one for each member
-    assert all("UNKNOWN_TOPIC_OR_PARTITION" in one for one in unavailable)
-    assert sum(one.startswith("telemetry_topic_dropped") for one in told) == 2
-    admin = AdminClient({**kafka_cluster.client_config()})
-    assert missing not in admin.list_topics(timeout=10).topics
-
-
-@pytest.mark.verify
-def test_records_wait_for_a_broker_that_is_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The member loses its lease meanwhile, and tells of it afterwards."""
-    with KafkaCluster(1) as cluster:
-        cluster.create_topic("T", PARTITIONS)
-        cluster.create_topic("telemetry", 1)
-        with Crew(cluster, tmp_path) as crew:
-            crew.add("a", configuration={KEY: "telemetry"}).subscribe(["T"])
-            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions")
-            (broker,) = cluster.running
-            cluster.kill(broker)
-            crew.until(lambda: crew.counts() == [0], "the end of the lease")
-            cluster.start_broker(broker)
-            crew.until(lambda: crew.counts() == [PARTITIONS], "the partitions again")
-            crew.remove("a")
-        (lines,) = in_files(crew, "a")
-        assert read(cluster, "telemetry", capsys) == lines
-        kinds = {type(one.record).__name__ for one in read_telemetry(tmp_path / "a.jsonl")}
-        assert "MembershipLost" in kinds

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import IO, Any
-from urllib.request import urlopen
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -19,28 +11,10 @@ from confluent_kafka import Consumer
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import produce, unique
+from tests.support.live_group import polling, produce, unique
 from tests.support.waiting import wait_for
 
 WAIT_S = 30.0
-
-
-@contextmanager
-def _polling(*consumers: Any) -> Iterator[None]:  # noqa: ANN401  (of two kinds)
-    is_over = threading.Event()
-
-    def poll() -> None:
-        while not is_over.is_set():
-            for one in consumers:
-                one.poll(0.05)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _snapshot(
@@ -71,7 +45,7 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     with first, second:
         first.subscribe([topic])
         second.subscribe([topic])
-        with _polling(first, second):
+        with polling(first, second):
             wait_for(lambda: len(first.assignment()) == len(second.assignment()) == 1, "", WAIT_S)
 
             def committed() -> bool:
@@ -96,62 +70,6 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     assert "pod-a (static)" in text
 
 
-@pytest.mark.verify
-def test_page_shows_a_group_on_a_real_broker(kafka_cluster: KafkaCluster) -> None:
-    """From the command to the events and the drawing; names are told as they are."""
-    topic, group = unique("served"), unique("group")
-    kafka_cluster.create_topic(topic, 2)
-    settings = {**kafka_cluster.client_config(), "group.id": group}
-    server = settings["bootstrap.servers"]
-    command = [sys.executable, "-m", "coopgroup.cli", "watch", group, "--http", "0"]
-    first = CooperativeConsumer(settings | {"client.id": "<b>first</b>"})
-    second = CooperativeConsumer(settings | {"client.id": "second"})
-    with (
-        first,
-        second,
-        subprocess.Popen(
-            [*command, "--interval-ms", "200", "--bootstrap-server", server],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().partition(" ")[0]
-            first.subscribe([topic])
-            second.subscribe([topic])
-            with urlopen(f"{url}events", timeout=WAIT_S) as events:  # noqa: S310 - our own URL
-                with _polling(first, second):
-                    wait_for(lambda: len(second.assignment()) == 1, "the move", WAIT_S)
-                    _event(events, lambda one: len(one["members"]["rows"]) == 2)
-                    wait_for(lambda: {"<b>first</b>", "second"} <= _drawn(url), "", WAIT_S)
-                second.close()
-                with _polling(first):
-                    moves = _event(events, lambda one: "second left" in str(one["moves"]))["moves"]
-        finally:
-            process.send_signal(signal.SIGINT)
-    assert process.returncode == 0
-    assert "second left" in [text for _, text, _ in moves]
-
-
-def _drawn(url: str) -> set[str]:
-    """Return the names of the legend of the drawing."""
-    with urlopen(f"{url}drawing", timeout=WAIT_S) as answer:  # noqa: S310 - our own URL
-        picture = json.load(answer)
-    return {label for label, _, _ in picture["legend"]["chips"]} if picture["shape"] else set()
-
-
-def _event(events: IO[bytes], is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the first event about the group that is wanted."""
-    deadline_s = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline_s:
-        name, _, text = events.readline().decode().partition(": ")
-        found: dict[str, Any] = json.loads(text) if name == "data" else {}
-        if "members" in found and is_wanted(found):
-            return found
-    raise AssertionError("no such event")
-
-
 def test_group_of_kip_848_is_shown(
     kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,7 +87,7 @@ def test_group_of_kip_848_is_shown(
     # Not `assignment`: a second thread in the same client may wait for ever.
     consumer.subscribe([topic], on_assign=lambda _, parts: assigned.extend(parts))
     try:
-        with _polling(consumer):
+        with polling(consumer):
             wait_for(lambda: len(assigned) == 2, "the partitions", WAIT_S)
             found = _snapshot(kafka_cluster, group, capsys)
     finally:
@@ -200,12 +118,3 @@ def test_group_of_named_resources_is_refused_in_one_line(
         server = settings["bootstrap.servers"]
         assert app.run(["group", "describe", group, "--bootstrap-server", server]) == 2
     assert f"GROUP: got '{group}', expected a group of consumers" in capsys.readouterr().err
-
-
-@pytest.mark.verify
-def test_broker_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    began_s = time.monotonic()
-    arguments = ["watch", "g", "--json", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "500"]
-    assert app.run(arguments) == 2
-    assert "bootstrap.servers: got '127.0.0.1:1'" in capsys.readouterr().err
-    assert time.monotonic() - began_s < 10

@@ -66,29 +66,19 @@ def test_keda_and_hpa_ask_for_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["deployment", "statefulset"])
-def test_grace_period_is_longer_than_the_stop_of_the_application(name: str) -> None:
-    grace_s = _named(name)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert grace_s > app.STOP_TIMEOUT_MS / 1000 + 10  # closing takes up to about ten seconds more
-
-
-@pytest.mark.parametrize("name", ["deployment", "statefulset"])
-def test_probes_ask_for_paths_that_the_server_has(name: str) -> None:
-    container = _container(name)
-    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
-    assert container["startupProbe"]["httpGet"]["path"] == "/livez"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+def test_workload_fits_the_application(name: str) -> None:
+    """It has the paths of the server, the selected labels, no root and time to stop."""
+    spec, container = _named(name)["spec"], _container(name)
+    labels, pod = spec["selector"]["matchLabels"], spec["template"]["spec"]
+    assert spec["template"]["metadata"]["labels"] == labels
+    assert _named("disruption")["spec"]["selector"]["matchLabels"] == labels
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    # Closing takes up to about ten seconds more.
+    assert pod["terminationGracePeriodSeconds"] > app.STOP_TIMEOUT_MS / 1000 + 10
+    probes = {"livenessProbe": "/livez", "startupProbe": "/livez", "readinessProbe": "/readyz"}
+    assert {one: container[one]["httpGet"]["path"] for one in probes} == probes
     assert [one["containerPort"] for one in container["ports"]] == [app.PORT]
-
-
-@pytest.mark.parametrize("name", ["deployment", "statefulset"])
-def test_pod_has_the_selected_labels_and_no_root(name: str) -> None:
-    spec = _named(name)["spec"]
-    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
-    assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert _container(name)["securityContext"]["readOnlyRootFilesystem"] is True
-    assert (
-        _named("disruption")["spec"]["selector"]["matchLabels"] == spec["selector"]["matchLabels"]
-    )
 
 
 def test_only_the_statefulset_has_static_ids() -> None:

@@ -35,13 +35,3 @@ def test_each_step_of_a_bounce_is_told(
     mixed.stop("j")
     mixed.settle("a", protocol="coopgroup")
     assert "done: all members are coopgroup" in said()
-
-
-def test_group_that_is_not_there_stands_in_the_way(
-    mixed: MixedGroup, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The status is 1, with possible reasons."""
-    server = mixed.cluster.client_config()["bootstrap.servers"]
-    arguments = ["group", "migrate", "--check", "nobody", "--bootstrap-server", server]
-    assert app.run(arguments) == 1
-    assert "in the way: there is no such group" in capsys.readouterr().out

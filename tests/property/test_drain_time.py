@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from coopgroup.assignors import DrainTimeAssignor
 from coopgroup.assignors.drain.work import work_of
 from coopgroup.assignors.levelling.longest_first import deal_by_time
-from coopgroup.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.resource_set import Int32Array, Int64Array
-from tests.support.checkers import check_each_resource_once, holders, load_of, subscribers_of
-from tests.support.strategies import mixed_groups, uniform_groups
-
-_ROUNDS_MAX = 12
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.resource_set import Int64Array
+from tests.support.checkers import holders, load_of, subscribers_of
+from tests.support.strategies import uniform_groups
 
 assignors = st.builds(
     DrainTimeAssignor,
@@ -37,47 +35,6 @@ def _with_arrivals(group: GroupSnapshot, values: list[float] | None) -> GroupSna
         return group
     arrivals = np.resize(np.array(values, dtype=np.float64), len(group.resources))
     return attrs.evolve(group, arrivals_per_s=arrivals)
-
-
-def _with_owners(group: GroupSnapshot, owner: Int32Array) -> GroupSnapshot:
-    return attrs.evolve(group, owner=owner)
-
-
-@settings(max_examples=150)
-@given(
-    jobs=st.lists(st.integers(1, 60), min_size=1, max_size=7),
-    speeds=st.lists(st.sampled_from([1, 2, 3, 7, 40]), min_size=1, max_size=4),
-)
-def test_dealt_when_every_placement_is_tried_is_within_the_bound(
-    jobs: list[int], speeds: list[int]
-) -> None:
-    """LPT's longest time is at most 2S / (S + 1) times that of the best placement.
-
-    Both give each member a resource, if there are enough.
-    """
-    size = len(speeds)
-    enough = len(jobs) >= size
-    columns = deal_by_time(
-        np.array(jobs, dtype=np.int64),
-        np.zeros(size),
-        np.array(speeds, dtype=np.float64),
-        np.full(size, enough),
-    )
-
-    def longest(choice: tuple[int, ...]) -> float:
-        loads = [0] * size
-        for job, taker in zip(jobs, choice, strict=True):
-            loads[taker] += job
-        return max(load / speed for load, speed in zip(loads, speeds, strict=True))
-
-    best = min(
-        longest(choice)
-        for choice in itertools.product(range(size), repeat=len(jobs))
-        if not enough or len(set(choice)) == size
-    )
-    dealt = tuple(columns.tolist())
-    assert not enough or len(set(dealt)) == size
-    assert longest(dealt) <= 2 * size / (size + 1) * best * (1 + 1e-9)
 
 
 @given(
@@ -112,16 +69,20 @@ def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
     assert batches[0] <= 1.12 * singly[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(
-    lags=st.lists(st.integers(10_000, 200_000), min_size=2, max_size=6),
-    rates=st.lists(st.integers(20, 90), min_size=2, max_size=3),
-    owners=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
+    lags=st.lists(st.integers(1, 60) | st.integers(10_000, 200_000), min_size=1, max_size=7),
+    rates=st.lists(st.sampled_from([1, 2, 3, 7, 40, 90]), min_size=1, max_size=4),
+    owners=st.lists(st.integers(-1, 3), min_size=7, max_size=7),
 )
 def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     lags: list[int], rates: list[int], owners: list[int]
 ) -> None:
-    """New: the same bound, in seconds. Owned: within it, or no worse than the present owners."""
+    """New: LPT's longest time is at most 2S / (S + 1) times that of the best placement.
+
+    Owned: within it, or no worse than the present owners. Each member gets a resource if there are
+    enough.
+    """
     size = len(rates)
     claims = [
         MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=float(rate))
@@ -143,22 +104,10 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     figures = np.array(lags, dtype=np.int64)
     assert seconds(tuple(DrainTimeAssignor().assign(group, figures).tolist())) <= bound
     owner = np.array([one if one < size else -1 for one in owners[: len(lags)]], dtype=np.int32)
-    owning = _with_owners(group, owner)
+    owning = attrs.evolve(group, owner=owner)
     kept = DrainTimeAssignor(moves_max=0).assign(owning, figures)
     moved = DrainTimeAssignor(gain_min=0).assign(owning, figures)
     assert seconds(tuple(moved.tolist())) <= max(bound, seconds(tuple(kept.tolist())) * (1 + 1e-9))
-
-
-@given(mixed_groups() | uniform_groups(), lag_lists, arrival_lists)
-def test_target_when_figures_are_anything_is_valid_and_kept(
-    group: GroupSnapshot, values: list[int], arrivals: list[float] | None
-) -> None:
-    group, lags = _with_arrivals(group, arrivals), _lags(group, values)
-    target = DrainTimeAssignor().assign(group, lags)
-    check_each_resource_once(group, target)
-    assert holders(group, DrainTimeAssignor().assign(_with_owners(group, target), lags)) == holders(
-        group, target
-    )
 
 
 @given(uniform_groups(), lag_lists, arrival_lists, assignors)
@@ -199,21 +148,3 @@ def test_moves_when_budget_grows_make_nobody_take_longer_than_the_last_one(
     moved = DrainTimeAssignor().assign(group, lags)
     slack = 0.05 * work.weights.sum() / work.speeds.sum() if group.members else 0.0
     assert work.times(moved).max(initial=0) <= work.times(kept).max(initial=0) + slack
-
-
-@given(mixed_groups() | uniform_groups(), lag_lists, arrival_lists)
-def test_rounds_when_moves_take_two_of_them_come_to_rest(
-    group: GroupSnapshot, values: list[int], arrivals: list[float] | None
-) -> None:
-    """Owners stop first and takers follow a round later; the state in between causes no moves."""
-    group, lags = _with_arrivals(group, arrivals), _lags(group, values)
-    owner = np.where(group.assignable & group.may_hold(group.owner), group.owner, NOBODY)
-    group = _with_owners(group, owner.astype(np.int32))
-    for _ in range(_ROUNDS_MAX):
-        target = DrainTimeAssignor().assign(group, lags)
-        if np.array_equal(group.owner, target):
-            return
-        moving = (group.owner != target) & (group.owner != NOBODY)
-        group = _with_owners(group, np.where(moving, NOBODY, target).astype(np.int32))
-    message = f"still moving after {_ROUNDS_MAX} rounds"
-    raise AssertionError(message)

@@ -273,29 +273,20 @@ class Game:
 @given(
     policy=policies,
     assignor=assignors,
+    protocol=st.just("coopgroup") | st.sampled_from(KAFKA_PROTOCOLS),
     rounds=st.lists(
         st.dictionaries(st.sampled_from(("b", "d")), hostile_bytes), min_size=1, max_size=5
     ),
 )
 def test_round_goes_on_whatever_a_member_sends(
-    policy: Policy, assignor: Assignor, rounds: list[dict[str, bytes]]
+    policy: Policy, assignor: Assignor, protocol: str, rounds: list[dict[str, bytes]]
 ) -> None:
-    """No round is refused, all members get an answer, and no resource has two owners."""
-    game = Game(policy, assignor)
+    """No round is refused, all members get an answer, and no resource has two owners.
+
+    The same holds if our member leads clients of other kinds, in one of Kafka's protocols.
+    """
+    game = Game(policy, assignor, protocol)
     game.play({})
-    for hostile in rounds:
-        game.play(hostile)
-
-
-@given(
-    protocol=st.sampled_from(KAFKA_PROTOCOLS),
-    rounds=st.lists(st.dictionaries(st.sampled_from(("b", "d")), hostile_bytes), max_size=4),
-)
-def test_round_of_kafkas_protocols_goes_on_whatever_a_member_sends(
-    protocol: str, rounds: list[dict[str, bytes]]
-) -> None:
-    """The same if our member leads clients of other kinds."""
-    game = Game(SimplePolicy(), StickyAssignor(), protocol)
     for hostile in rounds:
         game.play(hostile)
 

@@ -165,25 +165,6 @@ def test_range_when_group_is_anything_equals_the_plain_loop(
 
 
 @given(racked_groups())
-def test_range_when_topics_have_the_same_partitions_cuts_them_alike(
-    drawn: tuple[list[MemberClaim], Replicas],
-) -> None:
-    """With any racks, partitions of the same number go to the same member."""
-    members, replicas = drawn
-    group = _group(members, replicas)
-    target = holders(group, RangeAssignor().assign(group, no_lags(group)))
-    for name in NAMES:
-        for other in NAMES:
-            same = all((name in one.topics) == (other in one.topics) for one in members)
-            if same and len(replicas[name]) == len(replicas[other]):
-                cuts = [
-                    [target.get(Resource(one, index)) for index in replicas[one]]
-                    for one in (name, other)
-                ]
-                assert cuts[0] == cuts[1]
-
-
-@given(racked_groups())
 def test_round_robin_when_group_is_anything_equals_the_plain_loop(
     drawn: tuple[list[MemberClaim], Replicas],
 ) -> None:

@@ -221,25 +221,6 @@ def test_round_when_the_target_keeps_a_claim_never_interrupts_it(world: World) -
             assert pair not in pairs(answers[member].revoked)
 
 
-@given(world=worlds)
-def test_round_when_the_group_rests_changes_nothing_more(world: World) -> None:
-    readable = {member: p for member, p in world.people.items() if p.readable}
-    world = attrs.evolve(
-        world,
-        people=readable
-        or {"a": Person(holds=frozenset(), generation=0, topics=TOPICS, readable=True)},
-        assignor=StickyAssignor(),
-    )
-    state: PolicyState | None = None
-    for generation in range(5, 5 + ROUNDS_MAX):
-        round_ = lead_round(world, generation, state)
-        world, state = obeyed(world, told(round_), generation), round_.state
-    again = told(lead_round(world, 5 + ROUNDS_MAX, None))
-    assert {member: (pairs(a.assigned), a.revoked) for member, a in again.items()} == {
-        member: (person.holds, None) for member, person in world.people.items()
-    }
-
-
 @given(world=worlds, knows_metadata=st.booleans())
 def test_fallback_round_gives_nobody_anything(world: World, *, knows_metadata: bool) -> None:
     """The round that moves nothing leaves rightful owners alone, and grants no resource."""

@@ -1,6 +1,7 @@
 """Resource sets and claims against plain Python sets."""
 
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import given
@@ -36,60 +37,44 @@ def _plain(indices: dict[str, list[int]]) -> ResourceSet:
     return plain_set({name: tuple(some) for name, some in ResourceSet(indices).to_dict().items()})
 
 
-@given(anything, anything)
-def test_plain_set_is_the_set_with_arrays(
-    left: dict[str, list[int]], right: dict[str, list[int]]
+sets_of = st.sampled_from((ResourceSet, _plain))
+"""A plain set makes its arrays at its first use, so each use below is the first one."""
+
+
+@given(anything, sets_of)
+def test_set_when_built_holds_each_pair_once_in_order(
+    indices: dict[str, list[int]], of: Callable[[dict[str, list[int]]], ResourceSet]
 ) -> None:
-    """Each use is the first one of a new plain set, because it may make the arrays."""
-    mine, theirs = ResourceSet(left), ResourceSet(right)
-    assert (len(_plain(left)), bool(_plain(left))) == (len(mine), bool(mine))
-    assert (list(_plain(left)), _plain(left).names) == (list(mine), mine.names)
-    assert (_plain(left).to_dict(), repr(_plain(left))) == (mine.to_dict(), repr(mine))
-    assert _plain(left) == mine == _plain(left) == _plain(left)
-    assert (_plain(left) == _plain(right)) == (mine == _plain(right)) == (mine == theirs)
-    assert hash(_plain(left)) == hash(mine)
-    assert _plain(left) | theirs == mine | _plain(right) == mine | theirs
-    assert _plain(left) & theirs == mine & _plain(right) == mine & theirs
-    assert _plain(left) - theirs == mine - _plain(right) == mine - theirs
-    assert (_plain(left) <= _plain(right)) == (mine <= theirs)
-    assert _plain(left).flat_indices.tolist() == mine.flat_indices.tolist()
-    assert _plain(left).starts.tolist() == mine.starts.tolist()
-    assert pickle.loads(pickle.dumps(_plain(left))) == mine  # noqa: S301 - our own bytes
-    assert all(one in _plain(left) for one in mine)
-
-
-@given(anything)
-def test_set_when_built_holds_each_pair_once_in_order(indices: dict[str, list[int]]) -> None:
     """A set iterates over its distinct pairs by name, then index, and counts them."""
     made = ResourceSet(indices)
     expected = sorted(_pairs(indices))
-    assert [tuple(one) for one in made] == expected
-    assert len(made) == len(expected)
-    assert made.names == tuple(sorted({name for name, _ in expected}))
-    assert ResourceSet(made.to_dict()) == made == ResourceSet.from_pairs(reversed(expected))
+    assert [tuple(one) for one in of(indices)] == expected
+    assert (len(of(indices)), bool(of(indices))) == (len(expected), bool(expected))
+    assert of(indices).names == tuple(sorted({name for name, _ in expected}))
+    assert ResourceSet(of(indices).to_dict()) == made == ResourceSet.from_pairs(reversed(expected))
+    assert repr(of(indices)) == repr(made)
+    assert of(indices).flat_indices.tolist() == [index for _, index in expected]
+    assert of(indices).starts.tolist() == made.starts.tolist()
+    other = ResourceSet({name: some[::-1] for name, some in reversed(indices.items())})
+    assert (of(indices) == other, hash(of(indices)) == hash(other)) == (True, True)
+    assert pickle.loads(pickle.dumps(of(indices))) == made  # noqa: S301 - our own bytes
 
 
-@given(anything, anything)
+@given(anything, anything, sets_of, sets_of)
 def test_algebra_when_compared_with_python_sets_agrees(
-    left: dict[str, list[int]], right: dict[str, list[int]]
+    left: dict[str, list[int]],
+    right: dict[str, list[int]],
+    mine: Callable[[dict[str, list[int]]], ResourceSet],
+    theirs: Callable[[dict[str, list[int]]], ResourceSet],
 ) -> None:
     """Union, intersection, difference, subset, disjointness and equality."""
-    mine, theirs = ResourceSet(left), ResourceSet(right)
     a, b = _pairs(left), _pairs(right)
-    assert mine | theirs == ResourceSet.from_pairs(a | b)
-    assert mine & theirs == ResourceSet.from_pairs(a & b)
-    assert mine - theirs == ResourceSet.from_pairs(a - b)
-    assert (mine <= theirs) == (a <= b)
-    assert mine.isdisjoint(theirs) == a.isdisjoint(b)
-    assert (mine == theirs) == (a == b)
-
-
-@given(anything)
-def test_equal_sets_when_built_differently_have_one_hash(indices: dict[str, list[int]]) -> None:
-    made = ResourceSet(indices)
-    other = ResourceSet({name: some[::-1] for name, some in reversed(indices.items())})
-    assert (made == other, hash(made) == hash(other)) == (True, True)
-    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - our own bytes
+    assert mine(left) | theirs(right) == ResourceSet.from_pairs(a | b)
+    assert mine(left) & theirs(right) == ResourceSet.from_pairs(a & b)
+    assert mine(left) - theirs(right) == ResourceSet.from_pairs(a - b)
+    assert (mine(left) <= theirs(right)) == (a <= b)
+    assert mine(left).isdisjoint(theirs(right)) == a.isdisjoint(b)
+    assert (mine(left) == theirs(right)) == (a == b)
 
 
 @given(st.lists(anything, max_size=5))
@@ -130,11 +115,13 @@ def test_restrict_names_when_given_names_keeps_only_theirs(
     assert ResourceSet(indices).restrict_names(names) == ResourceSet.from_pairs(expected)
 
 
-@given(anything, st.tuples(st.sampled_from(["T0", "T1", ""]), st.integers(-2, 7)))
+@given(anything, st.tuples(st.sampled_from(["T0", "T1", ""]), st.integers(-2, 7)), sets_of)
 def test_membership_when_asked_for_a_pair_is_that_of_the_set(
-    indices: dict[str, list[int]], pair: tuple[str, int]
+    indices: dict[str, list[int]],
+    pair: tuple[str, int],
+    of: Callable[[dict[str, list[int]]], ResourceSet],
 ) -> None:
-    made = ResourceSet(indices)
+    made = of(indices)
     assert (pair in made) == (pair in _pairs(indices))
     assert (pair[1] in made.indices(pair[0]).tolist()) == (pair in made)
 

@@ -1,7 +1,8 @@
-"""The sticky assignor on small groups with racks, against all possible targets."""
+"""The sticky assignor on small groups, with and without racks, against all possible targets."""
 
 import itertools
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,41 +16,38 @@ RACKS = ("a", "b", "c")
 
 
 @st.composite
-def racked_groups(draw: st.DrawFn) -> GroupSnapshot:
-    """Draw up to four members and seven partitions in one or two topics."""
-    names = ("T0", "T1")[: draw(st.integers(1, 2))]
+def groups_of_racks(draw: st.DrawFn, *, racked: bool = True) -> GroupSnapshot:
+    """Draw up to four members and seven partitions in up to three topics."""
+    names = ("T0", "T1", "T2")[: draw(st.integers(1, 3))]
     count = draw(st.integers(1, 4))
-    replicas = {
-        name: {
-            index: draw(st.lists(st.sampled_from(RACKS), max_size=2, unique=True))
-            for index in range(draw(st.integers(0, 4 if name == "T0" else 3)))
-        }
-        for name in names
-    }
+    rack = st.sampled_from((*RACKS, "z", None)) if racked else st.none()
+    replicas: dict[str, dict[int, list[str]]] = {name: {} for name in names}
     owned: list[dict[str, list[int]]] = [{} for _ in range(count)]
-    for name, indices in replicas.items():
-        for index in indices:
-            owner = draw(st.integers(-1, count - 1))
-            if owner >= 0:
-                owned[owner].setdefault(name, []).append(index)
+    for index in range(draw(st.integers(0, 7))):
+        name = draw(st.sampled_from(names))
+        replicas[name][index] = draw(st.lists(st.sampled_from(RACKS), max_size=2, unique=True))
+        owner = draw(st.integers(-1, count - 1))
+        if owner >= 0:
+            owned[owner].setdefault(name, []).append(index)
     members = [
         MemberClaim(
             member_id=f"m{number}",
-            topics=draw(st.sampled_from([names, names[:1]])),
+            topics=draw(st.just(names) | st.sets(st.sampled_from(names)).map(sorted).map(tuple)),
             owned=ResourceSet(some),
             generation=1,
-            rack=draw(st.sampled_from((*RACKS, "z", None))),
+            rack=draw(rack),
         )
         for number, some in enumerate(owned)
     ]
-    return resolve_claims(members, ResourceSet(replicas), replicas)
+    return resolve_claims(members, ResourceSet(replicas), replicas if racked else None)
 
 
 def _merits(group: GroupSnapshot, target: tuple[int, ...]) -> tuple[int, int, int]:
     """Return sum of squares, moves and mismatches: less is better."""
     loads = [target.count(member) for member in range(len(group.members))]
     kept = sum(a == b != -1 for a, b in zip(target, group.owner.tolist(), strict=True))
-    return sum(load**2 for load in loads), -kept, _mismatches(group, target)
+    mismatches = 0 if group.replica_racks is None else _mismatches(group, target)
+    return sum(load**2 for load in loads), -kept, mismatches
 
 
 def _mismatches(group: GroupSnapshot, target: tuple[int, ...]) -> int:
@@ -64,8 +62,8 @@ def _mismatches(group: GroupSnapshot, target: tuple[int, ...]) -> int:
     return count
 
 
-@settings(max_examples=60)
-@given(racked_groups())
+@settings(max_examples=100)
+@given(groups_of_racks() | groups_of_racks(racked=False))
 def test_target_when_all_are_tried_is_the_best(group: GroupSnapshot) -> None:
     """Balance, then moves, then racks: no target is better in this order."""
     takers = [
@@ -77,32 +75,13 @@ def test_target_when_all_are_tried_is_the_best(group: GroupSnapshot) -> None:
     assert _merits(group, tuple(target.tolist())) == best
 
 
-@given(racked_groups())
+@given(groups_of_racks())
 def test_target_when_groups_are_too_large_for_the_best_is_valid(group: GroupSnapshot) -> None:
     """Balance and number of moves equal those without racks, and the target is at rest."""
+    no_racks = attrs.evolve(group, replica_racks=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quotas, "ARCS_MAX", 0)
-        target = StickyAssignor().assign(group, no_lags(group))
+        target, plain = (StickyAssignor().assign(one, no_lags(one)) for one in (group, no_racks))
     check_each_resource_once(group, target)
-    balance, moves, _ = _merits(group, tuple(target.tolist()))
-    no_racks = resolve_claims(
-        [
-            MemberClaim(
-                member_id=member, topics=group.subscriptions[one], owned=owned, generation=1
-            )
-            for member, one, owned in zip(
-                group.member_ids,
-                group.class_of.tolist(),
-                group.by_member(group.owner),
-                strict=True,
-            )
-        ],
-        group.resources,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotas, "ARCS_MAX", 0)
-        plain = StickyAssignor().assign(no_racks, no_lags(no_racks))
-    loads = [plain.tolist().count(member) for member in range(len(group.members))]
-    assert balance == sum(load**2 for load in loads)
-    kept = sum(a == b != -1 for a, b in zip(plain.tolist(), group.owner.tolist(), strict=True))
-    assert moves == -kept
+    merits, plain_merits = (_merits(no_racks, tuple(one.tolist())) for one in (target, plain))
+    assert merits == plain_merits

@@ -12,12 +12,24 @@ from typing import Final
 import pytest
 
 from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
+from tests.support.warm_mutants import WARM_MUTANTS
 from tests.support.worth import SEEDS_MAX, Hunt, hunt, known_runs, runs_of, table
+from tests.swarm.directed import draw_directed
 from tests.swarm.play import play
+from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import read_run
+from tests.swarm.runs import SwarmRun, draw
+from tests.swarm.warm import draw_warm
 
 MORE_SEEDS: Final = 10  # of each kind
 FOUND_MIN: Final = 96
+BUGS: Final = {
+    mutant.name: mutant for mutant in (*MUTANTS, *(mutant for _, mutant in RARE_MUTANTS))
+}
+
+
+def _regression(name: str) -> SwarmRun:
+    return read_run(Path("simulations/regressions") / f"{name}.toml")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -37,12 +49,47 @@ def test_bugs_are_many_and_all_over_the_core() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"), RARE_MUTANTS, ids=[one.name for _, one in RARE_MUTANTS]
+    ("run", "mutant"),
+    [
+        *((_regression(name), mutant) for name, mutant in RARE_MUTANTS),
+        *((draw_warm(seed), mutant) for seed, mutant in WARM_MUTANTS),
+        (draw_returning(7), BUGS["the remainder of a released loss goes back to its owner"]),
+        (draw_returning(154), BUGS["a late join of a static member renews its lease"]),
+        (draw_returning(987011103), BUGS["the share of a departed member is lost as two"]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
 )
-def test_minimised_run_finds_the_bug_that_it_is_kept_for(name: str, mutant: Mutant) -> None:
-    run = read_run(Path("simulations/regressions") / f"{name}.toml")
+def test_run_finds_the_bug_that_it_is_kept_for(run: SwarmRun, mutant: Mutant) -> None:
+    assert not play(run).violations
     with broken(mutant):
         assert play(run).violations
+
+
+@pytest.mark.parametrize(
+    ("bug", "run"),
+    [
+        ("the lease counts from the answer", draw(0)),
+        ("the lease lasts twice as long", draw(0)),
+        ("any heartbeat proves peace", draw(5)),
+        ("the lease does not end with the time to rejoin", draw_directed(0)),
+        ("the sync of a follower renews its lease", _regression("lease_of_a_late_sync")),
+        (
+            "a late join of a static member renews its lease",
+            _regression("static_round_ended_without_its_join"),
+        ),
+    ],
+)
+def test_lease_that_outlasts_the_session_is_found_without_two_owners(
+    bug: str, run: SwarmRun
+) -> None:
+    assert play(run).violations == ()
+    with broken(BUGS[bug]):
+        assert {one.checker for one in play(run).violations} == {"lease"}
+
+
+def test_false_answer_of_the_swarm_is_no_proof_against_the_member() -> None:
+    """The simulated network refuses the heartbeat; a broker would have renewed the session."""
+    assert play(_regression("heartbeat_refused_by_the_network")).violations == ()
 
 
 def test_run_that_found_a_bug_last_finds_it_again(capsys: pytest.CaptureFixture[str]) -> None:

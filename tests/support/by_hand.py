@@ -27,8 +27,6 @@ from attrs import define, field
 from coopgroup.kafka import clock
 from coopgroup.worker import NORMAL, URGENT, Job, Worker
 
-__all__ = ["Hand", "by_hand"]
-
 _START_S: Final = 1_000.0
 _SUBMIT: Final = Worker.submit
 _TURNS_MAX: Final = 10_000

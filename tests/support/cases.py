@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["cases"]
-
 
 def cases(text: str) -> list[tuple[str, str]]:
     """Return the edit and the message of each case.

@@ -17,7 +17,8 @@ from __future__ import annotations
 import queue
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Any, Final
 
 import attrs
 from attrs import define, field, frozen
@@ -31,6 +32,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
+from tests.support.conformance_broker import BrokerClients
 from tests.support.conformance_clients import Client, Names, Stage
 from tests.support.conformance_programs import (
     Ask,
@@ -43,11 +45,6 @@ from tests.support.conformance_programs import (
     Step,
     Wait,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["PACES", "Broker", "DisagreementError", "Pace", "check", "play", "settings_of"]
 
 LONG_MS: Final = 60_000
 SESSION_MIN_MS: Final = 100
@@ -85,27 +82,8 @@ PACES: Final = (
 )
 
 
-class Broker(Protocol):
-    """The real side: connections of several clients to one broker."""
-
-    def begin(self, client: int, lane: Lane, request: GroupRequest) -> queue.Queue[Any]:
-        """Send a request; its outcome comes through the queue."""
-
-    def hang_up(self, client: int) -> None:
-        """Close a client's connection for joins, and open it again."""
-
-
-def settings_of() -> CoordinatorSettings:
-    """Return the broker's configuration (`tests/broker/test_model_conformance.py`)."""
-    return CoordinatorSettings(
-        initial_rebalance_delay_ms=0,
-        session_timeout_min_ms=SESSION_MIN_MS,
-        session_timeout_max_ms=SESSION_MAX_MS,
-    )
-
-
 def check(
-    program: Program, broker: Broker, group_id: str, paces: tuple[Pace, ...] = PACES
+    program: Program, broker: BrokerClients, group_id: str, paces: tuple[Pace, ...] = PACES
 ) -> Counter[tuple[str, int]]:
     """Play a program; on a disagreement play it more slowly, at the slowest pace several times.
 
@@ -124,7 +102,9 @@ def check(
     raise AssertionError("there is no pace to play at")
 
 
-def play(program: Program, broker: Broker, group_id: str, pace: Pace) -> Counter[tuple[str, int]]:
+def play(
+    program: Program, broker: BrokerClients, group_id: str, pace: Pace
+) -> Counter[tuple[str, int]]:
     """Play a program once, in a new group.
 
     Returns:
@@ -152,12 +132,15 @@ class _Call:
     outcome: queue.Queue[Any]
 
 
+_Answered = tuple[_Call | None, Answer, Any]
+
+
 @define(kw_only=True, eq=False)
 class _Game:
     """The state of one program while it is played."""
 
     program: Program
-    broker: Broker
+    broker: BrokerClients
     group_id: str
     pace: Pace
     model: GroupCoordinator = field(init=False)
@@ -173,35 +156,32 @@ class _Game:
     next_token: int = 1
 
     def __attrs_post_init__(self) -> None:
-        self.model = GroupCoordinator(settings=settings_of())
+        self.model = GroupCoordinator(
+            settings=CoordinatorSettings(
+                initial_rebalance_delay_ms=0,
+                session_timeout_min_ms=SESSION_MIN_MS,
+                session_timeout_max_ms=SESSION_MAX_MS,
+            )
+        )
+        one = self.program
         self.clients = [
             Client(
                 name=f"client {number}",
                 group_id=self.group_id,
                 instance_id=instance_id,
-                session_ms=self._patience_ms(session, SESSION_UNITS),
-                rebalance_ms=self._patience_ms(rebalance, REBALANCE_UNITS),
+                session_ms=self._patience_ms(one.sessions[number], SESSION_UNITS),
+                rebalance_ms=self._patience_ms(one.rebalances[number], REBALANCE_UNITS),
             )
-            for number, (instance_id, session, rebalance) in enumerate(
-                zip(
-                    self.program.instances,
-                    self.program.sessions,
-                    self.program.rebalances,
-                    strict=True,
-                )
-            )
+            for number, instance_id in enumerate(one.instances)
         ]
 
     def _patience_ms(self, patience: Patience, units: int) -> int:
-        match patience:
-            case Patience.LONG:
-                return LONG_MS
-            case Patience.SHORT:
-                return units * self.pace.unit_ms
-            case Patience.BELOW_MINIMUM:
-                return SESSION_MIN_MS - 1
-            case Patience.ABOVE_MAXIMUM:
-                return SESSION_MAX_MS + 1
+        return {
+            Patience.LONG: LONG_MS,
+            Patience.SHORT: units * self.pace.unit_ms,
+            Patience.BELOW_MINIMUM: SESSION_MIN_MS - 1,
+            Patience.ABOVE_MAXIMUM: SESSION_MAX_MS + 1,
+        }[patience]
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -292,7 +272,8 @@ class _Game:
         self.calls[token] = _Call(number, request, outcome)
         self._agree()
         if token in self.calls:
-            self._settle()
+            time.sleep(self.pace.settle_ms / 1000)
+            self._no_other_answers()
 
     def _send(self, token: int, number: int, request: GroupRequest, lane: Lane) -> queue.Queue[Any]:
         """Send to the model first: a time-out of the model is never later than the broker's."""
@@ -300,10 +281,6 @@ class _Game:
         self.model.receive(token, self.of_model.to_ids(request), self.now_ms)
         self._watch_throne(before, request)
         return self.broker.begin(number, lane, self.of_broker.to_ids(request))
-
-    def _settle(self) -> None:
-        time.sleep(self.pace.settle_ms / 1000)
-        self._no_other_answers()
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -341,7 +318,7 @@ class _Game:
 
     def _agree(self) -> None:
         """Check that the broker gives every answer that the model has given."""
-        answers: list[tuple[_Call | None, Answer, Any]] = []
+        answers: list[_Answered] = []
         for token, expected in self.model.take_answers():
             assert isinstance(token, int)
             call = self.calls.get(token)
@@ -371,7 +348,7 @@ class _Game:
             if not call.outcome.empty():
                 self._disagree(call, "no answer", call.outcome.get())
 
-    def _pair_ids(self, answers: list[tuple[_Call | None, Answer, Any]]) -> None:
+    def _pair_ids(self, answers: list[_Answered]) -> None:
         """Name the ids that both sides tell a client for the first time."""
         for _, expected, answer in answers:
             if isinstance(expected, JoinGroupAnswer) and isinstance(answer, JoinGroupAnswer):
@@ -421,9 +398,7 @@ class _Game:
             )
             self.is_throne_free = self.is_throne_free or not came_back
 
-    def _adopt_leader(
-        self, answers: list[tuple[_Call | None, Answer, Any]]
-    ) -> Iterator[tuple[_Call | None, Answer, Any]]:
+    def _adopt_leader(self, answers: list[_Answered]) -> Iterator[_Answered]:
         """Let the model follow the broker's choice of a leader among the joined members."""
         group = self.model.group
         joined = {
@@ -443,14 +418,11 @@ class _Game:
         members = joined[group.leader_id].members
         group.leader_id = leader_id
         for call, expected, answer in answers:
+            adopted = expected
             if isinstance(expected, JoinGroupAnswer) and not expected.error_code:
-                leads = expected.member_id == leader_id
-                adopted = attrs.evolve(
-                    expected, leader_id=leader_id, members=members if leads else ()
-                )
-                yield call, adopted, answer
-            else:
-                yield call, expected, answer
+                heard = members if expected.member_id == leader_id else ()
+                adopted = attrs.evolve(expected, leader_id=leader_id, members=heard)
+            yield call, adopted, answer
 
 
 def _code(answer: Answer) -> int:

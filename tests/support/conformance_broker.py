@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import queue
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,8 +15,7 @@ from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model import group_api as api
-
-__all__ = ["BrokerClients", "connect"]
+from tests.support.waiting import wait_for
 
 LONG_MS: Final = 90_000
 READY_S: Final = 30.0
@@ -69,17 +67,20 @@ class BrokerClients:
 
     def _find(self, group_id: str) -> api.Coordinator:
         """Find the coordinator; a new broker needs a moment until it knows one."""
-        end_s = time.monotonic() + READY_S
-        while time.monotonic() < end_s:
+        request = api.FindCoordinatorRequest(group_id=group_id)
+        found: list[api.Coordinator] = []
+
+        def is_found() -> bool:
             outcome: queue.Queue[Any] = queue.Queue()
-            request = api.FindCoordinatorRequest(group_id=group_id)
             transport = self._transports[0]
             transport.send(Lane.COMMIT, request, outcome.put, node=None, timeout_ms=LONG_MS)
             answer = outcome.get(timeout=READY_S)
             if isinstance(answer, api.FindCoordinatorAnswer) and answer.coordinator is not None:
-                return answer.coordinator
-            time.sleep(0.1)
-        raise AssertionError("the broker has no coordinator")
+                found.append(answer.coordinator)
+            return bool(found)
+
+        wait_for(is_found, "the broker has a coordinator", READY_S)
+        return found[0]
 
 
 @contextmanager

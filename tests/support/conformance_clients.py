@@ -7,7 +7,7 @@ ids are random, a model's are numbered; `Names` maps names to ids.
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from attrs import define, field
@@ -28,8 +28,6 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from tests.support.conformance_programs import Ask, Generation, Id, Instance, Join, Request
-
-__all__ = ["TOPIC", "Client", "Names", "Stage"]
 
 TOPIC: Final = "orders"
 INVENTED: Final = "nobody"
@@ -159,46 +157,31 @@ class Client:
 
     def ask(self, step: Ask, another: str) -> GroupRequest:
         """Return another request, with names instead of ids."""
-        member = self._member(step.member, another)
-        instance = self._instance(step.instance)
+        sender: dict[str, Any] = {
+            "group_id": self.group_id,
+            "member_id": self._member(step.member, another),
+            "group_instance_id": self._instance(step.instance),
+        }
         generation = self._generation(step.generation)
         match step.request:
             case Request.FIND_COORDINATOR:
                 return FindCoordinatorRequest(group_id=self.group_id)
             case Request.HEARTBEAT:
-                return HeartbeatRequest(
-                    group_id=self.group_id,
-                    generation=generation,
-                    member_id=member,
-                    group_instance_id=instance,
-                )
+                return HeartbeatRequest(generation=generation, **sender)
             case Request.LEAVE_GROUP:
-                return LeaveGroupRequest(
-                    group_id=self.group_id,
-                    member_id=member,
-                    group_instance_id=instance,
-                    reason="",
-                )
+                return LeaveGroupRequest(reason="", **sender)
             case Request.OFFSET_COMMIT:
                 self.commits += 1
-                return OffsetCommitRequest(
-                    group_id=self.group_id,
-                    generation=generation,
-                    member_id=member,
-                    group_instance_id=instance,
-                    offsets=((TOPIC, 0, self.commits, -1, ""), (TOPIC, 1, self.commits, 0, "x")),
-                )
+                offsets = ((TOPIC, 0, self.commits, -1, ""), (TOPIC, 1, self.commits, 0, "x"))
+                return OffsetCommitRequest(generation=generation, offsets=offsets, **sender)
             case Request.SYNC_GROUP:
-                joined = self.joined
-                chosen = "" if joined is None else joined.protocol_name
+                chosen = "" if self.joined is None else self.joined.protocol_name
                 return SyncGroupRequest(
-                    group_id=self.group_id,
                     generation=generation,
-                    member_id=member,
-                    group_instance_id=instance,
                     protocol_type="raw",
                     protocol_name=step.protocol_name or chosen,
                     assignments=self._decided(),
+                    **sender,
                 )
 
     def _decided(self) -> tuple[tuple[str, bytes], ...]:
@@ -210,39 +193,26 @@ class Client:
         return tuple((name, f"{generation} for {name}".encode()) for name in names)
 
     def _member(self, which: Id, another: str) -> str:
-        match which:
-            case Id.OWN:
-                return self.member
-            case Id.EMPTY:
-                return ""
-            case Id.ANOTHERS:
-                return another
-            case Id.EARLIER:
-                return self.earlier[-1] if self.earlier else INVENTED
-            case Id.INVENTED:
-                return INVENTED
+        earlier = self.earlier[-1] if self.earlier else INVENTED
+        return {
+            Id.OWN: self.member,
+            Id.EMPTY: "",
+            Id.ANOTHERS: another,
+            Id.EARLIER: earlier,
+            Id.INVENTED: INVENTED,
+        }[which]
 
     def _instance(self, which: Instance) -> str | None:
-        match which:
-            case Instance.OWN:
-                return self.instance_id
-            case Instance.ABSENT:
-                return None
-            case Instance.ANOTHERS:
-                return NO_INSTANCES[self.instance_id]
-            case Instance.INVENTED:
-                return "gamma"
+        return {
+            Instance.OWN: self.instance_id,
+            Instance.ABSENT: None,
+            Instance.ANOTHERS: NO_INSTANCES[self.instance_id],
+            Instance.INVENTED: "gamma",
+        }[which]
 
     def _generation(self, which: Generation) -> int:
-        match which:
-            case Generation.OWN:
-                return self.generation
-            case Generation.BEFORE:
-                return self.generation - 1
-            case Generation.AFTER:
-                return self.generation + 1
-            case Generation.NONE:
-                return -1
+        before_after = {Generation.OWN: 0, Generation.BEFORE: -1, Generation.AFTER: 1}
+        return -1 if which is Generation.NONE else self.generation + before_after[which]
 
     # --- what it is told -----------------------------------------------------------------------
 

@@ -14,26 +14,6 @@ from typing import TypeAlias
 from attrs import frozen
 from hypothesis import strategies as st
 
-__all__ = [
-    "CLIENTS_MAX",
-    "Ask",
-    "Generation",
-    "HangUp",
-    "Id",
-    "Instance",
-    "Join",
-    "Patience",
-    "Proceed",
-    "Program",
-    "Protocols",
-    "Request",
-    "Round",
-    "Step",
-    "Wait",
-    "quick_programs",
-    "timed_programs",
-]
-
 CLIENTS_MAX = 4
 STEPS_MAX = 14
 

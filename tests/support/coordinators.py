@@ -1,4 +1,4 @@
-"""Move a group's coordinator to another broker, and read the committed offsets there."""
+"""Move a group's coordinator to another broker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import Final
 from kafka import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.records.offset_lookup import read_offsets
-from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
 from tests.support.waiting import wait_for
-
-__all__ = ["committed_offsets", "move_coordinator"]
 
 _TOPIC: Final = "__consumer_offsets"
 _PARTITIONS: Final = 4  # set by `coopgroup.testing`
@@ -31,7 +26,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     before = cluster.group_coordinator(group_id)
     brokers = sorted(cluster.running)
     after = brokers[(brokers.index(before) + 1) % len(brokers)]
-    partition = _partition_of(group_id)
+    partition = partition_of(group_id)
     # The metadata of a broker may be late.
     wait_for(lambda: cluster.leader_of(_TOPIC, partition) == before, "one word of all brokers")
     order = [after, *(one for one in brokers if one != after)]
@@ -46,21 +41,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     return after
 
 
-def committed_offsets(
-    cluster: KafkaCluster, group_id: str, topic: str, partitions: int
-) -> list[int]:
-    settings = read_connection_settings(dict(cluster.client_config()))
-    transport = GroupTransport(settings, lambda _: None)
-    transport.start()
-    asked = [(topic, one) for one in range(partitions)]
-    try:
-        found = read_offsets(transport, group_id, asked, timeout_s=20, request_timeout_ms=5_000)
-    finally:
-        transport.close()
-    return [found[one].offset for one in asked]
-
-
-def _partition_of(group_id: str) -> int:
+def partition_of(group_id: str) -> int:
     """Return Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
     code = 0
     for letter in group_id:

@@ -13,13 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
@@ -43,17 +42,11 @@ from coopgroup.member.events import (
     SubscriptionChanged,
 )
 from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import (
-    Coordinator,
-    GroupRequest,
-)
-from coopgroup.policies.base import Policy
+from coopgroup.model.group_api import Coordinator, GroupRequest
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import Envelope, Record
 from tests.support.by_hand import Hand, by_hand
-
-__all__ = ["STEP_S", "TOPIC", "DrivenGroup", "DrivenMember", "Fetch", "driven_group"]
 
 STEP_S: Final = 0.01
 TOPIC: Final = "t"
@@ -84,13 +77,12 @@ class _Wire:
     """The transport of one member: requests reach the coordinator in the next step.
 
     Attributes:
-        sent: requests with the times at which they were sent.
         is_cut: whether the network swallows requests and answers.
+        waiting: requests without an answer by token: lane, request, end of its time, callback.
     """
 
     name: str
     group: DrivenGroup
-    sent: list[tuple[float, GroupRequest]] = field(factory=list)
     is_cut: bool = False
     waiting: dict[int, tuple[Lane, GroupRequest, float, Callable[[Any], None]]] = field(
         factory=dict
@@ -106,10 +98,8 @@ class _Wire:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        token = next(self.group.tokens)
-        ends_s = self.group.hand.now_s + timeout_ms / 1000
-        self.sent.append((self.group.hand.now_s, request))
-        self.waiting[token] = (lane, request, ends_s, on_answer)
+        token, now_s = next(self.group.tokens), self.group.hand.now_s
+        self.waiting[token] = (lane, request, now_s + timeout_ms / 1000, on_answer)
         self.queue.append(token)
 
     def close_lane(self, lane: Lane) -> None:
@@ -123,11 +113,6 @@ class _Wire:
         if not self.is_cut and token in self.waiting:
             self.waiting.pop(token)[-1](answer)
 
-    def disconnect(self, token: int) -> None:
-        """End a request whose connection broke."""
-        failure = TransportFailure(kind=FailureKind.DISCONNECTED, message="disconnected")
-        self.answer(token, failure)
-
     def turn(self) -> None:
         """Deliver what was sent, and end what waited for too long."""
         queue, self.queue = self.queue, []
@@ -140,17 +125,6 @@ class _Wire:
     def _fail(self, whether: Callable[[Any], bool], kind: FailureKind) -> None:
         for token in [token for token, one in self.waiting.items() if whether(one)]:
             self.waiting.pop(token)[-1](TransportFailure(kind=kind, message=kind.value))
-
-
-@define(eq=False)
-class _Lookup:
-    group: DrivenGroup
-
-    def metadata(self, _topics: object) -> TopicMetadata:
-        return TopicMetadata(resources=ResourceSet({TOPIC: range(self.group.partitions)}))
-
-    def close(self) -> None:
-        pass
 
 
 @define(eq=False)
@@ -177,8 +151,6 @@ class DrivenMember:
     revoke: Callable[[set[int]], set[int]] = set
     is_polling: bool = True
     _commit_at_s: float = 0.0
-
-    # --- the application -------------------------------------------------------------------------
 
     def work(self) -> None:
         """Poll once: serve the notices, fetch under the lease, and commit when it is time."""
@@ -236,18 +208,15 @@ class DrivenMember:
         offsets = tuple(Offset(TOPIC, one, self.owned[one]) for one in sorted(partitions))
         self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
 
-    # --- the group's thread ----------------------------------------------------------------------
-
     def turn(self) -> None:
         """Let the driver handle all events, and what is due."""
-        driver = self.driver
         for _ in range(_TURNS_MAX):
-            event = driver.take(0.0)
+            event = self.driver.take(0.0)
             assert event is not None
-            driver.turn(event)
-            if driver.pause_s() > 0 and not driver.has_events:
+            self.driver.turn(event)
+            if self.driver.pause_s() > 0 and not self.driver.has_events:
                 return
-        pytest.fail(f"{self.name} never rests: {driver.member}")
+        pytest.fail(f"{self.name} never rests: {self.driver.member}")
 
     # --- what tests ask --------------------------------------------------------------------------
 
@@ -257,10 +226,6 @@ class DrivenMember:
 
     def told(self, kind: str) -> list[tuple[int, ...]]:
         return [partitions for _, one, partitions in self.heard if one == kind]
-
-    def sent(self, kind: type) -> list[float]:
-        """Return when it sent requests of a kind."""
-        return [at_s for at_s, request in self.wire.sent if isinstance(request, kind)]
 
 
 @define(eq=False)
@@ -275,8 +240,6 @@ class DrivenGroup:
 
     hand: Hand
     partitions: int
-    policy: Policy
-    assignor: Assignor
     settings: Mapping[str, object]
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
     members: dict[str, DrivenMember] = field(factory=dict)
@@ -296,11 +259,12 @@ class DrivenGroup:
             def listen(envelope: Envelope, records: list[Record] = records) -> None:
                 records.append(envelope.record)
 
-            lookup: Any = _Lookup(self)
+            topics = TopicMetadata(resources=ResourceSet({TOPIC: range(self.partitions)}))
+            lookup: Any = SimpleNamespace(metadata=lambda _, topics=topics: topics, close=list)
             driver = GroupDriver(
                 settings=read_settings({**SETTINGS, **self.settings, **given, "client.id": name}),
-                assignor=self.assignor,
-                policy=self.policy,
+                assignor=StickyAssignor(),
+                policy=SimplePolicy(),
                 lookup=lookup,
                 sink=TelemetrySink("g", listener=listen),
             )
@@ -325,7 +289,8 @@ class DrivenGroup:
     def move_coordinator(self) -> None:
         """Let another broker take over the group; connections to the old broker break."""
         for token in self.coordinator.fail_over(self.coordinator.node_id + 1, self.now_ms):
-            self._owners.pop(int(token)).disconnect(int(token))  # type: ignore[call-overload]
+            gone = TransportFailure(kind=FailureKind.DISCONNECTED, message="moved")
+            self._owners.pop(int(token)).answer(int(token), gone)  # type: ignore[call-overload]
 
     def deliver(self, token: int, request: GroupRequest, client: str) -> None:
         self._owners[token] = self.members[client].wire
@@ -412,16 +377,11 @@ class DrivenGroup:
 
 @contextmanager
 def driven_group(
-    partitions: int = 12,
-    policy: Policy | None = None,
-    assignor: Assignor | None = None,
-    settings: Mapping[str, object] = MappingProxyType({}),
+    partitions: int = 12, settings: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[DrivenGroup]:
     """Yield a group without members; all of it ends with the test."""
     with by_hand() as hand, pytest.MonkeyPatch.context() as patch:
-        group = DrivenGroup(
-            hand, partitions, policy or SimplePolicy(), assignor or StickyAssignor(), settings
-        )
+        group = DrivenGroup(hand, partitions, settings)
         patch.setattr(driver_module, "GroupTransport", lambda *_: group._next_wire)  # noqa: SLF001
         yield group
         group.check_single_owner()

@@ -16,8 +16,6 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.record_buffer import RecordBuffer
 from coopgroup.model import EMPTY, ResourceSet
 
-__all__ = ["FakeAsyncConsumer", "FakeConsumer", "FakeRecord"]
-
 
 @frozen(kw_only=True)
 class FakeRecord:
@@ -86,9 +84,7 @@ class FakeConsumer:
     warned: list[str] = field(factory=list, init=False)
     is_closed: bool = field(default=False, init=False)
     is_closing: bool = field(default=False, init=False)
-    owned: ResourceSet = field(
-        default=ResourceSet.from_pairs(("t", number) for number in range(3)), init=False
-    )
+    owned: ResourceSet = field(default=OWNED, init=False)
     stopping: ResourceSet = field(default=EMPTY, init=False)
     interceptor: Any = field(default=None, init=False)
     callbacks: Any = field(init=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["inner"]
-
 
 def inner(of: object, *names: str) -> Any:  # noqa: ANN401  (whatever is in there)
     for name in names:

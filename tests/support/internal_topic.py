@@ -28,8 +28,6 @@ from coopgroup.protocol.writer import (
     require_version,
 )
 
-__all__ = ["MEMBER", "encode_group_value", "encode_key", "encode_offset_value"]
-
 _FLEXIBLE_FROM: Final = 4
 _NO_TAGS: Final = b"\0"
 

@@ -16,8 +16,6 @@ from attrs import define, field
 from coopgroup.testing.maven import fetch_kafka
 from tests.support.ledger import Ledger
 
-__all__ = ["JavaMembers", "java_members", "write_down"]
-
 _SOURCE: Final = Path(__file__).parents[1] / "interop" / "java_members" / "Members.java"
 
 

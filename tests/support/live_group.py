@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from attrs import define, field
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import Envelope, Record, from_json
@@ -25,26 +25,11 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Group, Trial
 from coopgroup.testing.trial.analysis import TrialLog
 from tests.support.inner import inner
-from tests.support.waiting import wait_for
-
-__all__ = [
-    "NOISE_MS",
-    "Crew",
-    "Player",
-    "coopgroup_threads",
-    "playing",
-    "produce",
-    "read_telemetry",
-    "unique",
-    "wait_for",
-]
-
-NOISE_MS: Final = 500.0
-"""A retained partition may wait so long on a busy machine; what would hold it up lasts longer."""
 
 WAIT_S_MAX: Final = 20.0
 QUIET_S: Final = 0.8
 FAST: Final[Mapping[str, Any]] = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 300}
+_EXPECTED: Final = {KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 _Kind = TypeVar("_Kind", bound=Record)
 
 
@@ -79,6 +64,28 @@ def produce(cluster: KafkaCluster, topic: str, counts: Sequence[int]) -> None:
         for number in range(count):
             producer.produce(topic, str(number).encode(), partition=partition)
     assert producer.flush(WAIT_S_MAX) == 0
+
+
+@contextmanager
+def polling(*consumers: Any) -> Iterator[None]:  # noqa: ANN401  (ours, and others)
+    """Poll in a thread, as an application does; ignore records and refusals."""
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            for one in consumers:
+                try:
+                    one.poll(0.05)
+                except KafkaException:
+                    time.sleep(0.05)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -126,14 +133,13 @@ def playing(
     *,
     kind: str = "coopgroup-simple",
     partitions: int = 12,
-    replication: int = 1,
     rate: float = 50.0,
     extra_config: Mapping[str, object] | None = None,
     **settings: Any,  # noqa: ANN401  (fields of WorkerSpec, checked by it)
 ) -> Iterator[Player]:
     """Yield a group of processes on a topic with a steady producer."""
     topic = unique("live")
-    cluster.create_topic(topic, partitions, replication)
+    cluster.create_topic(topic, partitions)
     trial = Trial(
         client_config=cluster.client_config(), topics=[topic], partitions_per_topic=partitions
     )
@@ -162,7 +168,6 @@ class Crew:
     Attributes:
         folder: for telemetry.
         messages: the messages of each consumer, in order.
-        stalls: consumers that were told that they exceeded the poll interval, in order.
     """
 
     cluster: KafkaCluster
@@ -170,7 +175,6 @@ class Crew:
     group_id: str = field(factory=lambda: unique("crew"))
     members: dict[str, CooperativeConsumer] = field(factory=dict, init=False)
     messages: dict[str, list[Message]] = field(factory=dict, init=False)
-    stalls: list[str] = field(factory=list, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -218,13 +222,11 @@ class Crew:
         for name, consumer in sorted(self.members.items()):
             for message in consumer.consume(100, timeout_s):
                 error = message.error()
-                if error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED:
-                    self.stalls.append(name)
-                    continue
-                if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue  # a story may subscribe to a topic that is created later
-                assert error is None
-                self.messages[name].append(message)
+                if error is None:
+                    self.messages[name].append(message)
+                # A story may stall, or subscribe to a topic that is created later.
+                elif error.code() not in _EXPECTED:
+                    raise AssertionError(error.str())
 
     def until(
         self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX

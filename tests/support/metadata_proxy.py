@@ -10,18 +10,19 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
 
-__all__ = ["MetadataProxy", "metadata_proxy"]
+from kafka.protocol.metadata import MetadataResponse
 
 _METADATA: Final = 3
 _FIND_COORDINATOR: Final = 10
-# Flexible versions (KIP-482): an array begins with a variable-length count + 1.
-_METADATA_VERSION_MIN: Final = 9
 # The port is the end of the answer up to this version; later versions are left unchanged.
 _FIND_COORDINATOR_VERSION_MAX: Final = 2
+_HEADER: Final = 5  # number of the request, no tagged fields
 _HOST: Final = "127.0.0.1"
+_Response: Final[Any] = MetadataResponse  # kafka-python makes its fields at run time
 
 
 class MetadataProxy:
@@ -54,8 +55,8 @@ class MetadataProxy:
         for thread in self._threads:
             thread.join(5)
 
-    def _begin(self, target: object, *arguments: object) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]
+    def _begin(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -66,50 +67,28 @@ class MetadataProxy:
                 broker = socket.create_connection(self._broker)
                 self._open += (client, broker)
                 asked: dict[int, tuple[int, int]] = {}
-                self._begin(self._pass_requests, client, broker, asked)
-                self._begin(self._pass_answers, broker, client, asked)
+                self._begin(_pass_on, client, broker, partial(_note, asked))
+                self._begin(_pass_on, broker, client, partial(self._changed, asked))
 
-    def _pass_requests(
-        self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]
-    ) -> None:
-        with _ending(client, broker):
-            while True:
-                frame = _frame(client)
-                key, version, number = struct.unpack(">hhi", frame[:8])
-                asked[number] = key, version
-                broker.sendall(struct.pack(">i", len(frame)) + frame)
-
-    def _pass_answers(
-        self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
-    ) -> None:
-        with _ending(client, broker):
-            while True:
-                frame = _frame(broker)
-                key, version = asked.pop(struct.unpack(">i", frame[:4])[0])
-                if key == _METADATA:
-                    frame = self._metadata(frame, version)
-                elif key == _FIND_COORDINATOR and version <= _FIND_COORDINATOR_VERSION_MAX:
-                    frame = frame[:-4] + struct.pack(">i", self.port)
-                client.sendall(struct.pack(">i", len(frame)) + frame)
+    def _changed(self, asked: dict[int, tuple[int, int]], frame: bytes) -> bytes:
+        """Return an answer with the proxy in place of the broker."""
+        key, version = asked.pop(struct.unpack(">i", frame[:4])[0])
+        if key == _METADATA:
+            return self._metadata(frame, version)
+        if key == _FIND_COORDINATOR and version <= _FIND_COORDINATOR_VERSION_MAX:
+            return frame[:-4] + struct.pack(">i", self.port)
+        return frame
 
     def _metadata(self, frame: bytes, version: int) -> bytes:
         """Replace the brokers of a metadata answer."""
-        assert version >= _METADATA_VERSION_MIN, version
-        begin = 4 + 1 + 4  # number of the request, no tagged fields, throttle time
-        count, at = _count(frame, begin)
-        nodes = []
-        for _ in range(count):
-            nodes.append(frame[at : at + 4])
-            length, at = _count(frame, at + 4)
-            at += length + 4  # host, port
-            length, at = _count(frame, at)
-            at += max(0, length) + 1  # rack, no tagged fields
+        answer = _Response.decode(frame[_HEADER:], version=version)
+        for node in answer.brokers:
+            node.host, node.port = _HOST, self.port
         if not self.lists_brokers:
             self.without_brokers += 1
-            nodes = []
-        host = bytes([len(_HOST) + 1]) + _HOST.encode() + struct.pack(">i", self.port)
-        brokers = b"".join(node + host + b"\0\0" for node in nodes)
-        return frame[:begin] + bytes([len(nodes) + 1]) + brokers + frame[at:]
+            answer.brokers = []
+        answer._header = None  # noqa: SLF001  (a decoded message cannot be encoded without)
+        return frame[:_HEADER] + bytes(answer.encode(version=version))
 
 
 @contextlib.contextmanager
@@ -122,22 +101,27 @@ def metadata_proxy(address: str) -> Iterator[MetadataProxy]:
         proxy.close()
 
 
-@contextlib.contextmanager
-def _ending(*both: socket.socket) -> Iterator[None]:
-    """End both directions when one has ended."""
+def _note(asked: dict[int, tuple[int, int]], frame: bytes) -> bytes:
+    key, version, number = struct.unpack(">hhi", frame[:8])
+    asked[number] = key, version
+    return frame
+
+
+def _pass_on(
+    source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]
+) -> None:
+    """Pass messages on; end both directions when one has ended."""
     try:
-        yield
+        while True:
+            (size,) = struct.unpack(">i", _exactly(source, 4))
+            frame = change(_exactly(source, size))
+            target.sendall(struct.pack(">i", len(frame)) + frame)
     except (OSError, EOFError):
         pass
     finally:
-        for one in both:
+        for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-
-
-def _frame(source: socket.socket) -> bytes:
-    (size,) = struct.unpack(">i", _exactly(source, 4))
-    return _exactly(source, size)
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
@@ -148,15 +132,3 @@ def _exactly(source: socket.socket, size: int) -> bytes:
             raise EOFError
         found += more
     return found
-
-
-def _count(frame: bytes, at: int) -> tuple[int, int]:
-    """Read the length of an array or a string, -1 for null; return it and the next place."""
-    value = shift = 0
-    while True:
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:  # the highest bit says that more follows
-            return value - 1, at

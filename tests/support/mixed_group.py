@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from attrs import define, field
 from confluent_kafka import Consumer, Producer
@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from coopgroup import CooperativeConsumer, SimplePolicy
-from coopgroup.telemetry import RoundDecided
+from coopgroup.telemetry import Record, RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.java_members import JavaMembers
 from tests.support.ledger import Ledger
@@ -28,11 +28,12 @@ from tests.support.live_group import read_telemetry, unique
 from tests.support.polled_members import KafkaPythonConsumer, PolledMember
 from tests.support.waiting import wait_for
 
-__all__ = ["PARTITIONS", "MixedGroup"]
-
 PARTITIONS: Final = 6
 SETTLED_S: Final = 0.3  # longer than a heartbeat: a pending round has begun
+# A stop-the-world rebalance lasts longer, also on a machine that is four times slower.
+_PAUSE_MS_MAX: Final = 2_000.0
 _RATE_PER_S: Final = 20.0  # records per partition
+_Kind = TypeVar("_Kind", bound=Record)
 _JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -70,6 +71,9 @@ class MixedGroup:
     _in_java: set[str] = field(factory=set, init=False)
     _load_ends: threading.Event = field(factory=threading.Event, init=False)
     _load: threading.Thread = field(init=False)
+    _produced: dict[int, int] = field(
+        factory=lambda: dict.fromkeys(range(PARTITIONS), 0), init=False
+    )
 
     def __enter__(self) -> Self:
         self.cluster.create_topic(self.topic, PARTITIONS)
@@ -88,7 +92,7 @@ class MixedGroup:
     def ours(
         self,
         name: str,
-        protocols: str,
+        protocols: str = "",
         *,
         policy: Any = None,  # noqa: ANN401  (any policy)
         topics: list[str] | None = None,
@@ -96,10 +100,8 @@ class MixedGroup:
     ) -> CooperativeConsumer:
         consumer = CooperativeConsumer(
             self._settings(settings)
-            | {
-                "coopgroup.protocols": protocols,
-                "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
-            },
+            | {"coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl")}
+            | ({"coopgroup.protocols": protocols} if protocols else {}),
             policy=policy or SimplePolicy(),
         )
         self._start(name, consumer, topics)
@@ -108,6 +110,12 @@ class MixedGroup:
     def librdkafka(self, name: str, strategy: str, **settings: object) -> None:
         more = {"partition.assignment.strategy": strategy, "log_level": 3}
         self._start(name, Consumer(self._settings(settings) | more), None)
+
+    def kip848(self, name: str) -> None:
+        """Start a member whose partitions the broker assigns (`group.protocol=consumer`)."""
+        settings = {key: value for key, value in self._settings({}).items() if key not in _COMMON}
+        more = {"group.protocol": "consumer", "auto.commit.interval.ms": 300, "log_level": 0}
+        self._start(name, Consumer(settings | more), None)
 
     def kafka_python(self, name: str, strategy: str) -> None:
         settings = {
@@ -182,17 +190,30 @@ class MixedGroup:
         """Return the topics of the partitions that a member of this process owns."""
         return {one.topic for one in self._polled[name].consumer.assignment()}
 
-    def rounds_led(self, name: str) -> int:
+    def records(self, name: str, kind: type[_Kind]) -> list[_Kind]:
+        """Return the telemetry of a kind that a member of ours has written so far."""
         written = read_telemetry(self.folder / f"{name}.jsonl")
-        return sum(isinstance(envelope.record, RoundDecided) for envelope in written)
+        return [one.record for one in written if isinstance(one.record, kind)]
+
+    def rounds_led(self, name: str) -> int:
+        return len(self.records(name, RoundDecided))
+
+    def check_kept(self, since_s: float, *names: str) -> None:
+        """Assert that members have revoked no partition since then and worked all the time."""
+        now_s = time.monotonic()
+        for name in names:
+            assert self.ledger.given_up_between(name, since_s, now_s) == []
+            for partition in self.ledger.held_throughout(name, since_s):
+                pause_ms = self.ledger.pause_ms(name, partition, since_s, now_s)
+                assert pause_ms < _PAUSE_MS_MAX, (name, partition, pause_ms)
 
     def protocol(self) -> str:
         admin = AdminClient({**self.cluster.client_config()})
         found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
         return str(found.partition_assignor)
 
-    def settle(self, *names: str, protocol: str, timeout_s: float = 30.0) -> None:
-        """Wait until exactly these members share all partitions evenly, in a protocol."""
+    def settle(self, *names: str, protocol: str | None = None) -> None:
+        """Wait until exactly these members share all partitions evenly, in a protocol, if any."""
         since_s = [time.monotonic()]
         last: list[dict[str, list[int]]] = [{}]
 
@@ -201,38 +222,35 @@ class MixedGroup:
             shares = self.shares()
             if shares != last[0]:
                 since_s[0], last[0] = time.monotonic(), shares
-            sizes = [len(share) for share in shares.values()]
-            together = sorted(itertools.chain.from_iterable(shares.values()))
-            return (
-                sorted(shares) == sorted(names)
-                and together == list(range(PARTITIONS))
-                and max(sizes) - min(sizes) <= 1
-                and time.monotonic() - since_s[0] >= SETTLED_S
-            )
+            return self.is_even(*names) and time.monotonic() - since_s[0] >= SETTLED_S
 
         try:
-            wait_for(is_settled, f"{names} share all", timeout_s)
+            wait_for(is_settled, f"{names} share all")
         except AssertionError as error:
             raise AssertionError(f"{error}; shares are {self.shares()}") from None
-        assert self.protocol() == protocol
+        assert protocol is None or self.protocol() == protocol
 
     def finish(self) -> None:
         """End the load; check that every record was handed out, never by two owners."""
         self._load_ends.set()
         self._load.join(10)
-        ends = self._ends()
+        ends = dict(self._produced)
         wait_for(lambda: not self.ledger.missing(ends), "all records are handed out", 20)
         assert self.ledger.double_owners() == []
 
+    def is_even(self, *names: str) -> bool:
+        """Return whether exactly these members share all partitions evenly."""
+        shares = self.shares()
+        sizes = [len(share) for share in shares.values()]
+        together = sorted(itertools.chain.from_iterable(shares.values()))
+        return (
+            sorted(shares) == sorted(names)
+            and together == list(range(PARTITIONS))
+            and max(sizes) - min(sizes) <= 1
+        )
+
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
         wait_for(condition, what, timeout_s)
-
-    def _ends(self) -> dict[int, int]:
-        return dict(self._produced)
-
-    _produced: dict[int, int] = field(
-        factory=lambda: dict.fromkeys(range(PARTITIONS), 0), init=False
-    )
 
     def _produce(self) -> None:
         producer = Producer(self.cluster.client_config() | {"linger.ms": 0})

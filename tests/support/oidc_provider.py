@@ -16,8 +16,6 @@ from attrs import define, field
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
-__all__ = ["AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "OidcProvider", "Seen", "oidc_provider"]
-
 CLIENT_ID: Final = "the:client"
 CLIENT_SECRET: Final = "s3cret-%/&-canary"  # noqa: S105 -- known to this provider only
 AUDIENCE: Final = "kafka"

@@ -7,8 +7,6 @@ import numpy as np
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry.ownership import Ownership
 
-__all__ = ["Interval", "ownership_of"]
-
 Interval = tuple[int, int, int, int]  # resource, owner, begin, end
 
 

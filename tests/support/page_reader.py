@@ -15,8 +15,6 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-__all__ = ["WAIT_S", "Reader"]
-
 WAIT_S = 60
 
 

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from attrs import define, field, frozen
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from coopgroup.errors import CoopgroupError
 from tests.support.ledger import Ledger
 from tests.support.waiting import wait_for
 
-__all__ = ["KafkaPythonConsumer", "PolledMember"]
+_FATAL = KafkaError._FATAL  # noqa: SLF001 - confluent_kafka documents its codes by these names
 
 
 @define(eq=False)
@@ -53,7 +53,10 @@ class PolledMember:
                 if not self.calls.empty():
                     self.calls.get()()
                 for message in self.consumer.consume(200, 0.02):
-                    if message.error() is None and message.topic() == self.topics[0]:
+                    error = message.error()
+                    if error is not None and error.code() == _FATAL:
+                        self.ledger.failed[self.name] = "fatal"
+                    if error is None and message.topic() == self.topics[0]:
                         offset = message.offset()
                         records = range(offset, offset + 1)
                         at_s = time.monotonic()

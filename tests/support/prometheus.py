@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -17,10 +16,9 @@ from typing import Any, Final
 import pytest
 from attrs import frozen
 
+from coopgroup.testing.processes import free_ports
 from tests.architecture.tree import ROOT
 from tests.support.waiting import wait_for
-
-__all__ = ["Prometheus", "needs_prometheus", "program", "running"]
 
 _FETCHED: Final = ROOT / "build" / "prometheus" / "usr" / "bin"
 
@@ -63,9 +61,7 @@ class Prometheus:
 @contextmanager
 def running(folder: Path, scraped_port: int, rules: Path) -> Iterator[Prometheus]:
     """Run a server that scrapes one port and evaluates rules, both each second."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     config = folder / "prometheus.json"  # JSON is YAML
     config.write_text(
         json.dumps(

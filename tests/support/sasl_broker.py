@@ -17,8 +17,6 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 
-__all__ = ["REFUSED", "SaslBroker", "sasl_broker"]
-
 REFUSED: Final = 58
 _HEARTBEAT, _HANDSHAKE, _VERSIONS, _AUTHENTICATE = 12, 17, 18, 36
 _KEYS: Final = {_HEARTBEAT: 1, _HANDSHAKE: 1, _VERSIONS: 1, _AUTHENTICATE: 1}

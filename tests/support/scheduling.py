@@ -16,15 +16,6 @@ from typing import Final
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = [
-    "LONG_FILES",
-    "ON_BROKERS",
-    "ON_SPARK",
-    "TOGETHER",
-    "FolderScheduling",
-    "yield_to_brokers",
-]
-
 ON_BROKERS: Final = ("broker", "interop", "chaos")
 ON_SPARK: Final = "spark"
 _QUICK: Final = ("architecture", "deploy", "unit")
@@ -36,11 +27,6 @@ LONG_FILES: Final = frozenset(
         *("sweep_run", "tables", "upkeep"),
     )
 )
-# File by file: the stories of these files take half a minute to play, once in each process.
-TOGETHER: Final = {
-    f"tests/broker/test_{name}.py": "tests/broker/test_policy_deaths.py"
-    for name in ("policy_deployments", "prediction")
-}
 _WITH_SPARK: Final = 3
 _WITH_QUICK: Final = 4
 _NICENESS: Final = 10
@@ -49,15 +35,12 @@ _NICENESS: Final = 10
 class FolderScheduling(LoadScopeScheduling):
     """Hand out the tests by file; each process has one broker that its tests share.
 
-    A few files have their stories in common, so they go to the same process.
-
     Files on Spark go to a process with a running Spark. If no other files are left, another process
     takes some too: that is quicker than to wait for the first.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return TOGETHER.get(file, file)
+        return nodeid.partition("::")[0]
 
     def _reschedule(self, node: WorkerController) -> None:
         kind = _kind(self.numnodes, node.gateway.id)

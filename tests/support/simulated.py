@@ -1,7 +1,8 @@
 """Small simulated groups and coordinators for unit tests."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from coopgroup.assignors import StickyAssignor
 from coopgroup.model.group_api import (
     Answer,
     GroupRequest,
@@ -9,13 +10,16 @@ from coopgroup.model.group_api import (
     JoinGroupAnswer,
     JoinGroupRequest,
     LeaveGroupRequest,
+    OffsetCommitAnswer,
     OffsetCommitRequest,
     SyncGroupRequest,
 )
+from coopgroup.policies import SimplePolicy
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
-from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
-from tests.support.group_swarm import set_topics, small_group
+from tests.swarm.play import set_topics, small_group
 
 SESSION_MS, REBALANCE_MS = 600, 1_500
 PROTOCOLS = (("coopgroup", b"subscription"),)
@@ -44,6 +48,18 @@ class DrivenCoordinator:
         answer = self.answers[self.send(request)]
         assert isinstance(answer, kind)
         return answer
+
+    def code(self, request: GroupRequest) -> int:
+        """Return the error code of an answer that comes immediately."""
+        answer: Any = self.answers[self.send(request)]
+        if isinstance(answer, OffsetCommitAnswer):
+            ((_, _, code),) = answer.codes
+            return code
+        return int(answer.error_code)
+
+    @property
+    def generation(self) -> int:
+        return self.coordinator.group.generation
 
     def wait(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -137,17 +153,22 @@ def leave(member_id: str, *, instance_id: str | None = None) -> LeaveGroupReques
     )
 
 
-def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
+def commit(
+    member_id: str, generation: int, offset: int = 7, *, partition: int = 0
+) -> OffsetCommitRequest:
     return OffsetCommitRequest(
         group_id="g",
         generation=generation,
         member_id=member_id,
         group_instance_id=None,
-        offsets=(("T", 0, offset, -1, ""),),
+        offsets=(("T", partition, offset, -1, ""),),
     )
 
 
 def quiet_group(partitions: int = 4, *, seed: int = 1) -> Simulation:
-    simulation = small_group(seed=seed, policy=Choice(name="simple"))
+    run_settings = RunSettings(
+        assignor=StickyAssignor(), policy=SimplePolicy(), lead_ms=Span(1, 10), jitter_ms=10
+    )
+    simulation = small_group(seed=seed, run_settings=run_settings, delay_ms_max=5)
     set_topics(simulation, {"T": partitions})
     return simulation

@@ -1,7 +1,5 @@
 """Scenarios that take no time, for tests of the code around scenarios."""
 
-__all__ = ["CRASH", "SMALL"]
-
 SMALL = """\
 duration_ms = 60000
 

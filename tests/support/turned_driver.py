@@ -18,8 +18,6 @@ from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.session import SessionEvent
 from coopgroup.worker import Job
 
-__all__ = ["TurnedDriver", "turn_drivers"]
-
 _TURNS_MAX: Final = 100_000
 _STEP_S: Final = 1e-6  # rounding must not make a deadline due for ever
 

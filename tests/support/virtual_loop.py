@@ -20,8 +20,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from tests.support.by_hand import Hand
 
-__all__ = ["Turn", "VirtualLoop", "block", "run_virtual", "time_passes"]
-
 T = TypeVar("T")
 Turn: TypeAlias = Callable[[], float]
 """Does its work if it is due, and returns 0 then; otherwise the pause until it is due, in seconds.

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["WAIT_S_MAX", "wait_for"]
-
 WAIT_S_MAX: Final = 60.0
 _PAUSE_S: Final = 0.005
 

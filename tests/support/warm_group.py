@@ -27,8 +27,6 @@ from coopgroup.protocol import (
     encode_user_data,
 )
 
-__all__ = ["WarmGroup", "WarmMember", "partitions"]
-
 
 def partitions(*indices: int) -> ResourceSet:
     return ResourceSet({"T": indices})

@@ -7,8 +7,6 @@ from typing import Final
 
 from tests.support.mutants import Mutant
 
-__all__ = ["WARM_MUTANTS"]
-
 # fmt: off
 WARM_MUTANTS: Final = (
     # --- the member

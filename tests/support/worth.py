@@ -26,8 +26,6 @@ from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
 from tests.swarm.runs import SwarmRun, draw
 
-__all__ = ["SEEDS_MAX", "Hunt", "hunt", "known_runs", "runs_of", "table"]
-
 DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "SETTLED_MS",
-    "Chain",
-    "Draw",
-    "drawn",
-    "first_acts",
-    "resize_of",
-    "some_process",
-    "start_of",
-    "waiting_policy",
-]
-
 SETTLED_MS: Final = (600, 800, 1_000)
 """Times after which the first members have their resources."""
 

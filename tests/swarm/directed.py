@@ -32,15 +32,9 @@ if TYPE_CHECKING:
     from tests.swarm.chains import Draw
     from tests.swarm.runs import SwarmRun
 
-__all__ = ["draw_directed"]
-
 
 def draw_directed(seed: int) -> SwarmRun:
-    """Draw a directed run.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a directed run."""
     return drawn(seed, random.Random(f"swarm/directed/{seed}"), _CHAINS)
 
 

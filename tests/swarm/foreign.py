@@ -101,6 +101,11 @@ class ForeignProcess:
         """Whether it revokes all partitions before each join."""
         return self.protocols != (COOPERATIVE,)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the process does nothing until an outside event."""
+        return self.state == "stable"
+
     def start(self) -> None:
         """Join the group."""
         self._dice = self.simulation.world.dice(f"foreign {self.name}")

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from coopgroup.simulator.world.calls import Call
     from coopgroup.telemetry import Envelope
 
-__all__ = ["Leases"]
-
 
 @define(eq=False)
 class Leases:

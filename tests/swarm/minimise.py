@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tests.swarm.runs import SwarmRun
 
-__all__ = ["minimise"]
-
 _NO_FAULTS: Final = Faults()
 _NUMBERS: Final = ("after_ms", "for_ms", "skew_ppm", "times")
 

@@ -14,9 +14,10 @@ leave, and the group must use the coopgroup protocol.
 
     run = draw_kip848(seed)
 
-In these runs the other clients are members of KIP-848 (`kip848`), so the broker assigns while they
-are in the group. If the group becomes a consumer group right after a round that failed, the broker
-may give away what a member owns. No client can prevent that, so such partitions are not checked.
+In these runs the other clients are members of KIP-848 (`Kip848Process`), so the broker assigns
+while they are in the group. If the group becomes a consumer group right after a round that failed,
+the broker may give away what a member owns. No client can prevent that, so such partitions are not
+checked.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.simulator.world import Violation
 from tests.swarm.foreign import COOPERATIVE, ForeignProcess
-from tests.swarm.kip848 import KIP_848, Kip848Process
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from coopgroup.simulator.host.kip848 import Kip848Process
     from coopgroup.simulator.simulation import Simulation
 
-__all__ = ["Client", "Guests", "draw_kip848", "draw_mixed"]
+KIP_848: Final = "kip-848"
+"""Stands for members of KIP-848 in place of the protocols of other clients."""
 
+_INTERVALS_MS: Final = (0, 1_000)
 _PROTOCOLS: Final = (COOPERATIVE, COOPERATIVE, "range", f"range,{COOPERATIVE}")
 _GAPS_MS: Final = (0, 5, 30, 100, 300, 700)
 _FOR_MS: Final = (50, 300, 700)
@@ -72,11 +75,7 @@ class Client(enum.StrEnum):
 
 
 def draw_mixed(seed: int) -> SwarmRun:
-    """Draw a run of a group with members of coopgroup and of other clients.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a run of a group with members of coopgroup and of other clients."""
     hasty = random.Random(f"swarm/mixed/{seed}/hasty")
     if hasty.random() < _HASTY_PART:
         return _draw_hasty(seed, hasty)
@@ -84,11 +83,7 @@ def draw_mixed(seed: int) -> SwarmRun:
 
 
 def draw_kip848(seed: int) -> SwarmRun:
-    """Draw a run of a group with members of coopgroup and of KIP-848.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a run of a group with members of coopgroup and of KIP-848."""
     chance = random.Random(f"swarm/kip-848/{seed}")
     draw = _draw_hasty if chance.random() < _HASTY_PART else _draw
     return attrs.evolve(draw(seed, chance), theirs=KIP_848)
@@ -278,6 +273,12 @@ class Guests:
     theirs: str
     processes: dict[str, ForeignProcess | Kip848Process] = field(factory=dict)
 
+    def __attrs_post_init__(self) -> None:
+        """Let some brokers make a target only once in a while, as Kafka from 4.3 on."""
+        group, seed = self.simulation.brokers.coordinator.group, self.simulation.world.seed
+        interval_ms = _INTERVALS_MS[seed % len(_INTERVALS_MS)]
+        group.settings = attrs.evolve(group.settings, assignment_interval_ms=interval_ms)
+
     def start(self, act: Act) -> bool:
         """Start a process of another client, or set the protocols of the next coopgroup member.
 
@@ -286,13 +287,12 @@ class Guests:
         """
         simulation, theirs = self.simulation, tuple(self.theirs.split(","))
         if act.client == Client.OTHER:
-            process: ForeignProcess | Kip848Process
             if self.theirs == KIP_848:
-                process = Kip848Process(simulation, act.process, act.topics)
-            else:
-                process = ForeignProcess(simulation, act.process, act.topics, theirs)
-            self.processes[act.process] = process
-            process.start()
+                self.processes[act.process] = simulation.visit(act.process, act.topics)
+                return True
+            foreign = ForeignProcess(simulation, act.process, act.topics, theirs)
+            self.processes[act.process] = foreign
+            foreign.start()
             return True
         if self.theirs:
             names = ("coopgroup", COOPERATIVE if self.theirs == KIP_848 else theirs[-1])
@@ -337,7 +337,7 @@ class Guests:
             and all(process.is_at_rest for process in ours)
             # they stay outside the group
             and not any(process.session.member.owned for process in idle)
-            and all(process.state == "stable" for process in guests)
+            and all(process.is_at_rest for process in guests)
             and sum(map(len, owned)) == len(wanted)
             and ResourceSet.union_all([ResourceSet(), *owned]) == wanted
         )

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope
     from tests.swarm.runs import Act, Faults, SwarmRun
 
-__all__ = ["CONFIG", "Played", "play", "set_topics", "small_group", "story"]
-
 CONFIG: Final = MemberConfig(
     group_id="g",
     session_timeout_ms=600,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests
 
-__all__ = ["RECORDS_MAX", "needless_losses", "settle", "settle_with_guests"]
-
 HEALED_WITHIN_MS: Final = 9_000
 """Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
 _QUIET_MS: Final = 700

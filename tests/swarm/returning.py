@@ -30,15 +30,9 @@ if TYPE_CHECKING:
     from tests.swarm.chains import Draw
     from tests.swarm.runs import SwarmRun
 
-__all__ = ["draw_returning"]
-
 
 def draw_returning(seed: int) -> SwarmRun:
-    """Draw a directed run in which processes return.
-
-    Args:
-        seed: determines everything else.
-    """
+    """Draw a directed run in which processes return."""
     return drawn(seed, random.Random(f"swarm/returning/{seed}"), _RETURNS)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["read_run", "run_to_toml"]
-
 _PLAIN: Final = ("seed", "assignor", "rebalance_timeout_ms", "healed_after_ms")
 
 

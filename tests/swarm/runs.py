@@ -17,21 +17,16 @@ from __future__ import annotations
 
 import enum
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from attrs import field, frozen
 
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.world.brokers import NODES
-from tests.swarm.bell import bell_faults
-from tests.swarm.faults import Faults
-from tests.swarm.mishaps import CODES, LATE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-__all__ = ["TOPICS", "Act", "ActKind", "Faults", "SwarmRun", "draw"]
 
 TOPICS: Final = ("T", "U")
 """Names that processes subscribe to."""
@@ -43,6 +38,15 @@ _FOR_MS: Final = (50, 300, 500, 700, 1_500)
 _PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
+_BELL_PART: Final = 0.2
+CODES: Final = dict.fromkeys(
+    ("JoinGroup", "SyncGroup", "Heartbeat"), (-1, 14, 15, 16, 22, 25, 27)
+) | {"OffsetCommit": (14, 15, 16, 22, 25, 27)}
+"""Error codes that a request may get and that a member must recover from."""
+LATE_MS: Final = dict.fromkeys(("JoinGroup", "SyncGroup"), (10, 40)) | dict.fromkeys(
+    ("Heartbeat", "OffsetCommit"), (10, 150, 700)
+)
+"""Times by which a request may be late, in ms."""
 
 
 class ActKind(enum.StrEnum):
@@ -137,6 +141,50 @@ class Act:
 
 
 @frozen(kw_only=True)
+class Faults:
+    """Faults that can happen at any time; all fractions are from 0 to 1.
+
+    Attributes:
+        loss: fraction of the requests and of the answers that is lost.
+        delay_ms_max: longest time that a request or an answer takes.
+        slow: fraction of the resources that take long to stop.
+        slow_ms_max: longest time of such a stop.
+        lead_ms_max: longest time that a leader takes for a round.
+        no_metadata: fraction of the rounds without metadata in time for the leader.
+        commit_interval_ms: time between commits; a short interval keeps many commits pending.
+        awaits_commits: whether applications wait for the commit of stopped resources.
+        late_commit_ms: time until they commit given up resources again; 0 for never.
+        bell_delay_ms_max: longest time of a ring from one member to another; 0 without a bell.
+        bell_loss: fraction of the rings that a process does not hear.
+        bell_false_ms: mean time between false rings.
+        restore_ms_max: longest time to restore a resource, and of a warm-up.
+        hang: fraction of the warm-ups that never end (`WarmupMishaps`).
+        fail: fraction of the warm-ups that fail.
+        lie: fraction of the warm-ups that are a lie, and of the resources of which a starting
+            process says that it is warm.
+        keeps_state: whether a process that returns finds its state on its disk.
+    """
+
+    loss: float = 0.0
+    delay_ms_max: int = 2
+    slow: float = 0.0
+    slow_ms_max: int = 100
+    lead_ms_max: int = 10
+    no_metadata: float = 0.0
+    commit_interval_ms: int = 250
+    awaits_commits: bool = True
+    late_commit_ms: int = 0
+    bell_delay_ms_max: int = 0
+    bell_loss: float = 0.0
+    bell_false_ms: int = 0
+    restore_ms_max: int = 10
+    hang: float = 0.0
+    fail: float = 0.0
+    lie: float = 0.0
+    keeps_state: bool = False
+
+
+@frozen(kw_only=True)
 class SwarmRun:
     """All inputs of a run.
 
@@ -176,10 +224,25 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         policy=drawn if policy is None else policy,
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
         rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
-        faults=attrs.evolve(_faults(chance, theme), **bell_faults(seed)),
+        faults=attrs.evolve(_faults(chance, theme), **_bell_faults(seed)),
         acts=_stalled(_Author(chance).acts(theme), seed),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
+
+
+def _bell_faults(seed: int) -> dict[str, Any]:
+    """Return the fields of `Faults` about the bell; none without a bell.
+
+    The separate random generator keeps all other draws of a run unchanged.
+    """
+    chance = random.Random(f"swarm/{seed}/bell")
+    if chance.random() > _BELL_PART:
+        return {}
+    return {
+        "bell_delay_ms_max": chance.choice((2, 2, 40, 400)),
+        "bell_loss": chance.choice((0.0, 0.1, 0.5)),
+        "bell_false_ms": chance.choice((0, 0, 20, 300)),
+    }
 
 
 def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:

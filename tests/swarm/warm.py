@@ -18,8 +18,6 @@ import attrs
 from coopgroup.simulator.scenario import LEADER, Choice
 from tests.swarm.runs import TOPICS, Act, ActKind, SwarmRun, draw
 
-__all__ = ["draw_warm"]
-
 _APART: Final = 1_000_000  # acts that no plain run of a soak has
 _TOGETHER: Final = 0.3  # share of the runs whose topics belong together
 _HAND_OVER: Final = 0.4  # share of the runs in which processes hand over

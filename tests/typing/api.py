@@ -28,17 +28,14 @@ from coopgroup.processing import Failure, Limits, Retry, Skip, Stop, process, ru
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
-    """A callback with the types that the documentation gives."""
     consumer.incremental_assign(partitions)
 
 
 def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-    """A callback of the configuration."""
     print(error, partitions)  # noqa: T201
 
 
 def construct() -> None:
-    """All ways to give a configuration."""
     CooperativeConsumer({"group.id": "g", "on_commit": on_commit})
     CooperativeConsumer({"group.id": "g"}, policy=SimplePolicy(), assignor=StickyAssignor())
     CooperativeConsumer({"group.id": "g"}, assignor=LagAwareAssignor(), logger=None)
@@ -54,7 +51,6 @@ def construct() -> None:
 
 
 def consume(consumer: CooperativeConsumer) -> None:
-    """Every method, with the type of its answer."""
     consumer.subscribe(["orders"], on_assign=on_assign, on_revoke=on_assign, on_lost=None)
     assert_type(consumer.poll(1.0), Message | None)
     assert_type(consumer.consume(num_messages=10, timeout=0.5), list[Message])
@@ -86,18 +82,15 @@ def consume(consumer: CooperativeConsumer) -> None:
 
 
 def start(resource: Resource) -> None:
-    """A callback of a group of named resources."""
     print(resource.name, resource.index)  # noqa: T201
 
 
 def fail(failure: WorkFailure) -> None:
-    """Another one."""
     assert_type(failure.resource, Resource | None)
     print(failure.action, failure.error, failure.attempts)  # noqa: T201
 
 
 def share() -> None:
-    """All ways to say what there is to share, and every method."""
     fixed = Catalogue.of_connectors({"light": 4, "heavy": [10, 10]}, version=7)
     CooperativeGroup({"group.id": "g"}, catalogue=fixed, start=start, stop=start)
     CooperativeGroup({"group.id": "g"}, catalogue=[("shard", 0)], start=start, stop=start)
@@ -126,7 +119,6 @@ def share() -> None:
 
 
 def lead() -> None:
-    """Both forms of a leadership."""
     with Leadership({"group.id": "g"}, name="billing") as leadership:
         assert_type(leadership.wait(5), int | None)
         assert_type((leadership.leads, leadership.token), tuple[bool, int | None])
@@ -135,7 +127,6 @@ def lead() -> None:
 
 
 async def on_revoke(consumer: AsyncCooperativeConsumer, partitions: list[TopicPartition]) -> None:
-    """A callback of an asyncio consumer; it may also be a plain function."""
     await consumer.commit(dict.fromkeys(partitions, 5))
 
 
@@ -150,7 +141,6 @@ class Listener:
 
 
 async def consume_with_asyncio() -> None:
-    """Every method of an asyncio consumer, with the type of its answer."""
     one = TopicPartition("orders", 0)
     named = AsyncCooperativeConsumer({"group.id": "g"}, "orders", policy=SimplePolicy())
     named.subscribe(["orders"], on_revoke=on_revoke, on_lost=lambda *_: None)
@@ -181,7 +171,6 @@ async def consume_with_asyncio() -> None:
 
 
 async def control_with_asyncio(consumer: AsyncCooperativeConsumer, one: TopicPartition) -> None:
-    """The other methods."""
     consumer.seek(one, 5)
     await consumer.seek_to_beginning(one)
     await consumer.seek_to_end()
@@ -201,12 +190,10 @@ async def control_with_asyncio(consumer: AsyncCooperativeConsumer, one: TopicPar
 
 
 def handle(message: Message) -> None:
-    """A handler for threads."""
     assert_type(message.error() is None, bool)
 
 
 async def handle_on_a_loop(record: ConsumerRecord) -> None:
-    """A handler for an event loop."""
     assert_type(record.offset, int)
 
 
@@ -224,7 +211,6 @@ async def process_records(
 
 
 def decide(failure: Failure) -> Skip | Stop | Retry:
-    """Decide by the error."""
     if isinstance(failure.error, TimeoutError):
         return Retry()
     return Skip() if failure.attempt > 1 else Stop()

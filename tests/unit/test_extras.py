@@ -1,11 +1,13 @@
 """Install commands name packages that exist, with the versions of pyproject.toml."""
 
 import importlib.metadata
+import sys
 import tomllib
 
 import pytest
 
-from coopgroup import extras
+from coopgroup import extras, metrics
+from coopgroup.errors import CoopgroupError
 from coopgroup.extras import install_command
 from tests.architecture.tree import ROOT
 
@@ -37,3 +39,23 @@ def test_markers_beside_the_extra_are_left_out(monkeypatch: pytest.MonkeyPatch) 
     line = "tomli>=2; python_version < '3.11' and extra == 'report'"
     monkeypatch.setattr(extras, "requires", lambda name: ["attrs", line])
     assert install_command("report") == "pip install 'tomli>=2'"
+
+
+# --- Without the extra, an exporter is one line of advice ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "home", "library"),
+    [
+        ("PrometheusMetrics", "coopgroup.metrics.prometheus", "prometheus_client"),
+        ("OpenTelemetrySpans", "coopgroup.metrics.spans", "opentelemetry.trace"),
+    ],
+)
+def test_exporter_without_its_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, name: str, home: str, library: str
+) -> None:
+    monkeypatch.delitem(vars(metrics), name, raising=False)
+    monkeypatch.delitem(sys.modules, home, raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(CoopgroupError, match=r"is not installed: pip install '.*prometheus-client"):
+        getattr(metrics, name)

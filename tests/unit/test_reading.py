@@ -93,6 +93,10 @@ def test_table_with_every_kind_of_value_is_read() -> None:
     assert structure(converter(), {"names": ["x", "y"]}, Whole).names == ("x", "y")
 
 
+def item(**fields: object) -> object:
+    return {"items": [{"at_ms": 1} | fields]}
+
+
 NUMBER = "an integer from 0 to 1000000000000"
 
 
@@ -103,31 +107,16 @@ NUMBER = "an integer from 0 to 1000000000000"
         ({"item": []}, "item: got [], but there is no such key (did you mean items?); there are "),
         ({"items": [{}]}, "items[0].at_ms: got nothing, expected a value, as this key is required"),
         ({"items": [{"at_ms": 0}, {"at_ms": -1}]}, f"items[1].at_ms: got -1, expected {NUMBER}"),
-        ({"items": [{"at_ms": True}]}, f"items[0].at_ms: got true, expected {NUMBER}"),
-        ({"items": [{"at_ms": 1.0}]}, f"items[0].at_ms: got 1.0, expected {NUMBER}"),
-        ({"items": [{"at_ms": "1"}]}, f"items[0].at_ms: got '1', expected {NUMBER}"),
-        ({"items": [{"at_ms": None}]}, f"items[0].at_ms: got null, expected {NUMBER}"),
-        (
-            {"items": [{"at_ms": 1, "limit": 0}]},
-            "items[0].limit: got 0, expected an integer from 1 to 9",
-        ),
-        (
-            {"items": [{"at_ms": 1, "color": "blue"}]},
-            "items[0].color: got 'blue', expected one of red, dark-blue",
-        ),
-        (
-            {"items": [{"at_ms": 1, "color": 1}]},
-            "items[0].color: got 1, expected one of red, dark-blue",
-        ),
-        ({"items": [{"at_ms": 1, "counts": 1}]}, "items[0].counts: got 1, expected a list of int"),
-        (
-            {"items": [{"at_ms": 1, "counts": [1, True]}]},
-            "items[0].counts[1]: got true, expected an integer",
-        ),
-        (
-            {"items": [{"at_ms": 1, "counts": [1, 10]}]},
-            "items[0].counts[1]: got 10, expected an integer from 0 to 9",
-        ),
+        (item(at_ms=True), f"items[0].at_ms: got true, expected {NUMBER}"),
+        (item(at_ms=1.0), f"items[0].at_ms: got 1.0, expected {NUMBER}"),
+        (item(at_ms="1"), f"items[0].at_ms: got '1', expected {NUMBER}"),
+        (item(at_ms=None), f"items[0].at_ms: got null, expected {NUMBER}"),
+        (item(limit=0), "items[0].limit: got 0, expected an integer from 1 to 9"),
+        (item(color="blue"), "items[0].color: got 'blue', expected one of red, dark-blue"),
+        (item(color=1), "items[0].color: got 1, expected one of red, dark-blue"),
+        (item(counts=1), "items[0].counts: got 1, expected a list of int"),
+        (item(counts=[1, True]), "items[0].counts[1]: got true, expected an integer"),
+        (item(counts=[1, 10]), "items[0].counts[1]: got 10, expected an integer from 0 to 9"),
         ({"items": {}}, "items: got {}, expected a list"),
         ({"items": "ab"}, "items: got 'ab', expected a list"),
         ({"named": []}, "named: got [], expected a table"),
@@ -155,11 +144,6 @@ def test_wrong_value_is_refused_by_path_value_and_what_is_allowed(
     assert refusal(row).startswith(message)
 
 
-def test_mapping_has_the_word_of_its_format() -> None:
-    with pytest.raises(ConfigurationError, match=r"^named: got 1, expected an object$"):
-        structure(converter("an object"), {"named": 1}, Whole)
-
-
 def test_hidden_key_is_refused_in_a_file_and_has_its_value() -> None:
     made = converter()
     made.register_structure_hook(Item, table_hook(Item, made, {"at_ms": 7}))
@@ -181,18 +165,16 @@ def test_error_that_is_no_refusal_is_not_hidden() -> None:
 
 
 def test_bounds_hold_for_values_made_in_python() -> None:
-    with pytest.raises(ConfigurationError, match="at_ms: got -1, expected an integer from 0"):
-        Item(at_ms=-1)
     with pytest.raises(ConfigurationError, match="limit: got 10, expected an integer from 1 to 9"):
         attrs.evolve(Item(at_ms=1), limit=10)
 
 
-def test_error_in_a_file_begins_with_its_name() -> None:
+def test_error_in_a_file_begins_with_its_name_and_has_the_word_of_its_format() -> None:
     with (
-        pytest.raises(ConfigurationError, match=r"^a\.toml: items: got 3, expected a list$"),
-        in_file("a.toml"),
+        pytest.raises(ConfigurationError, match=r"^a\.json: named: got 1, expected an object$"),
+        in_file("a.json"),
     ):
-        structure(converter(), {"items": 3}, Whole)
+        structure(converter("an object"), {"named": 1}, Whole)
 
 
 def test_path_is_written_with_dots_and_list_positions() -> None:

@@ -16,43 +16,56 @@ from coopgroup.worker import URGENT, Worker
 LIMIT_S = 60.0  # of a wait that an event ends; only a broken worker reaches it
 
 
-def _threads(name: str) -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == name]
+@pytest.fixture
+def worker(request: pytest.FixtureRequest) -> Worker:
+    """Return a worker whose name is that of the test."""
+    return Worker(request.node.name)
 
 
-def _holding(gate: threading.Event, begun: threading.Event | None = None) -> Callable[[], None]:
+def _threads(worker: Worker) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == worker.name]
+
+
+def _hold(worker: Worker) -> threading.Event:
+    """Begin a job that holds a thread until the event is set."""
+    gate, begun = threading.Event(), threading.Event()
+
     def call() -> None:
-        if begun is not None:
-            begun.set()
+        begun.set()
         _wait(gate)
 
-    return call
-
-
-def _write(pipe: int) -> None:
-    os.write(pipe, b"done")
-
-
-def _pass(barrier: threading.Barrier) -> None:
-    barrier.wait()
+    worker.submit(call)
+    _wait(begun)
+    return gate
 
 
 def _wait(gate: threading.Event) -> None:
     assert gate.wait(LIMIT_S)
 
 
-def test_jobs_when_threads_are_few_run_by_urgency() -> None:
-    worker = Worker("worker-few")
-    gate, begun, order = threading.Event(), threading.Event(), list[str]()
-    worker.submit(_holding(gate, begun), urgency=9)
-    _wait(begun)
+def _run(worker: Worker, call: Callable[[], object] = lambda: None) -> None:
+    """Run a job, and return when its call has ended."""
+    done = threading.Event()
+
+    def run() -> None:
+        call()
+        done.set()
+
+    worker.submit(run, urgency=9)
+    _wait(done)
+
+
+def test_jobs_when_threads_are_few_run_by_urgency_unless_cancelled(worker: Worker) -> None:
+    order = list[str]()
+    gate = _hold(worker)
     for urgency, name in [(3, "start"), (1, "soon"), (2, "stop"), (1, "soon too")]:
         worker.submit(partial(order.append, name), urgency=urgency)
-    assert len(_threads("worker-few")) == 1
+    worker.submit(partial(order.append, "cancelled")).cancel()
+    assert len(_threads(worker)) == 1
     gate.set()
     assert worker.close(LIMIT_S)
     assert order == ["soon", "soon too", "stop", "start"]
-    assert _threads("worker-few") == []
+    assert _threads(worker) == []
 
 
 def test_jobs_when_there_is_room_run_side_by_side() -> None:
@@ -64,147 +77,102 @@ def test_jobs_when_there_is_room_run_side_by_side() -> None:
     assert not both.broken
 
 
-def test_urgent_job_when_all_threads_are_busy_gets_its_own() -> None:
-    worker = Worker("worker-urgent")
-    gate = threading.Event()
-    worker.submit(_holding(gate))
-    worker.submit(gate.set, urgency=URGENT)
+def _pass(barrier: threading.Barrier) -> None:
+    barrier.wait()
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.01])
+def test_urgent_job_when_all_threads_are_busy_gets_its_own(worker: Worker, after_s: float) -> None:
+    urgent = threading.Event()
+    gate = _hold(worker)
+    worker.submit(urgent.set, after_s=after_s, urgency=URGENT)
+    _wait(urgent)
+    gate.set()
     assert worker.close(LIMIT_S)
 
 
-def test_urgent_job_after_a_pause_when_all_threads_are_busy_gets_its_own() -> None:
-    worker = Worker("worker-later")
-    gate = threading.Event()
-    worker.submit(gate.set, after_s=0.01, urgency=URGENT)
-    worker.submit(_holding(gate))
-    _wait(gate)
-    assert worker.close(LIMIT_S)
-
-
-def test_job_beside_an_urgent_one_that_pauses_runs_at_once() -> None:
+def test_job_beside_an_urgent_one_that_pauses_runs_at_once(worker: Worker) -> None:
     """Otherwise a leader would decide no round before its time limit."""
-    worker = Worker("worker-beside")
-    gate = threading.Event()
     for _ in range(20):
-        limit = worker.submit(gate.set, after_s=3_600, urgency=URGENT)
-        done = threading.Event()
-        worker.submit(done.set)
-        _wait(done)
+        limit = worker.submit(lambda: None, after_s=3_600, urgency=URGENT)
+        _run(worker)
         limit.cancel()
-    assert len(_threads("worker-beside")) <= 3
+    assert len(_threads(worker)) < 10  # a thread between its job and its rest is not idle yet
     assert worker.close(LIMIT_S)
 
 
 def test_jobs_after_pauses_run_in_the_order_of_their_times(
-    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, now_s, order = Worker("worker-order"), [0.0], list[int]()
+    now_s, order = [0.0], list[int]()
     monkeypatch.setattr(worker_module, "monotonic", lambda: now_s[0])
     for number in (3, 1, 2):
         worker.submit(partial(order.append, number), after_s=number * 3_600)
     now_s[0] = 4 * 3_600
-    done = threading.Event()
-    worker.submit(done.set, urgency=9)
-    _wait(done)
+    _run(worker)
     assert order == [1, 2, 3]
     monkeypatch.undo()
     assert worker.close(LIMIT_S)
 
 
-def test_cancelled_job_does_not_run() -> None:
-    worker = Worker("worker-cancel")
-    gate, order = threading.Event(), list[str]()
-    worker.submit(_holding(gate))
-    worker.submit(partial(order.append, "cancelled")).cancel()
-    worker.submit(partial(order.append, "kept"))
-    gate.set()
-    assert worker.close(LIMIT_S)
-    assert order == ["kept"]
-
-
-def test_close_drops_pausing_jobs_and_refuses_later_ones() -> None:
-    worker = Worker("worker-close")
+def test_close_drops_pausing_jobs_and_refuses_later_ones(worker: Worker) -> None:
     order = list[str]()
     worker.submit(partial(order.append, "pausing"), after_s=3_600)
     assert worker.close(LIMIT_S)
     assert worker.submit(partial(order.append, "late")).is_cancelled
-    assert (order, _threads("worker-close")) == ([], [])
+    assert (order, _threads(worker)) == ([], [])
 
 
-def test_close_when_a_job_hangs_says_so() -> None:
-    worker = Worker("worker-hang")
-    gate, begun = threading.Event(), threading.Event()
-    worker.submit(_holding(gate, begun))
-    _wait(begun)
+def test_close_when_a_job_hangs_says_so(worker: Worker) -> None:
+    gate = _hold(worker)
     assert not worker.close(0.0)
     gate.set()
     assert worker.close(LIMIT_S)
 
 
-def test_close_in_an_own_job_does_not_wait() -> None:
-    worker = Worker("worker-own")
-    answers, done = list[bool](), threading.Event()
-
-    def close() -> None:
-        answers.extend([worker.is_own_thread, worker.close(LIMIT_S)])
-        done.set()
-
-    worker.submit(close)
-    _wait(done)
+def test_close_in_an_own_job_does_not_wait(worker: Worker) -> None:
+    answers = list[bool]()
+    _run(worker, lambda: answers.extend([worker.is_own_thread, worker.close(LIMIT_S)]))
     assert answers == [True, True]
     assert not worker.is_own_thread
     assert worker.close(LIMIT_S)
 
 
-def test_idle_thread_takes_the_next_job() -> None:
-    worker = Worker("worker-idle")
-    used, done = list[threading.Thread](), threading.Semaphore(0)
-
-    def note() -> None:
-        used.append(threading.current_thread())
-        done.release()
-
+def test_idle_thread_takes_the_next_job(worker: Worker) -> None:
+    used = set[threading.Thread]()
     for _ in range(20):
-        worker.submit(note)
-        assert done.acquire(timeout=LIMIT_S)
-    assert len(set(used)) <= 2  # the next job may come before the thread is idle
+        _run(worker, lambda: used.add(threading.current_thread()))
+    assert len(used) <= 2  # the next job may come before the thread is idle
     assert worker.close(LIMIT_S)
 
 
 def test_thread_without_a_job_ends() -> None:
-    worker = Worker("worker-ends", idle_s=0.0)
-    used: list[threading.Thread] = []
-    done = threading.Event()
-
-    def note() -> None:
-        used.append(threading.current_thread())
-        done.set()
-
-    worker.submit(note)
-    _wait(done)
+    worker, used = Worker("worker-ends", idle_s=0.0), list[threading.Thread]()
+    _run(worker, lambda: used.append(threading.current_thread()))
     used[0].join(LIMIT_S)
     assert not used[0].is_alive()
 
 
-def test_idle_thread_keeps_nothing_of_its_last_job() -> None:
+def test_idle_thread_keeps_nothing_of_its_last_job(worker: Worker) -> None:
     """A look-up's closure holds its consumer."""
 
     class Held:
         def __call__(self) -> None:
             pass
 
-    worker, gone = Worker("worker-keeps"), threading.Event()
-    held = Held()
+    gone, held = threading.Event(), Held()
     weakref.finalize(held, gone.set)
     worker.submit(held)
     del held
     _wait(gone)
-    assert _threads("worker-keeps")
+    assert _threads(worker)
     assert worker.close(LIMIT_S)
 
 
-def test_submit_without_a_free_thread_of_the_system_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker, order = Worker("worker-none"), list[str]()
+def test_submit_without_a_free_thread_of_the_system_raises(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = list[str]()
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -218,14 +186,12 @@ def test_submit_without_a_free_thread_of_the_system_raises(monkeypatch: pytest.M
     assert order == ["taken"]
 
 
-def test_submit_in_a_forked_child_starts_a_thread_there() -> None:
-    worker = Worker("worker-fork")
-    gate = threading.Event()
-    worker.submit(_holding(gate))
+def test_submit_in_a_forked_child_starts_a_thread_there(worker: Worker) -> None:
+    gate = _hold(worker)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover -- in the child
-        worker.submit(partial(_write, writer))
+        _run(worker, partial(os.write, writer, b"done"))
         worker.close(LIMIT_S)
         os._exit(0)
     os.close(writer)

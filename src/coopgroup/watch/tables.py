@@ -106,11 +106,13 @@ def trouble(view: GroupView) -> str:
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each member."""
-    return [_member(one, printable(view.names[one.member_id])) for one in view.members]
+    # The description of a consumer group has no subscriptions: only telemetry tells whose it is.
+    other = "not known" if view.kind == "consumer" else "other"
+    return [_member(one, printable(view.names[one.member_id]), other) for one in view.members]
 
 
-def _member(one: MemberView, name: str) -> tuple[str, ...]:
-    kind = "coopgroup" if one.is_coopgroup else "other"
+def _member(one: MemberView, name: str, other: str) -> tuple[str, ...]:
+    kind = "coopgroup" if one.is_coopgroup or one.report_age_s is not None else other
     if not one.is_readable:
         kind += ", unreadable assignment"
     return (

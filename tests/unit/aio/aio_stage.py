@@ -19,9 +19,9 @@ from confluent_kafka import Message, TopicPartition
 
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
+from coopgroup.kafka import clock
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
@@ -32,8 +32,6 @@ from coopgroup.model import ResourceSet
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
-
-__all__ = ["BOTH", "ONE", "P0", "P1", "ZERO", "AioStage", "staged"]
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
@@ -148,7 +146,7 @@ class FakeSubscription:
         self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
     ) -> None:
         self.topics, self.warm = topics, warm
-        self.stage.driver.polled_at_s = now_s()
+        self.stage.driver.polled_at_s = self.stage.now_s()
         self.stage.listener.callbacks = callbacks
         self.stage.driver.inbox.put(GrantResources(resources=self.stage.resources))
 
@@ -222,6 +220,10 @@ class AioStage:
         )
         self.subscription = FakeSubscription(self)
 
+    def now_s(self) -> float:
+        """Return the time that the polling reads, too."""
+        return clock.now_s() if self.has_threads else self.hand.now_s
+
     def start(self) -> None:
         self.on_start()
 
@@ -236,6 +238,11 @@ class AioStage:
     def feed(self, partition: int, *offsets: int) -> None:
         """Let librdkafka have records."""
         self.librdkafka.feed([record(partition, offset) for offset in offsets])
+
+    @property
+    def posted(self) -> list[Any]:
+        """Return the events for the group, without requests to commit."""
+        return [one for one in self.driver.posted if not isinstance(one, CommitRequested)]
 
     @property
     def committed(self) -> list[tuple[int, int]]:

@@ -12,15 +12,11 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.aio.offsets import Offsets
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import CommitRequested, LossHandled, RevocationCompleted
+from coopgroup.member.events import LossHandled, RevocationCompleted
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 
 Patch = pytest.MonkeyPatch
-
-
-def posted(stage: AioStage) -> list[Any]:
-    return [one for one in stage.driver.posted if not isinstance(one, CommitRequested)]
 
 
 async def test_slow_on_assign_holds_up_only_its_partitions(stage: AioStage) -> None:
@@ -63,12 +59,12 @@ async def test_slow_on_revoke_holds_up_only_its_partitions(stage: AioStage) -> N
         stage.feed(0, 7)
         assert (await consumer.getone()).offset == 7
         assert await consumer.getmany(timeout=0.05) == {}
-        assert (posted(stage), stage.committed) == ([], [])
+        assert (stage.posted, stage.committed) == ([], [])
         assert consumer.assignment() == {P0, P1}
         go_on.set()
         await time_passes()
         assert consumer.assignment() == {P0}
-        assert posted(stage) == [RevocationCompleted(resources=ONE)]
+        assert stage.posted == [RevocationCompleted(resources=ONE)]
         assert stage.committed == [(1, 1)]
 
 
@@ -94,28 +90,8 @@ async def test_on_lost_does_not_overtake_the_begin_of_on_assign(stage: AioStage)
     assert heard == [("assign", 0), ("assign", 1), ("lost", 1)]
 
 
-async def test_on_revoke_may_commit_and_plain_functions_run_on_the_loop(stage: AioStage) -> None:
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    def assign(_: object, __: object) -> None:
-        loops.append(asyncio.get_running_loop())  # a turn has none
-
-    async def revoke(consumer: Any, _: object) -> None:  # noqa: ANN401
-        loops.append(asyncio.get_running_loop())
-        await consumer.commit({P1: 33})
-
-    async with stage.joined(on_assign=assign, on_revoke=revoke):
-        assert stage.fetching.fetched == BOTH
-        await stage.tell(RevokeResources(resources=ONE))
-        assert posted(stage)
-    assert loops == [asyncio.get_running_loop()] * 3
-    assert stage.committed[0] == (1, 33)
-
-
 @pytest.mark.parametrize("is_coroutine", [True, False])
-async def test_callback_that_raises_is_heard_at_the_next_await(
-    stage: AioStage, is_coroutine: bool
-) -> None:
+async def test_exception_is_heard_at_the_next_await(stage: AioStage, is_coroutine: bool) -> None:
     def plain(_: object, __: object) -> None:
         raise LookupError("not mine")
 
@@ -130,22 +106,27 @@ async def test_callback_that_raises_is_heard_at_the_next_await(
         assert (await consumer.getone()).offset == 0
 
 
-async def test_listener_of_aiokafka_hears_sets(stage: AioStage) -> None:
+async def test_listener_of_aiokafka_hears_sets_on_the_loop_and_may_commit(stage: AioStage) -> None:
     heard: list[tuple[str, set[TopicPartition]]] = []
+    consumer = stage.consumer()
 
     class Listener:
-        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            asyncio.get_running_loop()  # a turn has none
             heard.append(("assigned", assigned))
 
-        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
             heard.append(("revoked", revoked))
+            await consumer.commit(dict.fromkeys(revoked, 33))
 
-    consumer = stage.consumer()
     consumer.subscribe(topics=["t"], listener=Listener())
     async with consumer:
         await time_passes()
         assert stage.fetching.fetched == BOTH
-    assert heard == [("assigned", {P0, P1}), ("revoked", {P0, P1})]
+        await stage.tell(RevokeResources(resources=ONE))
+        assert stage.posted
+        assert stage.committed == [(1, 33)]
+    assert heard == [("assigned", {P0, P1}), ("revoked", {P1}), ("revoked", {P0})]
 
 
 async def test_loss_is_told_at_once_and_handled_after_its_callback(stage: AioStage) -> None:
@@ -162,10 +143,10 @@ async def test_loss_is_told_at_once_and_handled_after_its_callback(stage: AioSta
         await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
         assert heard
         assert await consumer.getmany(timeout=0.03) == {}
-        assert posted(stage) == []
+        assert stage.posted == []
         go_on.set()
         await time_passes()
-        assert posted(stage) == [LossHandled()]
+        assert stage.posted == [LossHandled()]
         assert (consumer.assignment(), stage.committed) == (frozenset(), [])
 
 
@@ -186,13 +167,11 @@ async def test_loss_does_not_wait_for_the_revocation_that_it_ends(stage: AioStag
         await stage.tell(RevokeResources(resources=BOTH))
         assert heard == ["revoke"]
         await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
-        assert posted(stage) == [LossHandled()]
+        assert stage.posted == [LossHandled()]
     assert heard == ["revoke", "lost", "end"]
 
 
-async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_awaits(
-    stage: AioStage,
-) -> None:
+async def test_stalled_application_hears_the_loss_and_rejoins_at_its_await(stage: AioStage) -> None:
     """Otherwise the member would get partitions that it would lose again at once."""
     stage.driver.settings.max_poll_interval_ms = 50
     heard: list[str] = []
@@ -202,9 +181,9 @@ async def test_stalled_application_hears_the_loss_but_rejoins_only_when_it_await
         await consumer.getone()
         await time_passes(0.1)  # work that is too long
         await stage.tell(LoseResources(resources=BOTH, cause=STALLED))
-        assert (heard, posted(stage)) == (["lost"], [])
+        assert (heard, stage.posted) == (["lost"], [])
         assert await consumer.getmany(timeout=0.3) == {}
-        assert posted(stage) == [LossHandled()]
+        assert stage.posted == [LossHandled()]
 
 
 async def test_only_awaits_of_the_application_count_as_polls(stage: AioStage) -> None:
@@ -214,7 +193,7 @@ async def test_only_awaits_of_the_application_count_as_polls(stage: AioStage) ->
         polled_at_s = stage.driver.polled_at_s
         assert polled_at_s <= stage.hand.now_s
         await stage.tell(RevokeResources(resources=ONE))
-        assert posted(stage)
+        assert stage.posted
         await consumer.commit({P0: 1})
         await time_passes(0.1)
         assert stage.driver.polled_at_s == polled_at_s
@@ -256,7 +235,7 @@ def test_callback_of_a_loop_that_was_closed_has_ended(stage: AioStage) -> None:
 
     async def second() -> None:
         await time_passes()
-        assert posted(stage) == [RevocationCompleted(resources=ONE)]
+        assert stage.posted == [RevocationCompleted(resources=ONE)]
         await consumer.close()
 
     stage.run(first())
@@ -305,9 +284,7 @@ async def test_on_assign_may_await_the_position_of_its_partition(
 
 
 @pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
-async def test_end_waits_for_an_on_revoke_that_is_still_running(
-    stage: AioStage, ends_with: str
-) -> None:
+async def test_end_waits_for_an_on_revoke_in_progress(stage: AioStage, ends_with: str) -> None:
     """Otherwise its offsets would be committed before its state is written."""
     written: list[list[tuple[int, int]]] = []
 

@@ -20,16 +20,6 @@ WAIT_S = 60.0  # of a wait that an event ends; only a broken consumer reaches it
 Patch = pytest.MonkeyPatch
 
 
-async def test_close_commits_what_was_handed_out_and_ends_the_thread(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        stage.feed(0, 0, 1, 2)
-        await consumer.getone()
-    assert stage.polling is None
-    await consumer.close()
-    assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
-    assert stage.driver.left == [("consumer closed", False)]
-
-
 async def test_close_in_a_cancelled_task_closes_and_stays_cancelled(stage: AioStage) -> None:
     steps: list[str] = []
 
@@ -70,6 +60,7 @@ async def test_body_that_is_cancelled_closes(stage: AioStage) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
+    assert (stage.polling, stage.driver.left) == (None, [("consumer closed", False)])
 
 
 async def test_start_that_is_cancelled_closes_what_it_opened(stage: AioStage) -> None:

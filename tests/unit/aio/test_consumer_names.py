@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from confluent_kafka.aio import AIOConsumer
 
 from coopgroup.aio import AsyncCooperativeConsumer

@@ -60,9 +60,7 @@ async def test_slow_oauth_callback_is_not_called_on_the_loop(stage: AioStage) ->
         assert hand_out.fetched_at_s < 0
 
 
-async def test_refusal_of_the_group_is_raised_by_each_await_until_subscribed_anew(
-    stage: AioStage,
-) -> None:
+async def test_refusal_of_the_group_is_raised_by_each_await_that_follows(stage: AioStage) -> None:
     async with stage.joined() as consumer:
         waiting = asyncio.create_task(consumer.getone())
         await time_passes(0.01)
@@ -74,9 +72,7 @@ async def test_refusal_of_the_group_is_raised_by_each_await_until_subscribed_ane
 
 
 @pytest.mark.parametrize("is_beside", [False, True], ids=["on the loop", "on the thread"])
-async def test_failure_of_librdkafka_is_raised_once_and_loses_nothing(
-    stage: AioStage, *, is_beside: bool
-) -> None:
+async def test_failure_of_librdkafka_loses_nothing(stage: AioStage, *, is_beside: bool) -> None:
     async with stage.joined() as consumer:
         if is_beside:
             await time_passes(0.01)  # the polling waits in librdkafka

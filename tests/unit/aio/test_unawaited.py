@@ -10,15 +10,6 @@ from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, P1, ZERO, AioStage
 
 
-async def test_await_of_an_idle_partition_takes_no_others_without_bound(stage: AioStage) -> None:
-    async with stage.consumer("t") as consumer:
-        stage.feed(0, *range(20_000))
-        for _ in range(2):
-            assert await consumer.getmany(P1, timeout=0.3) == {}
-        assert len(stage.fetching.record_buffer.ready) < 2_000
-        assert stage.librdkafka.paused == {0}
-
-
 async def test_awaited_partition_gets_its_records_and_the_others_continue(stage: AioStage) -> None:
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(20_000))
@@ -80,9 +71,7 @@ async def test_consumer_that_was_held_back_gets_the_awaited_records(stage: AioSt
         assert stage.librdkafka.paused == {0}
 
 
-async def test_pause_of_the_application_outlasts_that_of_an_unawaited_partition(
-    stage: AioStage,
-) -> None:
+async def test_pause_of_the_application_outlasts_one_for_lack_of_an_await(stage: AioStage) -> None:
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(5_000))
         assert await consumer.getmany(P1, timeout=0.1) == {}
@@ -93,9 +82,7 @@ async def test_pause_of_the_application_outlasts_that_of_an_unawaited_partition(
         assert [(await consumer.getone()).offset for _ in range(5_000)] == [*range(5_000)]
 
 
-async def test_partition_that_was_paused_and_revoked_is_not_paused_when_it_returns(
-    stage: AioStage,
-) -> None:
+async def test_paused_partition_that_was_revoked_returns_without_its_pause(stage: AioStage) -> None:
     """Otherwise it would stay paused: the pause outlasts the assignment in librdkafka."""
     async with stage.consumer("t") as consumer:
         stage.feed(0, *range(5_000))

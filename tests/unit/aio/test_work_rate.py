@@ -10,35 +10,30 @@ from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import AioStage
 
 
-def test_rate_while_there_is_always_more_is_that_of_the_work() -> None:
-    work = LoopWork(WorkMeter())
-    for second in range(4):
-        work.look(float(second), has_more=True)
-        work.taken += 50
-    work.wait(4.0)
-    assert work.meter.rate_per_s == 50.0
-
-
-def test_rate_when_the_loop_mostly_waits_is_unknown() -> None:
-    """A single record at a time: the next one arrives long after it was handled."""
-    work = LoopWork(WorkMeter())
-    for second in range(100):
-        work.taken += 1
-        work.look(second + 0.01, has_more=False)
-        work.wait(second + 0.01)
-    assert work.meter.rate_per_s is None
-
-
-def test_looks_during_long_handlers_take_nothing_from_their_time() -> None:
-    """Other tasks of the loop ask meanwhile, and get nothing: still one record in five seconds."""
+@pytest.mark.parametrize(
+    ("cycle_s", "looks", "expected"),
+    [
+        (1.0, ((0.0, True),), 1.0),
+        # A single record at a time: the next one arrives long after it was handled.
+        (1.0, ((0.01, False), (0.01, None)), None),
+        # Other tasks of the loop ask during a long handler, and get nothing.
+        (5.0, ((0.0, True), (2.5, True), (4.0, True)), 0.2),
+    ],
+    ids=["always more", "mostly waits", "long handlers"],
+)
+def test_rate_of_a_loop_that_takes_one_record_in_each_cycle(
+    cycle_s: float, looks: tuple[tuple[float, bool | None], ...], expected: float | None
+) -> None:
     work = LoopWork(WorkMeter())
     for cycle in range(100):
-        begin = 5.0 * cycle
-        work.look(begin, has_more=True)
-        work.taken += 1
-        work.look(begin + 2.5, has_more=True)
-        work.look(begin + 4.0, has_more=True)
-    assert work.meter.rate_per_s == pytest.approx(0.2, rel=0.3)
+        for at_s, has_more in looks:
+            if has_more is None:
+                work.wait(cycle_s * cycle + at_s)
+            else:
+                work.look(cycle_s * cycle + at_s, has_more=has_more)
+            work.taken += at_s == looks[0][0]
+    rate = work.meter.rate_per_s
+    assert rate == (None if expected is None else pytest.approx(expected, rel=0.3))
 
 
 def test_rate_when_handlers_are_measured_elsewhere_stays_theirs() -> None:

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.cli import consume
-from coopgroup.cli.app import run
 
 FIRST = Message(topic="orders", partition=1, offset=7, key=b"k", value=b"v", timestamp=(1, 1234))
 SECOND = Message(topic="orders", partition=2, offset=0, value=b"\xff\x00", timestamp=(1, 5678))
@@ -75,9 +74,7 @@ def invoke(
     return answer.return_value, answer.stdout, answer.stderr, made[0]
 
 
-def test_consume_when_text_is_asked_prints_place_key_and_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_text_has_place_key_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     status, output, errors, consumer = invoke(
         monkeypatch, "--max-records", "3", messages=[None, FIRST, TROUBLE, SECOND, TOMBSTONE]
     )
@@ -86,7 +83,7 @@ def test_consume_when_text_is_asked_prints_place_key_and_value(
     assert errors == "assigned: bills[0] orders[1] (member m-1)\ncoopgroup: not allowed\n"
 
 
-def test_consume_when_json_is_asked_prints_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_an_object_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     _, output, _, _ = invoke(monkeypatch, "--json", "--max-records", "2", messages=[FIRST, SECOND])
     assert output == (
         '{"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1234, '
@@ -135,40 +132,10 @@ def test_consume_when_errors_repeat_tells_of_each_once(
     assert capsys.readouterr().err == "coopgroup: code -195\ncoopgroup: code -187\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["orders"], "Missing option '--group'."),
-        (["--group", "g"], "Missing argument 'TOPIC...'."),
-        (
-            ["orders", "--group", "g", "--config", "x"],
-            "--config: got '(not shown)', expected KEY=VALUE",
-        ),
-        (
-            ["orders", "--group", "g", "--config", "foo=1"],
-            "foo: got '(not shown)', but there is no such key: it is unknown",
-        ),
-        (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
-        (
-            ["orders", "--group", "g", "--policy", "x"],
-            (
-                "policy: got 'x', expected one of deferred, eager, incremental, simple, "
-                "or module:Class"
-            ),
-        ),
-    ],
-)
-def test_consume_when_asked_wrongly_exits_with_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
-) -> None:
-    assert run(["consume", *arguments]) == 2
-    assert capsys.readouterr() == ("", f"coopgroup: {complaint}\n")
-
-
 def test_consume_when_interrupted_closes_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command checks for Ctrl-C between two polls; a second Ctrl-C uses the default handler."""
+    """A second Ctrl-C uses the default handler, and the caller gets its own handler back."""
     before = signal.getsignal(signal.SIGINT)
     meant: list[Any] = []
 
@@ -189,16 +156,3 @@ def test_consume_when_interrupted_closes_and_exits_with_130(
     answer = CliRunner().invoke(consume.command, ["orders", "--group", "g"], standalone_mode=False)
     assert (answer.return_value, answer.stdout, consumer.closed) == (130, "", True)
     assert meant[1:] == [signal.SIG_DFL, before]
-
-
-def test_consume_when_it_ends_leaves_the_signals_as_they_were(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A program that calls the command must stay interruptible afterwards."""
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    consumer = FakeConsumer({}, [FIRST], AssertionError("polled on"))
-    monkeypatch.setattr(consume, "CooperativeConsumer", lambda *_, **__: consumer)
-    arguments = ["orders", "--group", "g", "--max-records", "1"]
-    answer = CliRunner().invoke(consume.command, arguments, standalone_mode=False)
-    assert (answer.return_value, consumer.closed) == (0, True)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

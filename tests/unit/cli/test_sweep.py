@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from coopgroup.cli import sweep as sweep_command
-from coopgroup.cli.app import run
 from coopgroup.pipeline.sweep.grid import Sweep, parse_sweep
 from coopgroup.report.charts import Setting, Spread
 from tests.support.small_scenario import SMALL
@@ -31,28 +30,6 @@ def setting(timeout_ms: int, moved: float | None) -> Setting:
         violations=0,
         spreads=spreads,
     )
-
-
-def test_file_when_wrong_is_one_line_with_file_line_and_key(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = folder / "grid.toml"
-    file.write_text('scenarios = "small.toml"\n[grid]\npolicy = "simple"')
-    assert run(["sweep", str(file)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"coopgroup: {file}: grid.policy: got 'simple', but there is no")
-    assert len(said.err.splitlines()) == 1
-
-
-def test_page_that_cannot_be_written_is_refused_before_the_runs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The error must come first: otherwise hours of simulation are lost."""
-    file = folder / "grid.toml"
-    file.write_text('scenarios = "small.toml"')
-    assert run(["sweep", str(file), "--html", str(folder / "no" / "page.html")]) == 2
-    assert "--html" in capsys.readouterr().err
 
 
 def test_table_has_what_varies_and_medians(

@@ -6,7 +6,6 @@ import builtins
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,27 +52,6 @@ def test_ctrl_c_ends_the_server_without_a_traceback(number: signal.Signals) -> N
         connection.close()
     assert (process.returncode, out, err) == (0, "", "")
     assert silence is None or "bootstrap.servers: got '127.0.0.1:1'" in silence["reason"]
-
-
-def test_missing_topic_of_telemetry_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["watch", "billing", "--json", "--telemetry-topic", "told", *NOWHERE]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("coopgroup: topic: got 'told', expected a topic that can be read")
-    assert err.count("\n") == 1
-
-
-def test_port_in_use_is_one_line_that_names_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert app.run(["watch", "billing", "--http", str(port), *NOWHERE]) == 2
-    said = f"port: got {port}, expected a port that is free on 127.0.0.1: address already in use"
-    assert capsys.readouterr().err == f"coopgroup: {said}\n"
-
-
-def test_json_and_http_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["watch", "billing", "--http", "0", "--json", *NOWHERE]) == 2
-    assert "--json and --http exclude each other" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,34 +9,22 @@ from coopgroup.model import Resource, ResourceSet
 PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
 
 
+def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
+    catalogue = Catalogue.of_connectors({"light": 2, "heavy": [30, 10], "idle": 0}, version=7)
+    assert catalogue.version == 7
+    assert [(*one, weight) for one, weight in catalogue.weights] == [
+        *[("heavy", -1, 1), ("heavy", 0, 30), ("heavy", 1, 10), ("idle", -1, 1)],
+        *[("light", -1, 1), ("light", 0, 1), ("light", 1, 1)],
+    ]
+
+
 def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
     catalogue = Catalogue.of(PAIRS)
     assert catalogue.weights == tuple((Resource(*pair), 1) for pair in sorted(PAIRS))
     assert catalogue.resources == ResourceSet({"sink": [-1, 0, 1]})
-    assert catalogue == Catalogue.of(reversed(PAIRS))
+    assert Catalogue.read(iter(PAIRS)) == Catalogue.read(catalogue) == catalogue
     assert catalogue != Catalogue.of(PAIRS, version=1)
-
-
-def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
-    catalogue = Catalogue.of_connectors({"light": 2, "heavy": [30, 10], "idle": 0}, version=7)
-    assert {tuple(one): weight for one, weight in catalogue.weights} == {
-        ("heavy", -1): 1,
-        ("heavy", 0): 30,
-        ("heavy", 1): 10,
-        ("idle", -1): 1,
-        ("light", -1): 1,
-        ("light", 0): 1,
-        ("light", 1): 1,
-    }
-    assert catalogue.version == 7
-    assert [weight for _, weight in catalogue.weights] == [1, 30, 10, 1, 1, 1, 1]
-
-
-def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
     assert Catalogue.read({("a", 0): 5}) == Catalogue.of({("a", 0): 5})
-    assert Catalogue.read(iter(PAIRS)) == Catalogue.of(PAIRS)
-    given = Catalogue.of(PAIRS, version=0)
-    assert Catalogue.read(given) is given
 
 
 @pytest.mark.parametrize(
@@ -85,9 +73,5 @@ def test_catalogue_when_its_version_is_no_int64_is_refused(version: object) -> N
 def test_connectors_when_their_tasks_are_invalid_are_refused(tasks: object) -> None:
     with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
         Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake
-
-
-def test_connectors_without_their_tasks_are_refused() -> None:
-    """Names alone do not give the number of tasks."""
     with pytest.raises(ConfigurationError, match="tasks of connectors: got"):
-        Catalogue.of_connectors(["sink"])  # type: ignore[arg-type] # a user's mistake
+        Catalogue.of_connectors(["sink"])  # type: ignore[arg-type] # names alone

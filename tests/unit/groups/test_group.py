@@ -32,7 +32,7 @@ from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
 from coopgroup.telemetry import Envelope, StateChanged
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -50,10 +50,8 @@ def calls() -> list[tuple[str, object]]:
 
 
 @pytest.fixture(autouse=True)
-def hand() -> Iterator[Hand]:
-    with by_hand(waits=True) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupDriver, "start", lambda _: None)
-        yield made
+def without_threads(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupDriver, "start", lambda _: None)
 
 
 @pytest.fixture
@@ -160,20 +158,13 @@ def test_policy_and_assignor_are_objects_names_or_keys() -> None:
         plugins(policy="late")
 
 
-def test_catalogue_that_is_a_class_is_refused() -> None:
-    """A user who forgets the parentheses would otherwise share nothing, forever."""
-    forgotten: Any = Catalogue
-    with pytest.raises(ConfigurationError, match="catalogue: got"):
-        make(catalogue=forgotten)
-
-
 def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> None:
     """Otherwise the group would later join without resources."""
     with pytest.raises(RuntimeError, match="joined before"):
         group.hand_over(0.1)
 
 
-def test_hand_over_waits_for_a_round_that_is_on_its_way(
+def test_hand_over_waits_for_a_round(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The round may still grant a resource."""
@@ -194,7 +185,7 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
     monkeypatch.undo()
 
 
-def test_group_that_cannot_start_is_closed(
+def test_failed_start_closes_group(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`with` raises the error on entry, so the user's code never closes the group."""
@@ -217,22 +208,30 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
         group.join()
 
 
-@pytest.mark.parametrize("name", ["lost", "warm", "cool", "on_error"])
-def test_callback_that_cannot_be_called_is_refused(name: str) -> None:
-    with pytest.raises(TypeError, match=f"^{name} expects a callable$"):
-        make(**{name: 5})
-
-
-@pytest.mark.parametrize("more", [{"found": [ONE]}, {"cool": print}])
-def test_warm_ups_without_a_callback_that_warms_up_are_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"^found and cool expect warm beside them$"):
+@pytest.mark.parametrize(
+    ("more", "error", "said"),
+    [
+        *(
+            ({name: 5}, TypeError, f"^{name} expects")
+            for name in ("lost", "warm", "cool", "on_error")
+        ),
+        ({"found": [ONE]}, TypeError, "^found and cool expect warm beside them$"),
+        ({"cool": print}, TypeError, "^found and cool expect warm beside them$"),
+        *(
+            (
+                {"warm": print, "found": found},
+                ConfigurationError,
+                r"^found: .*\(name, index\) pairs$",
+            )
+            for found in (5, [5], [("x",)])
+        ),
+        # A user who forgets the parentheses would otherwise share nothing, forever.
+        ({"catalogue": Catalogue}, ConfigurationError, "catalogue: got"),
+    ],
+)
+def test_wrong_arguments_fail(more: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
         make(**more)
-
-
-@pytest.mark.parametrize("found", [5, [5], [("x",)]])
-def test_found_resources_that_are_no_pairs_are_refused(found: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"^found: .*expected \(name, index\) pairs$"):
-        make(warm=print, found=found)
 
 
 def test_member_declares_what_it_found_before_it_subscribes() -> None:

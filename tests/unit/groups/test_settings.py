@@ -6,27 +6,19 @@ from typing import Any
 import pytest
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS, GroupSettings
+from coopgroup.groups.settings import GroupSettings
 
 LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
 
 
 def test_settings_when_little_is_given_have_defaults() -> None:
     settings = GroupSettings.read(LEAST)
-    member = settings.shared.member
-    assert (member.protocol_type, member.protocol_name, member.index_min) == (
-        "coopgroup",
-        "resources",
-        -1,
-    )
+    member, limits = settings.shared.member, settings.limits
+    assert (member.protocol_type, member.protocol_name) == ("coopgroup", "resources")
+    assert (member.index_min, member.eager) == (-1, False)
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (45_000, 300_000)
     assert (settings.refresh_ms, settings.threads_max) == (5_000, 32)
-    assert (settings.limits.stop_s, settings.limits.retry_s, settings.limits.retry_max_s) == (
-        300.0,
-        0.5,
-        60.0,
-    )
-    assert not member.eager
+    assert (limits.stop_s, limits.retry_s, limits.retry_max_s) == (300.0, 0.5, 60.0)
 
 
 def test_settings_when_given_are_taken() -> None:
@@ -45,21 +37,16 @@ def test_settings_when_given_are_taken() -> None:
         eager=True,
     )
     member = settings.shared.member
-    assert member.instance_id == "w-1"
+    assert (member.instance_id, member.keeps_identity, member.eager) == ("w-1", True, True)
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (6_000, 30_000)
     assert (settings.threads_max, settings.refresh_ms) == (4, 250)
     assert settings.shared.state_dir == "kept"
-    assert member.keeps_identity
-    assert member.eager
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"auto.offset.reset": "earliest"},
-            "auto.offset.reset: got 'earliest', but there is no such key",
-        ),
+        ({"auto.offset.reset": "earliest"}, "got 'earliest', but there is no such key"),
         ({"max.poll.interval.ms": 5}, "max.poll.interval.ms: got 5, but there is no such key"),
         ({"coopgroup.stop.timeuot.ms": 5}, "coopgroup.stop.timeout.ms"),
         ({"coopgroup.callback.threads": 0}, "coopgroup.callback.threads: got 0"),
@@ -76,7 +63,3 @@ def test_settings_when_given_are_taken() -> None:
 def test_settings_when_wrong_are_refused_in_one_line(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         GroupSettings.read({**LEAST, **given})
-
-
-def test_each_key_is_of_a_group_or_of_a_consumer() -> None:
-    assert not set(GROUP_KEYS) & set(OWN_KEYS)

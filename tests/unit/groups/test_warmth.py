@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from coopgroup.member.effects import (
@@ -11,11 +9,9 @@ from coopgroup.member.effects import (
     CancelWarmups,
     GrantResources,
     LoseResources,
-    RevokeResources,
 )
 from coopgroup.member.events import LossHandled, RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.telemetry import WorkFailed
-from tests.support.by_hand import by_hand
 from tests.unit.groups.test_work import (
     BOTH,
     HEAVY,
@@ -25,19 +21,14 @@ from tests.unit.groups.test_work import (
     REVOKE_HEAVY,
     STOP_S,
     Bench,
+    bench,
 )
+
+__all__ = ["bench"]
 
 BEGIN, CANCEL = BeginWarmups(resources=ONLY_HEAVY), CancelWarmups(resources=ONLY_HEAVY)
 GRANT = GrantResources(resources=ONLY_HEAVY)
 WARM = WarmedUp(resources=ONLY_HEAVY)
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with by_hand(waits=True) as hand:
-        made = Bench(hand)
-        yield made
-        made.check()
 
 
 def test_group_learns_that_a_resource_is_warm_when_its_callback_returns(bench: Bench) -> None:
@@ -62,12 +53,26 @@ def test_cancelled_warm_up_cools_after_its_callback_has_returned(bench: Bench) -
     assert bench.posted == []
 
 
+@pytest.mark.parametrize(
+    ("notices", "actions"),
+    [
+        ([BEGIN, GRANT], ["warm", "start"]),
+        ([GRANT, REVOKE_HEAVY, BEGIN], ["start", "stop", "warm"]),
+        ([CANCEL, CANCEL], ["cool", "cool"]),  # nothing is remembered
+    ],
+    ids=["assigned while warm", "kept after its stop", "found and not wanted"],
+)
+def test_callbacks_of_a_resource(bench: Bench, notices: list[object], actions: list[str]) -> None:
+    for notice in notices:
+        bench.put(notice)
+    assert bench.actions() == actions
+
+
 def test_warm_up_that_is_wanted_again_is_warm_without_a_second_callback(bench: Bench) -> None:
     for notice in (BEGIN, CANCEL, BEGIN):
         bench.work.put(notice)
     bench.hand.run()
-    assert bench.posted == [WARM]
-    assert bench.actions() == ["warm"]
+    assert (bench.posted, bench.actions()) == ([WARM], ["warm"])
 
 
 def test_warm_up_that_is_wanted_again_while_it_cools_begins_anew(bench: Bench) -> None:
@@ -76,12 +81,6 @@ def test_warm_up_that_is_wanted_again_while_it_cools_begins_anew(bench: Bench) -
     bench.put(CANCEL)
     assert bench.posted == [WARM, WARM]
     assert bench.actions() == ["warm", "cool", "warm"]
-
-
-def test_state_that_was_found_and_is_not_wanted_cools(bench: Bench) -> None:
-    for _ in range(2):  # nothing is remembered
-        bench.put(CANCEL)
-    assert bench.actions() == ["cool", "cool"]
 
 
 def test_assigned_resource_starts_when_its_warm_up_has_returned(bench: Bench) -> None:
@@ -96,15 +95,7 @@ def test_assigned_resource_starts_when_its_warm_up_has_returned(bench: Bench) ->
     assert bench.actions() == ["warm", "start"]
 
 
-def test_assigned_warm_resource_starts_without_cooling(bench: Bench) -> None:
-    bench.put(BEGIN)
-    bench.put(GRANT)
-    assert bench.actions() == ["warm", "start"]
-
-
-def test_resource_that_is_assigned_and_taken_away_during_its_warm_up_never_starts(
-    bench: Bench,
-) -> None:
+def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Bench) -> None:
     def while_it_warms() -> None:
         bench.put(GRANT)
         bench.put(REVOKE_HEAVY)
@@ -113,13 +104,6 @@ def test_resource_that_is_assigned_and_taken_away_during_its_warm_up_never_start
     bench.during["warm", HEAVY] = while_it_warms
     bench.put(BEGIN)
     assert bench.actions() == ["warm"]
-
-
-def test_resource_that_is_kept_after_its_stop_warms_up_again(bench: Bench) -> None:
-    bench.put(GRANT)
-    bench.put(RevokeResources(resources=ONLY_HEAVY))
-    bench.put(BEGIN)
-    assert bench.actions() == ["start", "stop", "warm"]
 
 
 def test_warm_up_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:

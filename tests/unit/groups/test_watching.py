@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from coopgroup.member import Member, MemberConfig, new_member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.member.parts import LastJoin
 from coopgroup.model.replacing import with_fields
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 
 REFRESH_S = 5.0
 FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b", 0)], version=2)
@@ -26,10 +25,7 @@ class Stage:
     """A watcher with its catalogue, its member and its posts.
 
     Attributes:
-        leads: whether the member led the last round.
-        joined_with: version in its last join.
-        generation: generation of its last completed round.
-        posted: events for the group.
+        joined_with: version in the last join of the member.
     """
 
     hand: Hand
@@ -79,9 +75,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with by_hand() as hand:
-        yield Stage(hand)
+def stage(hand: Hand) -> Stage:
+    return Stage(hand)
 
 
 def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
@@ -93,9 +88,7 @@ def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("content", [SECOND, Catalogue.of({("a", 0): 9}, version=2)])
-def test_leader_asks_once_for_a_round_when_a_resource_or_a_weight_changed(
-    stage: Stage, content: Catalogue
-) -> None:
+def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Catalogue) -> None:
     stage.start()
     stage.content = content
     stage.looks(9)
@@ -135,9 +128,7 @@ def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None
     assert stage.posted[2:] == [CatalogueSeen(version=2)]
 
 
-def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(
-    stage: Stage,
-) -> None:
+def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(stage: Stage) -> None:
     """Its join began no round (KIP-345), so the leader has not received its version."""
     stage.leads, stage.instance_id = False, "w1"
     stage.start()
@@ -162,8 +153,7 @@ def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:
     stage.watcher.start()
     stage.watcher.stop()
     stage.watcher.look_soon()
-    assert stage.hand.jobs() == []
-    assert stage.posted == [CatalogueSeen(version=1)]
+    assert (stage.hand.jobs(), stage.posted) == ([], [CatalogueSeen(version=1)])
 
 
 def test_watcher_joins_although_the_catalogue_cannot_be_read(stage: Stage) -> None:

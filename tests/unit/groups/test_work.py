@@ -21,7 +21,7 @@ from coopgroup.member.events import LossHandled, RevocationCompleted, Subscripti
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
-from tests.support.by_hand import Hand, by_hand
+from tests.support.by_hand import Hand
 
 STOP_S, RETRY_S = 60.0, 1.0
 LIMIT_S = 60.0  # of a join; only a deadlock reaches it
@@ -137,11 +137,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    with by_hand(waits=True) as hand:
-        made = Bench(hand)
-        yield made
-        made.check()
+def bench(hand: Hand) -> Iterator[Bench]:
+    made = Bench(hand)
+    yield made
+    made.check()
 
 
 def test_granted_resources_are_started_independently_and_held(bench: Bench) -> None:
@@ -171,21 +170,7 @@ def test_revoked_resources_are_given_up_independently_as_each_has_stopped(bench:
     assert bench.actions(HEAVY) == bench.actions(LIGHT) == ["start", "stop"]
 
 
-def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Bench) -> None:
-    def while_it_starts() -> None:
-        bench.put(REVOKE_HEAVY)
-        assert not bench.work.holds(HEAVY)
-        assert bench.actions() == ["start"]
-
-    bench.during["start", HEAVY] = while_it_starts
-    bench.grant(ONLY_HEAVY)
-    assert bench.given_up() == [HEAVY]
-    assert bench.actions() == ["start", "stop"]
-
-
-def test_start_when_it_raises_is_reported_and_tried_again_after_growing_delays(
-    bench: Bench,
-) -> None:
+def test_start_that_raises_is_reported_and_tried_again_after_delays(bench: Bench) -> None:
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     began_s = bench.hand.now_s
     bench.grant(ONLY_LIGHT)
@@ -202,15 +187,6 @@ def test_start_when_it_raises_is_reported_and_tried_again_after_growing_delays(
     ]
     records = [one for one in bench.written if isinstance(one, WorkFailed)]
     assert [one.error for one in records] == ["ValueError: no", "OSError: still no"]
-
-
-def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -> None:
-    bench.failures["start", LIGHT] = [ValueError("no")] * 9
-    bench.grant(ONLY_LIGHT)
-    bench.put(RevokeResources(resources=ONLY_LIGHT))
-    assert bench.given_up() == [LIGHT]
-    assert bench.actions(LIGHT) == ["start"]
-    assert bench.stops() == []
 
 
 def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench) -> None:
@@ -270,13 +246,6 @@ def test_stop_in_progress_when_all_is_lost_is_not_reported(
     assert bench.actions() == actions
 
 
-def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made(bench: Bench) -> None:
-    bench.work.put(GrantResources(resources=ONLY_HEAVY))
-    bench.put(LOSE_HEAVY)
-    assert bench.work.wait_idle(0.0)
-    assert bench.calls == []
-
-
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
     bench.work.put(GrantResources(resources=BOTH))
@@ -296,7 +265,7 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
 
 
-def test_call_when_the_system_has_no_thread_runs_with_the_next(
+def test_call_without_a_thread_runs_with_the_next(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -310,12 +279,12 @@ def test_call_when_the_system_has_no_thread_runs_with_the_next(
     assert bench.calls == [("start", LIGHT), ("start", HEAVY)]
 
 
-def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
-    bench.grant()
-    bench.lease_until_s = bench.hand.now_s
-    assert not bench.work.holds(LIGHT)
-    assert bench.work.token(HEAVY) is None
-    assert not bench.work.held()
+def test_membership_that_is_over_is_reported(bench: Bench) -> None:
+    bench.put(FailMember(code=30, message="not authorised"))
+    (failure,) = bench.reported
+    found = (failure.resource, failure.action, str(failure.error))
+    assert found == (None, "membership", "not authorised")
+    assert bench.work.failure is not None
 
 
 def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
@@ -341,21 +310,17 @@ def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
 
 
 def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
+    """The leave is already sent: a changed subscription would make the process join again."""
     bench.grant()
     assert bench.work.close(STOP_S)
     assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
+    bench.calls.clear()
+    bench.grant(ResourceSet({"fresh": [0]}))
+    assert (bench.posted, bench.calls) == ([], [])
     bench.grant()
     assert not bench.work.held()
     bench.put(RevokeResources(resources=ONLY_LIGHT))
     assert bench.given_up() == [LIGHT]
-
-
-def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
-    """The leave is already sent: a later change would make the process join again."""
-    assert bench.work.close(STOP_S)
-    bench.grant(ResourceSet({"fresh": [0]}))
-    assert bench.posted == []
-    assert bench.calls == []
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
@@ -390,17 +355,6 @@ def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
     assert bench.actions() == ["start", "lost"]
 
 
-def test_membership_that_is_over_is_reported(bench: Bench) -> None:
-    bench.put(FailMember(code=30, message="not authorised"))
-    (failure,) = bench.reported
-    assert (failure.resource, failure.action, str(failure.error)) == (
-        None,
-        "membership",
-        "not authorised",
-    )
-    assert bench.work.failure is not None
-
-
 def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None:
     """A log that cannot be written must not delay the other members."""
 
@@ -415,9 +369,7 @@ def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("told", ["write", "warn"])
-def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(
-    bench: Bench, told: str
-) -> None:
+def test_telemetry_that_waits_for_another_thread_is_no_deadlock(bench: Bench, told: str) -> None:
     """A listener may pass a record to a thread that asks for the held resources."""
     asked: list[object] = []
 

@@ -27,13 +27,11 @@ def _work(index: int, *, runs: bool = False, wish: Wish = Wish.RUN, busy: int = 
     return Work(resource=resource, token=1, began_s=60.0, runs=runs, wish=wish, busy=busy)
 
 
-def test_running_resources_are_owned(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = _read(monkeypatch, _work(0, runs=True), _work(1, runs=True, wish=Wish.END))
-    assert sample.owned.to_dict() == {"jobs": [0]}
-    assert (sample.stuck, sample.revoking_s, sample.failure) == ((), 0.0, "")
-
-
-def test_stop_in_progress_is_a_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_resources_are_owned_until_their_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = _work(1, runs=True, wish=Wish.END)
+    sample = _read(monkeypatch, _work(0, runs=True), ended)
+    assert (sample.owned.to_dict(), sample.stuck) == ({"jobs": [0]}, ())
+    assert (sample.revoking_s, sample.failure) == (0.0, "")
     sample = _read(monkeypatch, _work(0, runs=True, wish=Wish.STOP, busy=1))
     assert (sample.revoking.to_dict(), sample.revoking_s) == ({"jobs": [0]}, 40.0)
 

@@ -2,11 +2,11 @@
 
 import json
 import math
-from typing import Any
 
+import pytest
 from attrs import evolve
 
-from coopgroup.health.answers import Answer, live, ready
+from coopgroup.health.answers import live, ready
 from coopgroup.kafka.health.value import Health, HealthLimits
 from coopgroup.model import ResourceSet
 
@@ -15,40 +15,30 @@ STUCK = evolve(FINE, since_poll_s=400.0, owned=ResourceSet({"t": [0]}), lease_s=
 LIMITS = HealthLimits()
 
 
-def _content(answer: Answer) -> dict[str, Any]:
-    assert answer.kind == "application/json"
-    content = json.loads(answer.content)
-    assert isinstance(content, dict)
-    return content
+STARTING = evolve(FINE, is_joined=False, generation=-1, state="joining")
+PATIENT = HealthLimits(poll_s=500.0)
 
 
-def test_process_without_problems_is_alive() -> None:
-    answer = live([FINE, FINE], LIMITS)
-    assert (answer.status, _content(answer)["ok"]) == (200, True)
-
-
-def test_one_stuck_member_is_enough() -> None:
-    answer = live([FINE, STUCK], LIMITS)
-    assert answer.status == 503
-    assert b"poll was not called for 400.0 s (limit 300.0 s)" in answer.content
-
-
-def test_limits_decide() -> None:
-    assert live([STUCK], HealthLimits(poll_s=500.0)).status == 200
-
-
-def test_member_without_partitions_is_ready() -> None:
-    assert ready([FINE]).status == 200
-
-
-def test_member_outside_of_its_group_is_alive_and_not_ready() -> None:
-    starting = evolve(FINE, is_joined=False, generation=-1, state="joining")
-    assert (ready([FINE, starting]).status, live([starting], LIMITS).status) == (503, 200)
+@pytest.mark.parametrize(
+    ("members", "limits", "is_live", "is_ready"),
+    [
+        pytest.param([FINE, FINE], LIMITS, 200, 200, id="no partitions and no problems"),
+        pytest.param([FINE, STUCK], LIMITS, 503, 200, id="one stuck member is enough"),
+        pytest.param([STUCK], PATIENT, 200, 200, id="limits of the caller"),
+        pytest.param([FINE, STARTING], LIMITS, 200, 503, id="outside of its group"),
+    ],
+)
+def test_status_is_that_of_the_worst_member(
+    members: list[Health], limits: HealthLimits, is_live: int, is_ready: int
+) -> None:
+    assert (live(members, limits).status, ready(members).status) == (is_live, is_ready)
 
 
 def test_content_tells_what_a_person_on_call_asks() -> None:
-    (member,) = _content(live([STUCK], LIMITS))["members"]
-    assert member["partitions"] == 1
-    assert member["lease_s"] == 12.346
-    (idle,) = _content(live([FINE], LIMITS))["members"]
-    assert idle["lease_s"] is None
+    answer = live([STUCK, FINE], LIMITS)
+    assert answer.kind == "application/json"
+    content = json.loads(answer.content)
+    assert content["ok"] is False
+    assert b"poll was not called for 400.0 s (limit 300.0 s)" in answer.content
+    told = [(one["partitions"], one["lease_s"]) for one in content["members"]]
+    assert told == [(1, 12.346), (0, None)]

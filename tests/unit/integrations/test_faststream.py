@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 from confluent_kafka import TopicPartition
-from faststream import AckPolicy, BaseMiddleware
 from faststream.confluent import KafkaBroker as TheirBroker
-from faststream.confluent import KafkaRouter, TestKafkaBroker
+from faststream.confluent import KafkaRouter
 from faststream.confluent import TopicPartition as TheirPartition
 from faststream.confluent.configs import KafkaBrokerConfig
 from faststream.confluent.helpers import AsyncConfluentConsumer
@@ -103,30 +102,6 @@ def _build(broker: KafkaBroker, **options: Any) -> Any:  # noqa: ANN401
 # --- what stays as FastStream has it --------------------------------------------------------------
 
 
-def test_handlers_middlewares_and_policies_run_on_the_test_broker() -> None:
-    seen: list[str] = []
-
-    class Told(BaseMiddleware):
-        async def on_receive(self) -> None:
-            seen.append("middleware")
-            await super().on_receive()
-
-    broker = KafkaBroker(NOWHERE, policy=SimplePolicy(), middlewares=[Told])
-
-    @broker.subscriber("orders", group_id="billing", ack_policy=AckPolicy.NACK_ON_ERROR)
-    @broker.publisher("bills")
-    async def bill(order: str) -> str:
-        seen.append(order)
-        return f"bill of {order}"
-
-    async def play() -> None:
-        async with TestKafkaBroker(broker) as tested:
-            await tested.publish("order 1", "orders")
-
-    asyncio.run(play())
-    assert seen[:2] == ["middleware", "order 1"]
-
-
 def test_subscriber_of_partitions_keeps_the_consumer_of_faststream() -> None:
     consumer = _build(KafkaBroker(NOWHERE), partitions=[TheirPartition("orders", 0)], group_id=None)
     consumer.consumer.close()
@@ -189,16 +164,12 @@ def test_consumer_of_faststream_is_a_member_of_ours() -> None:
         ({"groups": {"a": SimplePolicy()}}, r"groups\['a'\]: got .* expected GroupOptions"),
         ({"hand_over_timeout_ms": 1.5}, "hand_over_timeout_ms: got 1.5, expected a whole number"),
         ({"hand_over_timeout_ms": -1}, "hand_over_timeout_ms: got -1, expected 0 or more"),
+        ({"config": {"coopgroup.bel": "x"}}, r"coopgroup\.bel: got .*, but there is no such"),
     ],
 )
 def test_wrong_option_is_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        KafkaBroker(NOWHERE, **options)
-
-
-def test_wrong_key_of_coopgroup_is_one_line() -> None:
-    with pytest.raises(ConfigurationError, match=r"coopgroup\.bel: got .*, but there is no such"):
-        _build(KafkaBroker(NOWHERE, config={"coopgroup.bel": "x"}))
+        _build(KafkaBroker(NOWHERE, **options))
 
 
 def test_id_of_no_subscriber_is_one_line() -> None:
@@ -212,10 +183,7 @@ def test_id_of_no_subscriber_is_one_line() -> None:
 
     router = KafkaRouter()
     router.subscriber("bills", group_id="billing")
-    expected = (
-        "^groups: got 'audti', expected the group_id of a subscriber \\('audit', 'billing'\\)$"
-    )
-    with pytest.raises(ConfigurationError, match=expected):
+    with pytest.raises(ConfigurationError, match=r"got 'audti', .* \('audit', 'billing'\)$"):
         asyncio.run(broker(billing=GroupOptions(), audti=GroupOptions()).start())
     nothing = KafkaBroker(NOWHERE, groups={"audit": GroupOptions()})
     with pytest.raises(ConfigurationError, match="there is no subscriber"):
@@ -312,24 +280,23 @@ def test_record_of_a_cancelled_call_is_not_committed(members: list[FakeMember]) 
     assert members[0].calls == [("seek", "orders", 1, 42), ("commit",), ("close",)]
 
 
-@pytest.fixture
-def commits() -> list[list[tuple[str, int, int]]]:
-    return []
+Commits = list[list[tuple[str, int, int]]]
 
 
-@pytest.fixture
-def acknowledged(commits: list[list[tuple[str, int, int]]]) -> Any:  # noqa: ANN401
+def _acknowledgements() -> tuple[Any, Commits]:
+    """Return what takes acknowledgements, and the commits that it makes."""
+    commits: Commits = []
+
     def commit(offsets: list[TopicPartition]) -> None:
         assert all(one.leader_epoch == 7 for one in offsets)
         commits.append([(one.topic, one.partition, one.offset) for one in offsets])
 
-    return adapter._Acknowledged(commit)  # noqa: SLF001
+    return adapter._Acknowledged(commit), commits  # noqa: SLF001
 
 
-def test_acknowledgements_that_follow_soon_share_a_commit(
-    acknowledged: Any,  # noqa: ANN401
-    commits: list[list[tuple[str, int, int]]],
-) -> None:
+def test_acknowledgements_that_follow_soon_share_a_commit() -> None:
+    acknowledged, commits = _acknowledgements()
+
     async def play() -> None:
         for place in [("t", 0, 3), ("t", 0, 4), ("t", 1, 8), ("t", 0, 5)]:
             acknowledged.hand([FakeRecord(place)])
@@ -343,10 +310,9 @@ def test_acknowledgements_that_follow_soon_share_a_commit(
     assert commits == [[("t", 0, 4)], [("t", 0, 6), ("t", 1, 9)]]
 
 
-def test_only_acknowledged_records_are_committed(
-    acknowledged: Any,  # noqa: ANN401
-    commits: list[list[tuple[str, int, int]]],
-) -> None:
+def test_only_acknowledged_records_are_committed() -> None:
+    acknowledged, commits = _acknowledgements()
+
     async def play() -> None:
         acknowledged.hand([FakeRecord(("t", 0, 3))])
         acknowledged.acknowledge()
@@ -361,10 +327,9 @@ def test_only_acknowledged_records_are_committed(
     assert commits == [[("t", 0, 4)], [("t", 1, 9)]]
 
 
-def test_revocation_gets_the_last_acknowledged_offsets(
-    acknowledged: Any,  # noqa: ANN401
-    commits: list[list[tuple[str, int, int]]],
-) -> None:
+def test_revocation_gets_the_last_acknowledged_offsets() -> None:
+    acknowledged, commits = _acknowledgements()
+
     async def play() -> None:
         for place in [("t", 0, 3), ("t", 1, 8), ("t", 2, 1)]:
             acknowledged.hand([FakeRecord(place)])

@@ -1,4 +1,4 @@
-"""Fixtures that release slots and stop drivers at the end of a test."""
+"""Fixtures that stop drivers at the end of a test."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ import pytest
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from tests.support.by_hand import Hand, by_hand
-from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running
-
-
-@pytest.fixture
-def slots() -> Iterator[list[IdentitySlot]]:
-    held: list[IdentitySlot] = []
-    yield held
-    for slot in held:
-        slot.release()
+from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, running, subscribe
 
 
 @pytest.fixture
@@ -32,6 +24,13 @@ def driver_and_group(hand: Hand) -> Iterator[DriverAndGroup]:
     """Run a driver whose application polls."""
     with running(hand) as both:
         yield both
+
+
+@pytest.fixture
+def joined(hand: Hand, driver_and_group: DriverAndGroup) -> DriverAndGroup:
+    """Return a driver whose member owns partitions."""
+    subscribe(hand, driver_and_group[0])
+    return driver_and_group
 
 
 @pytest.fixture

@@ -14,23 +14,19 @@ from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
-from coopgroup.kafka.rpc.topics import FindPartition
+from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
 from coopgroup.kafka.rpc.transport import AnyLane
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
-__all__ = [
-    "FakeCoordinator",
-    "FakeDriver",
-    "FakeLibrdkafka",
-    "HandTransport",
-    "places",
-    "record",
-    "starts",
-]
-
 Partition = tuple[str, int]
+HERE = Coordinator(node_id=1, host="here", port=1)
+THERE = Coordinator(node_id=2, host="there", port=2)
+FOUND = FoundPartition(error_code=0, partition=3, leader=HERE)
+MOVED = FoundPartition(error_code=0, partition=3, leader=THERE)
+LOST = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 
 
 def places(messages: Iterable[Message]) -> list[tuple[int | None, int | None]]:
@@ -48,9 +44,7 @@ class FakeCoordinator:
 
     Attributes:
         code: error code of group-level answers.
-        requests: requests in order, each with its destination.
         is_silent: keep requests in `waiting` instead of answering them.
-        waiting: callbacks of requests without an answer.
         override: returns an answer that replaces the usual one, or None.
     """
 
@@ -155,7 +149,6 @@ class FakeLibrdkafka:
     """Return the records that a test feeds, and count each as consumed, as librdkafka does.
 
     Attributes:
-        queue: records for the next fetches.
         failure: raised by the next fetch after it took its records, which are then lost.
         log: records of the broker; an assigned partition fetches them from its start offset.
         without_broker: whether librdkafka knows no broker, which it says only when asked.
@@ -200,12 +193,8 @@ class FakeLibrdkafka:
 
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return positions like confluent_kafka: -1001 before the first record."""
-        return [
-            TopicPartition(
-                one.topic, one.partition, self._positions.get((one.topic, one.partition), -1001)
-            )
-            for one in partitions
-        ]
+        names = [(one.topic, one.partition) for one in partitions]
+        return [TopicPartition(*one, self._positions.get(one, -1001)) for one in names]
 
     def list_topics(self, _topic: str, *, timeout: float) -> None:
         assert timeout > 0
@@ -267,16 +256,11 @@ class FakeDriver:
     """A group that behaves as the test tells it.
 
     Attributes:
-        member: the attributes of a member that the tests need.
         code: outcome of commits, which end immediately; None keeps them waiting.
-        waiting: callbacks of pending commits.
         left: reason of each leave, and whether it was permanent.
         reminders: times at which the application asked to be woken.
-        warned: events and fields of warnings.
-        settings: the settings that the tests need.
         on_commit: called with the id of each pending commit, if set.
         waited_s: limits of the waits for commits.
-        meter: measures the work of the application.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)

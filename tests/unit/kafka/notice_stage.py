@@ -10,17 +10,17 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources
-from coopgroup.member.events import CommitRequested
+from coopgroup.member.events import CommitRequested, Offset
 from coopgroup.model import ResourceSet
+from coopgroup.telemetry import ResourcesStopped, StopReason
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
-
-__all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "holding", "owning", "revoked"]
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
@@ -83,15 +83,27 @@ class Stage:
 
         return callback
 
+    def tell(self, *notices: Notice) -> None:
+        """Let the group tell something, and the application serve it."""
+        for notice in notices:
+            self.driver.inbox.put(notice)
+        self.listener.serve()
+
     def hold(self, resources: ResourceSet) -> None:
         """Grant partitions, and hand out one record of each."""
-        self.driver.inbox.put(GrantResources(resources=resources))
-        self.listener.serve()
+        self.tell(GrantResources(resources=resources))
         self.librdkafka.feed(record(partition, 10) for _, partition in resources)
         self.fetching.fetch(10, 0)
         self.fetching.record_buffer.take(10)
         for notes in (self.librdkafka.calls, self.written, self.heard):
             notes.clear()
+
+    def stops(self) -> list[tuple[ResourceSet, StopReason]]:
+        written = [one for one in self.written if isinstance(one, ResourcesStopped)]
+        return [(one.resources, one.reason) for one in written]
+
+    def commits(self) -> list[tuple[Offset, ...]]:
+        return [one.offsets for one in self.driver.posted if isinstance(one, CommitRequested)]
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         places = [(one.partition, one.offset) for one in partitions]
@@ -101,8 +113,7 @@ class Stage:
 def owning(*log: Message) -> Stage:
     """Return a consumer that owns both partitions and has handed out nothing."""
     stage = Stage(FakeLibrdkafka(log=list(log)))
-    stage.driver.inbox.put(GrantResources(resources=BOTH))
-    stage.listener.serve()
+    stage.tell(GrantResources(resources=BOTH))
     for notes in (stage.librdkafka.calls, stage.written, stage.heard):
         notes.clear()
     return stage

@@ -16,7 +16,7 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.transport import TransportFailure
+from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.effects import GrantResources, Lane
 from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
@@ -43,22 +43,6 @@ from coopgroup.policies.simple import SimplePolicy
 from coopgroup.session import SeenTopics
 from tests.support.by_hand import Hand
 from tests.support.turned_driver import turn_drivers
-
-__all__ = [
-    "ORDERS",
-    "SEEN",
-    "STATE",
-    "WAIT_S",
-    "DriverAndGroup",
-    "OneMemberGroup",
-    "Outcome",
-    "commit",
-    "fail",
-    "running",
-    "subscribe",
-    "usual_answer",
-    "warnings",
-]
 
 WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
@@ -125,6 +109,11 @@ class OneMemberGroup:
         answer = None if self.override is None else self.override(request)
         on_answer(usual_answer(request) if answer is None else answer)
 
+    def refuse(self, kind: type, failure: FailureKind) -> None:
+        """Let all requests of a kind fail."""
+        refusal = TransportFailure(kind=failure, message="refused")
+        self.override = lambda request: refusal if isinstance(request, kind) else None
+
     def answer_held(self) -> None:
         """Answer the pending requests, and all later requests immediately."""
         self.silent = frozenset()
@@ -174,9 +163,7 @@ DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
 
 @contextmanager
 def running(
-    hand: Hand,
-    slot: IdentitySlot | None = None,
-    more: Mapping[str, object] = MappingProxyType({}),
+    hand: Hand, slot: IdentitySlot | None = None, more: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[DriverAndGroup]:
     """Start a driver; its events and deadlines are jobs of the hand."""
     settings = SETTINGS | dict(more)

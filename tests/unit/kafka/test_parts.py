@@ -17,8 +17,10 @@ from coopgroup import (
     SimplePolicy,
     StickyAssignor,
 )
+from coopgroup.assignors import RoundRobinAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.parts import check_plugins
+from coopgroup.kafka.plugins import chosen_assignor, chosen_policy
 from coopgroup.policies import EagerPolicy
 from tests.support.inner import inner
 from tests.support.programs import output_of
@@ -29,6 +31,7 @@ ASSIGNOR = (
     "an assignor: an object with name, needs_lags and assign(group, lags), or create_assignor(name)"
 )
 POLICY = "a policy: an object with name, offer(group, context) and stage(group, target, context)"
+EAGER = "a policy for members that hold on to what they have: EagerPolicy is the baseline of "
 
 
 @frozen
@@ -49,35 +52,25 @@ class Duck:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("arguments", "said"),
     [
-        ("policy", 5, f"policy: got 5, expected {POLICY}"),
-        ("policy", Duck(name=3), "policy.name: got 3, expected a string"),
-        (
-            "policy",
-            EagerPolicy(),
-            (
-                "policy: got EagerPolicy(), expected a policy for members that hold on to what "
-                "they have: EagerPolicy is the baseline of coopgroup plan, simulate and compare"
-            ),
-        ),
-        ("assignor", SimplePolicy(), f"assignor: got {SimplePolicy()!r}, expected {ASSIGNOR}"),
-        ("assignor", 7, f"assignor: got 7, expected {ASSIGNOR}"),
-        (
-            "assignor",
-            StickyAssignor,
-            f"assignor: got {StickyAssignor!r}, {AN_OBJECT}: StickyAssignor(…)",
-        ),
+        ({"policy": 5}, f"policy: got 5, expected {POLICY}"),
+        ({"policy": Duck(name=3)}, "policy.name: got 3, expected a string"),
+        ({"policy": EagerPolicy()}, f"policy: got EagerPolicy(), expected {EAGER}"),
+        ({"policy": "eager"}, f"policy: got EagerPolicy(), expected {EAGER}"),
+        ({"policy": "eventual"}, "policy: got 'eventual', expected one of deferred, eager, incre"),
+        ({"policy": {"delay_ms": 1}}, "policy.name: got None, expected a name, with "),
+        ({"policy": {"name": "simple", "delay": 1}}, "option of policy simple: got 'delay', "),
+        ({"assignor": SimplePolicy()}, f"assignor: got {SimplePolicy()!r}, expected {ASSIGNOR}"),
+        ({"assignor": 7}, f"assignor: got 7, expected {ASSIGNOR}"),
+        ({"assignor": StickyAssignor}, f"assignor: got {StickyAssignor!r}, {AN_OBJECT}: Sticky"),
+        ({"assignor": "uniform"}, "assignor: got 'uniform', expected one of cooperative-sticky, "),
     ],
 )
-def test_consumer_when_a_plugin_is_invalid_is_refused(
-    field: str, value: object, message: str
-) -> None:
-    plugin: Any = {field: value}
+def test_consumer_when_a_plugin_is_invalid_is_refused(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        CooperativeConsumer(CONFIGURATION, **plugin)
-    assert str(caught.value) == message
-    assert caught.value.field.split(".")[0] == field
+        CooperativeConsumer(CONFIGURATION, **arguments)
+    assert str(caught.value).startswith(said)
 
 
 def test_plugins_of_ours_and_of_users_are_taken() -> None:
@@ -170,3 +163,15 @@ def test_consumer_does_not_import_what_few_consumers_need() -> None:
         "    print(consumer.health().problems(), 'coopgroup.kafka.health.probe' in sys.modules)\n"
     )
     assert output_of(program) == "[]\n() True\n"
+
+
+def test_choice_is_an_object_a_name_or_a_name_with_options() -> None:
+    policy, assignor = DeferredPolicy(initial_delay_ms=9), RangeAssignor()
+    assert chosen_policy(policy) is policy
+    assert chosen_assignor(assignor, "sticky") is assignor
+    assert chosen_policy("incremental") == IncrementalPolicy()
+    assert chosen_policy({"name": "deferred", "initial_delay_ms": 9}) == policy
+    assert chosen_assignor({"name": "lag-aware", "moves_max": 3}) == LagAwareAssignor(moves_max=3)
+    assert isinstance(chosen_assignor(None, "round-robin"), RoundRobinAssignor)
+    assert chosen_policy("coopgroup.policies:DeferredPolicy") == DeferredPolicy()
+    assert (chosen_policy(None), chosen_assignor(None)) == (None, None)

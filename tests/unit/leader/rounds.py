@@ -1,6 +1,7 @@
 """Members, claims and the rounds of a leader, with assignors and policies as users write them."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,6 +12,7 @@ from coopgroup.leader import (
     RoundDecision,
     TopicMetadata,
     decide_round,
+    fallback_round,
     lead,
     read_members,
 )
@@ -20,23 +22,13 @@ from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
-from coopgroup.protocol import Assignment, Subscription, decode_assignment, encode_subscription
-
-__all__ = [
-    "NOT_A_SUBSCRIPTION",
-    "ORDERS_4",
-    "FunctionAssignor",
-    "FunctionPolicy",
-    "claim",
-    "context",
-    "decided_by",
-    "joined",
-    "led",
-    "orders",
-    "raising",
-    "told",
-    "unreadable",
-]
+from coopgroup.protocol import (
+    SUBSCRIPTION_NEWEST,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    encode_subscription,
+)
 
 NOT_A_SUBSCRIPTION = b"\x00\x01\x00\x00"
 ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
@@ -78,14 +70,20 @@ def joined(
     *,
     topics: tuple[str, ...] = ("orders",),
     generation: int = 1,
+    instance_id: str | None = None,
+    version: int = SUBSCRIPTION_NEWEST,
+    user_data: bytes | None = None,
+    after: bytes = b"",
 ) -> JoinedMember:
-    """Return a member whose subscription can be read."""
+    """Return a member whose subscription can be read; a later release may append bytes."""
     subscription = Subscription(
-        topics=topics, owned=ResourceSet(owned or {}), generation=generation
+        topics=topics,
+        owned=ResourceSet(owned or {}),
+        generation=generation,
+        user_data=user_data,
     )
-    return JoinedMember(
-        member_id=member_id, group_instance_id=None, metadata=encode_subscription(subscription)
-    )
+    metadata = encode_subscription(subscription, version) + after
+    return JoinedMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
 
 
 def unreadable(member_id: str) -> JoinedMember:
@@ -93,13 +91,17 @@ def unreadable(member_id: str) -> JoinedMember:
 
 
 def claim(
-    member_id: str, owned: Mapping[str, list[int]] | None = None, generation: int = 1
+    member_id: str,
+    owned: Mapping[str, list[int]] | None = None,
+    generation: int = 1,
+    **more: Any,  # noqa: ANN401 - any field of a claim
 ) -> MemberClaim:
     return MemberClaim(
         member_id=member_id,
         topics=("orders",),
         owned=ResourceSet(owned or {}),
         generation=generation,
+        **more,
     )
 
 
@@ -110,6 +112,7 @@ def context(state: PolicyState | None = None, generation: int = 1) -> RoundConte
 def led(
     *members: JoinedMember,
     metadata: TopicMetadata = ORDERS_4,
+    policy: Policy | None = None,
     state: PolicyState | None = None,
     generation: int = 1,
 ) -> RoundDecision:
@@ -118,8 +121,25 @@ def led(
         metadata,
         NO_LAGS,
         assignor=StickyAssignor(),
-        policy=SimplePolicy(),
+        policy=policy or SimplePolicy(),
         context=context(state, generation),
+    )
+
+
+def fell_back(
+    *members: JoinedMember,
+    metadata: TopicMetadata | None = None,
+    policy: Policy | None = None,
+    state: PolicyState | None = None,
+) -> RoundDecision:
+    """Return the round of a leader that could not decide."""
+    return fallback_round(
+        read_members(members),
+        metadata,
+        assignor=StickyAssignor(),
+        policy=policy or SimplePolicy(),
+        context=context(state),
+        reason="no answer within 5000 ms",
     )
 
 

@@ -1,27 +1,26 @@
-"""A round from bytes to bytes: the answers to the members, also without a decision."""
+"""A round from bytes to bytes: answers of each release, also without a decision."""
 
 import attrs
 import pytest
 
-from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import (
-    NO_LAGS,
     TopicMetadata,
-    fallback_round,
-    lead,
     member_assignments,
     read_members,
 )
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies import DeferredPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import (
     Assignment,
     Subscription,
+    UserData,
     decode_assignment,
     encode_assignment,
     encode_subscription,
+    encode_user_data,
 )
 from coopgroup.protocol.assignment_trailer import (
     AssignmentTrailer,
@@ -33,24 +32,14 @@ from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadab
 from tests.unit.leader.rounds import (
     ORDERS_4,
     claim,
-    context,
     decided_by,
+    fell_back,
     joined,
     led,
     orders,
     told,
     unreadable,
 )
-
-
-def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -> None:
-    round_ = led(joined("a", {"orders": [0, 1]}), joined("b", {"orders": [2, 3]}))
-    assert told(round_) == {
-        "a": Assignment(assigned=orders(0, 1)),
-        "b": Assignment(assigned=orders(2, 3)),
-    }
-    assert round_.records == (RoundDecided(policy="simple", assignor="sticky", members=("a", "b")),)
-    assert not round_.refused
 
 
 def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> None:
@@ -84,23 +73,10 @@ def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
     assert answers[0].revoked
 
 
-def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
-    round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))
-    answers = told(round_)
-    assert (len(answers["a"].assigned), answers["a"].revoked) == (
-        2,
-        orders(0, 1, 2, 3) - answers["a"].assigned,
-    )
-    nothing_yet = Assignment(assigned=EMPTY, revoked=EMPTY)
-    assert (answers["b"], answers["c"]) == (nothing_yet, nothing_yet)
-
-
 def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> None:
     """For their next life (KIP-345). Only the leader gets the note about the resources."""
-    static = [
-        attrs.evolve(joined(name, {"orders": held}), group_instance_id=f"i-{name}")
-        for name, held in (("a", [0, 1]), ("b", [2]))
-    ]
+    held = {"a": [0, 1], "b": [2]}
+    static = [joined(name, {"orders": some}, instance_id=name) for name, some in held.items()]
     round_ = led(*static, joined("c", {"orders": [3]}))
     topics = names_digest(("orders",))
     assert [trailer_of(content) for _, content in round_.assignments] == [
@@ -126,27 +102,10 @@ def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
 @pytest.mark.parametrize("metadata", [None, ORDERS_4], ids=["no metadata", "no assignor"])
 def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata | None) -> None:
     """It moved nothing, so a leader that comes back afterwards asks for a round."""
-    static = attrs.evolve(joined("a", {"orders": [0]}), group_instance_id="i")
-    round_ = fallback_round(
-        read_members([static]),
-        metadata,
-        assignor=StickyAssignor(),
-        policy=SimplePolicy(),
-        context=context(),
-        reason="something was wrong",
-    )
+    round_ = fell_back(joined("a", {"orders": [0]}, instance_id="i"), metadata=metadata)
     assert trailer_of(round_.assignments[0][1]) == AssignmentTrailer(
         topics=names_digest(("orders",))
     )
-
-
-def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
-    round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
-    answers = told(round_)
-    assert answers["a"].assigned == orders(0)
-    assert answers["b"].assigned == EMPTY
-    assert not round_.refused
-    assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundDecided]
 
 
 @pytest.mark.parametrize(("generation", "granted"), [(4, EMPTY), (5, orders(1, 2, 3))])
@@ -154,21 +113,10 @@ def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
     generation: int, granted: ResourceSet
 ) -> None:
     """Only a leader that completed the round knows that the member was told to hold nothing."""
-    request = read_members([joined("a", {"orders": [0]}), unreadable("b")])
-    first, second = [
-        lead(
-            request,
-            ORDERS_4,
-            NO_LAGS,
-            assignor=StickyAssignor(),
-            policy=SimplePolicy(),
-            context=context(state, generation=completed),
-        )
-        for state, completed in (
-            (None, 4),
-            (PolicyState(generation=4, members=("a", "b"), silent=("b",)), generation),
-        )
-    ]
+    members = joined("a", {"orders": [0]}), unreadable("b")
+    first = led(*members, generation=4)
+    state = PolicyState(generation=4, members=("a", "b"), silent=("b",))
+    second = led(*members, state=state, generation=generation)
     assert first.state.silent == second.state.silent == ("b",)
     assert told(first)["a"] == Assignment(assigned=orders(0), revoked=EMPTY)
     assert told(second)["a"].assigned == orders(0) | granted
@@ -201,23 +149,15 @@ def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
 
 
 def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
-    request = read_members(
-        [joined("a", {"orders": [0, 1]}), joined("b", {"orders": [1]}, generation=2), joined("c")]
-    )
-    round_ = fallback_round(
-        request,
-        None,
-        assignor=StickyAssignor(),
-        policy=SimplePolicy(),
-        context=context(),
-        reason="metadata: no answer within 5000 ms",
+    round_ = fell_back(
+        joined("a", {"orders": [0, 1]}), joined("b", {"orders": [1]}, generation=2), joined("c")
     )
     assert told(round_) == {
         "a": Assignment(assigned=orders(0), revoked=orders(1)),
         "b": Assignment(assigned=orders(1), revoked=EMPTY),
         "c": Assignment(assigned=EMPTY, revoked=EMPTY),
     }
-    assert round_.records[0] == RoundRefused(violations=("metadata: no answer within 5000 ms",))
+    assert round_.records[0] == RoundRefused(violations=("no answer within 5000 ms",))
     assert round_.refused
 
 
@@ -225,14 +165,7 @@ def test_fallback_round_without_metadata_forgets_nothing() -> None:
     before = PolicyState(
         generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
     )
-    round_ = fallback_round(
-        read_members([joined("a", {"orders": [0]})]),
-        None,
-        assignor=StickyAssignor(),
-        policy=SimplePolicy(),
-        context=context(before),
-        reason="metadata: no answer within 5000 ms",
-    )
+    round_ = fell_back(joined("a", {"orders": [0]}), state=before)
     assert round_.state == PolicyState(
         generation=1, members=("a",), known=orders(0, 1), released=orders(1)
     )
@@ -240,14 +173,7 @@ def test_fallback_round_without_metadata_forgets_nothing() -> None:
 
 
 def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
-    round_ = fallback_round(
-        read_members([joined("a", {"orders": [0, 9]}), unreadable("b")]),
-        ORDERS_4,
-        assignor=StickyAssignor(),
-        policy=SimplePolicy(),
-        context=context(),
-        reason="assignor: no answer within 5000 ms",
-    )
+    round_ = fell_back(joined("a", {"orders": [0, 9]}), unreadable("b"), metadata=ORDERS_4)
     assert told(round_) == {
         "a": Assignment(assigned=orders(0), revoked=orders(9)),
         "b": Assignment(assigned=EMPTY, revoked=EMPTY),
@@ -257,3 +183,49 @@ def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
         RoundRefused,
         RoundDecided,
     ]
+
+
+# --- groups of several releases -------------------------------------------------------------------
+
+DEFERRED = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
+
+
+def release(name: str, *owned: int, version: int = 3, delay_ms: int | None = None) -> JoinedMember:
+    user_data = encode_user_data(UserData(remaining_delay_ms=delay_ms)) if version > 1 else None
+    return joined(name, {"orders": [*owned]}, version=version, user_data=user_data)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_member_of_design_i_is_answered_in_version_1(version: int) -> None:
+    """Version 1 has assigned and revoked. The other members get the newest version."""
+    round_ = led(release("a", 0, 1, 2, 3), release("b", version=version), policy=DEFERRED)
+    answers = told(round_)
+    assert {name: one.version for name, one in answers.items()} == {"a": 2, "b": 1}
+    assert answers["b"].revoked == EMPTY
+
+
+def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
+    first = led(release("a", 0, 1), release("b", 2, 3, version=1), policy=DEFERRED)
+    last = release("b", 2, 3, version=1)
+    alone = led(last, policy=DEFERRED, state=first.state, generation=2)
+    assert told(alone)["b"] == Assignment(assigned=ORDERS_4.resources, version=1)
+    (record,) = (one for one in alone.records if isinstance(one, RoundDecided))
+    assert record.policy == SimplePolicy.name
+
+
+def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it() -> None:
+    """The others rejoin at its end, and that is a round for all."""
+    members = release("a", 0, 1, delay_ms=500), release("b", 2, 3, version=1)
+    refused = fell_back(*members, policy=DEFERRED)
+    answers = told(refused)
+    assert {name: one.scheduled_rebalance_timeout_ms for name, one in answers.items()} == {
+        "a": 500,
+        "b": 0,
+    }
+
+
+def test_old_readers_are_those_of_design_i() -> None:
+    members = [release(f"v{version}", version=version) for version in range(4)]
+    assert read_members(members).old_readers == {"v0", "v1"}
+    newer = joined("n", version=1, user_data=encode_user_data(UserData()))
+    assert read_members([*members[2:], newer]).old_readers == frozenset()

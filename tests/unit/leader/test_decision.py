@@ -5,6 +5,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 import pytest
+from attrs import frozen
 
 from coopgroup.assignors import Assignor, StickyAssignor
 from coopgroup.leader import (
@@ -26,9 +27,15 @@ from coopgroup.model import (
     plan_that_moves_nothing,
 )
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies import DeferredPolicy, IncrementalPolicy
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import PolicyState
+from coopgroup.policies import (
+    DeferredPolicy,
+    IncrementalPolicy,
+    Offer,
+    PolicyState,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+)
 from coopgroup.protocol import Assignment
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from tests.unit.leader.rounds import (
@@ -96,6 +103,9 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
     )
 
 
+FAILS = FunctionAssignor(function=raising)
+
+
 def refusal_of(decided: RoundDecision) -> tuple[str, ...]:
     plan = plan_that_moves_nothing(decided.group)
     assert decided.refused
@@ -112,7 +122,7 @@ def failing_plan(*_: object) -> RoundPlan:
 
 
 def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
-    decided = decided_by(assignor=FunctionAssignor(function=raising))
+    decided = decided_by(assignor=FAILS)
     assert refusal_of(decided) == ("assignor mine: ZeroDivisionError: no luck",)
     assert member_assignments(decided) == (
         Assignment(assigned=orders(0, 1)),
@@ -157,13 +167,11 @@ def test_decide_round_when_the_policy_fails_moves_nothing(
 
 def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> None:
     def everything_at_once(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
+        assigned = np.ones(4, dtype=np.int32)
         plan = plan_that_moves_nothing(group)
-        return attrs.evolve(
-            plan, target=target, assigned=np.ones(4, dtype=np.int32), follow_up=True
-        )
+        return attrs.evolve(plan, target=target, assigned=assigned, follow_up=True)
 
-    violations = refusal_of(decided_by(policy=FunctionPolicy(function=everything_at_once)))
-    assert len(violations) >= 1
+    assert refusal_of(decided_by(policy=FunctionPolicy(function=everything_at_once)))
 
 
 def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
@@ -179,11 +187,11 @@ def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
 
 def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
     claims = (
-        attrs.evolve(claim("a", {"orders": [0]}), remaining_delay_ms=0),
-        attrs.evolve(claim("b", {"orders": [1]}), remaining_delay_ms=900),
-        attrs.evolve(claim("c"), remaining_delay_ms=400),
+        claim("a", {"orders": [0]}, remaining_delay_ms=0),
+        claim("b", {"orders": [1]}, remaining_delay_ms=900),
+        claim("c", remaining_delay_ms=400),
     )
-    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    decided = decided_by(assignor=FAILS, claims=claims)
     assert {a.scheduled_rebalance_timeout_ms for a in member_assignments(decided)} == {400}
 
 
@@ -201,12 +209,10 @@ def test_decide_round_when_refused_tells_pauses_and_waits_apart(
     known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
 ) -> None:
     claims = tuple(
-        attrs.evolve(
-            claim(name, {"orders": [place]}), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms
-        )
+        claim(name, {"orders": [place]}, remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms)
         for place, (name, (delay_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
     )
-    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    decided = decided_by(assignor=FAILS, claims=claims)
     assert {
         (answer.scheduled_rebalance_timeout_ms, answer.loss_timeout_ms)
         for answer in member_assignments(decided)
@@ -215,10 +221,10 @@ def test_decide_round_when_refused_tells_pauses_and_waits_apart(
 
 def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
     claims = (
-        attrs.evolve(claim("a", {"orders": [0], "gone": [1]}), remaining_delay_ms=900),
+        claim("a", {"orders": [0], "gone": [1]}, remaining_delay_ms=900),
         claim("b", {"orders": [1]}),
     )
-    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    decided = decided_by(assignor=FAILS, claims=claims)
     assert member_assignments(decided) == (
         Assignment(assigned=orders(0), revoked=ResourceSet({"gone": [1]})),
         Assignment(assigned=orders(1), revoked=EMPTY),
@@ -228,12 +234,9 @@ def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
 def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
     before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
     decided = decided_by(
-        assignor=FunctionAssignor(function=raising),
+        assignor=FAILS,
         state=before,
-        claims=(
-            claim("a", {"orders": [0]}),
-            MemberClaim(member_id="b", topics=(), readable=False),
-        ),
+        claims=(claim("a", {"orders": [0]}), MemberClaim(member_id="b", topics=(), readable=False)),
     )
     assert decided.state == PolicyState(
         generation=1, members=("x",), known=orders(0, 3), silent=("b",)
@@ -243,7 +246,7 @@ def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
 def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
     before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
     decided = decided_by(
-        assignor=FunctionAssignor(function=raising),
+        assignor=FAILS,
         state=before,
         claims=(claim("a", {"orders": [0]}), claim("c", {"orders": [0]}, generation=0)),
     )
@@ -257,15 +260,12 @@ def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
 ) -> None:
     """A leader without memory that could not decide knows no more in its next round."""
     policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=500)
-    claims = [claim("a", {"orders": [0, 1]}), claim("b", {"orders": [2, 3]}), claim("c", {})]
+    paused: dict[str, int] = {}
     if remaining_ms is not None:
-        claims = [
-            attrs.evolve(one, remaining_delay_ms=remaining_ms, remaining_loss_ms=NO_LOSS)
-            for one in claims
-        ]
-    refused = decided_by(
-        assignor=FunctionAssignor(function=raising), policy=policy, claims=tuple(claims)
-    )
+        paused = {"remaining_delay_ms": remaining_ms, "remaining_loss_ms": NO_LOSS}
+    owned = {"a": [0, 1], "b": [2, 3], "c": []}
+    claims = tuple(claim(name, {"orders": some}, **paused) for name, some in owned.items())
+    refused = decided_by(assignor=FAILS, policy=policy, claims=claims)
     assert refused.refused
     early, due = (
         decide_round(
@@ -296,7 +296,7 @@ def test_decide_round_when_the_first_ones_were_refused_waits_for_more_members(
 ) -> None:
     claims, state = [claim("a"), claim("b")], None
     for now_ms in range(1, refusals + 1):
-        state = deferred(FunctionAssignor(function=raising), claims, state, now_ms).state
+        state = deferred(FAILS, claims, state, now_ms).state
     waits = deferred(StickyAssignor(), claims, state, 1_000)
     assert (waits.plan.assigned == NOBODY).all()
     assert waits.plan.scheduled_rebalance_timeout_ms == 3_000
@@ -309,6 +309,56 @@ def test_decide_round_when_the_first_ones_were_refused_waits_for_more_members(
 def test_decide_round_when_refused_in_a_group_that_owned_resources_does_not_wait_again() -> None:
     """All members died after the refused round: their resources are lost, not new."""
     claims = [claim("a", {"orders": [0, 1, 2, 3]})]
-    refused = deferred(FunctionAssignor(function=raising), claims, None, 1)
+    refused = deferred(FAILS, claims, None, 1)
     plan = deferred(StickyAssignor(), [claim("b")], refused.state, 10).plan
     assert plan.scheduled_rebalance_timeout_ms in {0, 500}
+
+
+# --- what a policy written by a user remembers, and what its two halves tell each other -----------
+
+
+EXISTING = TopicMetadata(resources=ResourceSet({"T": range(2)}))
+
+
+@frozen(kw_only=True)
+class CountingPolicy:
+    """Counts its rounds, and leaves the rest to the simple policy."""
+
+    name = "counting"
+    own_state: bool = True
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        whole = SimplePolicy().offer(group, context)
+        return attrs.evolve(whole, facts=("counted", context.memory or 0))
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        assert isinstance(offer.facts, tuple)
+        _, rounds = offer.facts
+        staged = SimplePolicy().stage(group, target, context, offer)
+        state = staged.state if self.own_state else None
+        return StagedRound(plan=staged.plan, state=state, memory=rounds + 1)
+
+
+def play(policy: CountingPolicy, state: PolicyState | None, generation: int) -> RoundDecision:
+    claims = (MemberClaim(member_id="a", topics=("T",), generation=generation),)
+    context = RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
+    return decide_round(
+        claims, EXISTING, NO_LAGS, assignor=StickyAssignor(), policy=policy, context=context
+    )
+
+
+@pytest.mark.parametrize("own_state", [True, False])
+def test_policy_gets_its_memory_and_its_facts_back(own_state: bool) -> None:
+    policy = CountingPolicy(own_state=own_state)
+    first = play(policy, None, 1)
+    second = play(policy, first.state, 2)
+    assert (first.refused, first.state.memory, second.state.memory) == (False, 1, 2)
+
+
+def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
+    by_policy = play(CountingPolicy(), None, 1).state
+    by_leader = play(CountingPolicy(own_state=False), None, 1).state
+    assert by_leader == by_policy
+    assert by_leader.holdings.resources == EXISTING.resources

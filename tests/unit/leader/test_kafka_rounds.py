@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import RoundDecision, TopicMetadata, lead_kafka_round
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import DeferredPolicy
 from coopgroup.policies.base import RoundContext
@@ -17,14 +17,13 @@ from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import (
     KafkaProtocol,
     StickyUserData,
-    Subscription,
     decode_kafka_assignment,
     encode_cooperative_generation,
     encode_sticky_user_data,
-    encode_subscription,
 )
 from coopgroup.session import DecideRound, lead_round
 from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadable
+from tests.unit.leader.rounds import joined, unreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
 COOPERATIVE = KafkaProtocol.COOPERATIVE_STICKY
@@ -37,18 +36,10 @@ def member(
     owned: list[int] | None = None,
     *,
     generation: int = 4,
-    version: int = 3,
-    user_data: bytes | None = None,
-    after: bytes = b"",
+    **said: Any,  # noqa: ANN401
 ) -> JoinedMember:
-    subscription = Subscription(
-        topics=("T",),
-        owned=ResourceSet({"T": owned}) if owned else EMPTY,
-        generation=generation,
-        user_data=user_data,
-    )
-    content = encode_subscription(subscription, version) + after
-    return JoinedMember(member_id=member_id, group_instance_id=None, metadata=content)
+    owned_by_topic = {"T": owned} if owned else {}
+    return joined(member_id, owned_by_topic, topics=("T",), generation=generation, **said)
 
 
 def previous(owned: list[int], generation: int) -> bytes:
@@ -116,12 +107,11 @@ def test_cooperative_claim_of_version_1_has_its_generation_in_the_user_data(
 
 def test_cooperative_round_keeps_for_next_time_what_an_unreadable_member_may_hold() -> None:
     """No member rejoins for it by itself, so the leader does, a moment later."""
-    unreadable = JoinedMember(member_id="b", group_instance_id=None, metadata=b"\0\1")
-    first = led(COOPERATIVE, member("a", [0]), unreadable)
+    first = led(COOPERATIVE, member("a", [0]), unreadable("b"))
     assert shares(first) == {"a": [0], "b": []}
     assert any(isinstance(record, SubscriptionUnreadable) for record in first.records)
     assert first.state.next_round_ms == CONTEXT.now_ms + 1_000
-    second = led(COOPERATIVE, member("a", [0]), unreadable, state=first.state)
+    second = led(COOPERATIVE, member("a", [0]), unreadable("b"), state=first.state)
     assert shares(second) == {"a": [0, 1, 2, 3, 4, 5], "b": []}
 
 
@@ -151,32 +141,16 @@ def test_eager_round_gives_everything_out_as_the_protocol_is_named(
 
 def test_sticky_round_leaves_things_where_they_were_where_it_can() -> None:
     """The user data has the former partitions. The subscription claims none."""
-    told = shares(
-        led(
-            KafkaProtocol.STICKY,
-            member("a", user_data=previous([1, 3, 5], 4)),
-            member("b", user_data=previous([0, 2, 4], 4)),
-        )
-    )
-    assert told == {"a": [1, 3, 5], "b": [0, 2, 4]}
+    a, b = previous([1, 3, 5], 4), previous([0, 2, 4], 4)
+    round_ = led(KafkaProtocol.STICKY, member("a", user_data=a), member("b", user_data=b))
+    assert shares(round_) == {"a": [1, 3, 5], "b": [0, 2, 4]}
 
 
 def test_sticky_round_believes_the_newer_of_two_memories() -> None:
     """A member that was away reports its partitions of that time."""
-    told = shares(
-        led(
-            KafkaProtocol.STICKY,
-            member("a", user_data=previous([0, 1, 2], 4)),
-            member("b", user_data=previous([0, 1, 2], 3)),
-        )
-    )
-    assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
-
-
-def test_sticky_round_with_invalid_user_data_is_balanced_too() -> None:
-    odd = encode_cooperative_generation(7)
-    told = shares(led(KafkaProtocol.STICKY, member("a", user_data=odd), member("b", version=0)))
-    assert sorted(len(share) for share in told.values()) == [3, 3]
+    a, b = previous([0, 1, 2], 4), previous([0, 1, 2], 3)
+    round_ = led(KafkaProtocol.STICKY, member("a", user_data=a), member("b", user_data=b))
+    assert shares(round_) == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
 
 @pytest.mark.parametrize("protocol", EAGER)
@@ -194,8 +168,8 @@ def test_eager_round_without_metadata_gives_out_what_there_was(protocol: KafkaPr
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol) -> None:
     """Clients fail on an empty answer, and some know version 0 only."""
-    broken = JoinedMember(member_id="c", group_instance_id=None, metadata=b"")
-    told = led(protocol, member("a"), member("b", version=0), broken, member("a"), metadata=None)
+    members = member("a"), member("b", version=0), unreadable("c"), member("a")
+    told = led(protocol, *members, metadata=None)
     assert [member_id for member_id, _ in told.assignments] == ["a", "b", "c"]
     assert {content[:2] for _, content in told.assignments} == {b"\0\0"}
 
@@ -239,12 +213,6 @@ def test_session_whose_memory_is_broken_leads_without_it() -> None:
     memory: Any = object()
     broken = attrs.evolve(CONTEXT, state=memory, protocol="range")
     duty = DecideRound(number=1, generation=5, members=(member("a"),), context=broken)
-    told = lead_round(
-        duty,
-        None,
-        T6,
-        None,
-        assignor=StickyAssignor(),
-        policy=DeferredPolicy(scheduled_rebalance_timeout_ms=1),
-    )
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=1)
+    told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
     assert shares(told.decision) == {"a": [0, 1, 2, 3, 4, 5]}

@@ -8,6 +8,7 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
 from coopgroup.leader import NO_LAGS, Lags, TopicMetadata, lead, read_members
 from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.model.group import Float64Array
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.protocol import (
@@ -63,13 +64,9 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     ids=["null", "empty", "generation", "damaged"],
 )
 def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes | None) -> None:
-    subscription = Subscription(topics=("orders",), user_data=user_data, owned=orders(3))
-    member = JoinedMember(
-        member_id="a", group_instance_id=None, metadata=encode_subscription(subscription)
-    )
-    assert read_members([member]).claims == (
-        MemberClaim(member_id="a", topics=("orders",), owned=orders(3)),
-    )
+    member = joined("a", {"orders": [3]}, user_data=user_data)
+    claim = MemberClaim(member_id="a", topics=("orders",), owned=orders(3), generation=1)
+    assert read_members([member]).claims == (claim,)
 
 
 def test_read_members_when_one_cannot_be_read_says_so() -> None:
@@ -110,10 +107,16 @@ def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
     )
 
 
-def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "count", "arrivals"), [("lags", 1, None), ("arrivals", 2, np.zeros(1))]
+)
+def test_figures_that_differ_in_number_from_the_resources_are_refused(
+    name: str, count: int, arrivals: Float64Array | None
+) -> None:
     """A missing figure would shift all later ones to other partitions."""
-    with pytest.raises(ConfigurationError, match=r"^lags: got '1 figures', expected 2, one per"):
-        Lags(resources=orders(0, 1), values=np.zeros(1, dtype=np.int64))
+    values = np.zeros(count, dtype=np.int64)
+    with pytest.raises(ConfigurationError, match=rf"^{name}: got '1 figures', expected 2, one p"):
+        Lags(resources=orders(0, 1), values=values, arrivals_per_s=arrivals)
 
 
 def test_arrivals_when_aligned_are_those_of_the_group() -> None:
@@ -126,8 +129,3 @@ def test_arrivals_when_aligned_are_those_of_the_group() -> None:
     assert aligned is not None
     assert aligned.tolist() == [0, 0, 0, 2.5]
     assert NO_LAGS.aligned_arrivals(orders(0)) is None
-
-
-def test_arrivals_when_figures_and_resources_differ_in_number_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"^arrivals: got '1 figures', expected 2, one p"):
-        Lags(resources=orders(0, 1), values=np.zeros(2, dtype=np.int64), arrivals_per_s=np.zeros(1))

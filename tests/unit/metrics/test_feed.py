@@ -30,14 +30,6 @@ def _feed(got: Got, drain_horizon_s: float | None = None) -> MetricsFeed:
     return MetricsFeed(options, lambda labels, change: got.append((labels, change)))
 
 
-def test_records_reach_the_exporter_without_a_scrape(hand: Hand) -> None:
-    got: Got = []
-    feed, probe = _feed(got), GivenProbe()
-    feed.watch(probe)(told())
-    hand.run()
-    assert got == [(("g", "c", ""), Change("coopgroup_rebalances_total", 1, ("other",)))]
-
-
 def test_exporter_that_hangs_holds_up_no_member_and_drops_are_counted() -> None:
     """A job that was not run yet is an exporter that hangs."""
     feed, probe = MetricsFeed(FeedOptions(queue_records=10), lambda _, __: None), GivenProbe()
@@ -62,14 +54,6 @@ def test_exporter_that_fails_is_counted_and_goes_on() -> None:
     feed.drain()
     assert len(got) == 2
     assert feed.dropped == 1
-
-
-def test_record_of_no_watched_member_has_the_labels_of_its_envelope() -> None:
-    got: Got = []
-    feed = _feed(got)
-    feed.put(None, told())
-    feed.drain()
-    assert got[0][0] == ("g", "", "")
 
 
 def test_member_that_is_gone_has_no_gauges_but_its_commits_stay() -> None:

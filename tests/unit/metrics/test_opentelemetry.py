@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
-from attrs import evolve
-from opentelemetry.sdk.metrics import Meter, MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, CommitCounts
@@ -16,7 +14,7 @@ from coopgroup.metrics.attributes import NAMES
 from coopgroup.metrics.feed import CommonLabels, MetricsFeed
 from coopgroup.metrics.names import COMMON_LABELS
 from coopgroup.telemetry import StateChanged
-from tests.unit.metrics.members import HEALTH, GivenProbe, told
+from tests.unit.metrics.members import GivenProbe, told
 
 
 def _new(*, per_partition: bool = False) -> tuple[OpenTelemetryMetrics, InMemoryMetricReader]:
@@ -98,36 +96,15 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
 def test_collections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once would record each commit twice."""
     metrics, reader = _new()
-    commits = MetricsFeed.commits
     locked = list[bool]()
 
-    def noted(feed: MetricsFeed) -> dict[CommonLabels, CommitCounts]:
+    def noted(_: MetricsFeed) -> dict[CommonLabels, CommitCounts]:
         locked.append(metrics._recording.locked())  # noqa: SLF001
-        return commits(feed)
+        return {}
 
     monkeypatch.setattr(MetricsFeed, "commits", noted)
     _points(metrics, reader)
     assert locked == [True]
-
-
-def test_each_metric_of_prometheus_is_there() -> None:
-    meter = create_autospec(Meter, instance=True)
-    provider = create_autospec(MeterProvider, instance=True)
-    provider.get_meter.return_value = meter
-    OpenTelemetryMetrics(meter_provider=provider, per_partition=True)
-    kinds = [name for name, _, _ in meter.method_calls]
-    assert len(kinds) == len(METRICS)
-    assert kinds.count("create_histogram") == 3
-
-
-def test_members_with_equal_labels_are_added_up() -> None:
-    metrics, reader = _new()
-    probes = [GivenProbe(), GivenProbe(evolve(HEALTH, lease_s=2.0))]
-    for probe in probes:
-        metrics.watch_member(probe)
-    points = _points(metrics, reader)
-    assert [one.value for one in points["coopgroup.assigned_partitions"]] == [4]
-    assert [one.value for one in points["coopgroup.lease_remaining"]] == [2.0]
 
 
 def test_every_label_has_an_attribute() -> None:

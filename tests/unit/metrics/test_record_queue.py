@@ -58,13 +58,3 @@ def test_look_is_called_twice_a_minute_also_without_records() -> None:
         records.put(0, told())
         hand.advance(LOOK_S)
     assert looks == [begin_s, begin_s + LOOK_S]
-
-
-def test_queue_that_is_gone_leaves_a_job_without_effect() -> None:
-    got: list[int] = []
-    with by_hand() as hand:
-        records = RecordQueue[int](capacity=1, take=lambda one, _: got.append(one))
-        records.put(0, told())
-        del records
-        hand.run()
-    assert got == []

@@ -4,7 +4,7 @@ import math
 
 from attrs import evolve
 
-from coopgroup.kafka.health.value import Health, HealthLimits
+from coopgroup.kafka.health.value import Health
 from coopgroup.metrics.events import MemberEvents
 from coopgroup.metrics.names import METRICS, Kind
 from coopgroup.metrics.sampling import readings
@@ -46,16 +46,3 @@ def test_only_the_leader_tells_of_the_group() -> None:
     follower, leader = _values(), _values(leads=True)
     assert leader.keys() - follower.keys() == of_leader
     assert (leader["members"], leader["members_wanted"]) == (2, 4)
-
-
-def test_partitions_have_series_only_when_asked_for() -> None:
-    assert "partition_records_lag.t.1" not in _values()
-    assert _values(per_partition=True)["partition_records_lag.t.1"] == 7
-
-
-def test_limits_are_those_of_the_caller() -> None:
-    health = evolve(HEALTH, since_poll_s=10.0)
-    for poll_s, count in ((5, 1), (15, 0)):
-        limits = HealthLimits(poll_s=poll_s)
-        found = readings(health, MemberEvents(), None, 0.0, per_partition=False, limits=limits)
-        assert [one.value for one in found if one.name == "coopgroup_problems"] == [count]

@@ -7,13 +7,6 @@ from coopgroup.telemetry import Envelope
 from tests.unit.metrics.members import GivenProbe, told
 
 
-def test_all_listeners_get_each_record_in_order() -> None:
-    got: list[str] = []
-    listener = Several(lambda _: got.append("first"), lambda _: got.append("second"))
-    listener(told())
-    assert got == ["first", "second"]
-
-
 def test_listener_that_raises_keeps_the_record_from_no_other() -> None:
     got: list[Envelope] = []
 

@@ -110,14 +110,6 @@ def test_partition_that_comes_back_costs_what_returning_costs() -> None:
         assert found.unavailable_s == pytest.approx(2 * (6 + return_ms / 1_000), abs=0.5)
 
 
-def test_partition_that_moves_costs_a_move_each_way() -> None:
-    far = history([60_000]).episodes[0].shape
-    found = replay(group(), far, deferred(0), seed=1)
-    assert found.moved == 4
-    assert found.unavailable_s == pytest.approx(2 * 1.5 + 4 * 8, abs=3)
-    assert found.violations == 0
-
-
 def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() -> None:
     """The group continues when the session ends, so advice need not know the exact return."""
     (gone,) = EPISODE.absences

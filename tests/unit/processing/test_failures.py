@@ -71,7 +71,7 @@ class _CoroutineObject:
         (Skip, "a function of one argument, the Failure"),
     ],
 )
-def test_function_that_cannot_answer_is_refused_before_the_first_failure(
+def test_function_that_cannot_answer_is_refused_at_the_start(
     on_error: object, message: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:

@@ -111,13 +111,6 @@ def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> 
     assert 0 < moved <= measured(name, "eager").moved
 
 
-@pytest.mark.parametrize("name", ["process_death", "rolling_bounce"])
-def test_a_delay_is_paid_for_with_waiting(name: str) -> None:
-    deferred, simple = measured(name, "deferred"), measured(name, "simple")
-    assert deferred.worst_outage_ms > simple.worst_outage_ms
-    assert deferred.rounds < simple.rounds
-
-
 def test_a_delay_saves_most_where_returns_are_cheap() -> None:
     """A restart of 10 s and a return of 1 s cost less than a move of 20 s there and back."""
     deferred, simple = (
@@ -127,19 +120,6 @@ def test_a_delay_saves_most_where_returns_are_cheap() -> None:
     assert deferred.unavailable_partition_s < simple.unavailable_partition_s / 3
     assert deferred.worst_outage_ms < 10_000 + 1_000 + 1_000
     assert simple.worst_outage_ms > 20_000
-
-
-def test_a_delay_costs_most_where_nobody_comes_back() -> None:
-    """Each loss waits 15 s. The bound adds a second of slack and the restore time."""
-    deferred, simple = measured("scale_down", "deferred"), measured("scale_down", "simple")
-    assert deferred.unavailable_partition_s > 2 * simple.unavailable_partition_s
-    assert 15_000 < deferred.worst_outage_ms < 15_000 + 5_000
-    assert deferred.moved_twice == 0
-
-
-def test_a_delay_survives_its_leader() -> None:
-    """The process is detected after 6 s, its partitions wait 40 s. A new leader adds nothing."""
-    assert 46_000 - 3_000 < measured("leader_lost_in_window", "deferred").worst_outage_ms < 49_000
 
 
 @pytest.mark.parametrize("name", ["scale_up", "heavy_and_light", "slow_revoke"])

@@ -44,27 +44,27 @@ SCENARIO = Scenario(
         commit_interval_ms=1_000,
     ),
     topics=(Topic(name="T", partitions=4, rate_per_s=(10.0,) * 4),),
-    members=(MemberSet(name="w", count=2, topics=("T", "U"), capacity_per_s=100.0),),
+    members=(MemberSet(name="w", count=3, topics=("T", "U"), capacity_per_s=100.0),),
 )
 
 
-def played(*events: Event, scenario: Scenario = SCENARIO) -> Run:
-    run = simulate(attrs.evolve(scenario, events=events))
+def played(*events: Event) -> Run:
+    run = simulate(attrs.evolve(SCENARIO, events=events))
     assert run.violations == ()
     return run
 
 
-def lives(run: Run) -> Iterator[tuple[int, str, str]]:
+def lives(run: Run) -> Iterator[str]:
     for one in run.telemetry:
         match one.record:
             case ProcessStarted() if one.at_ms:
-                yield one.at_ms, one.client, "starts"
+                yield f"{one.at_ms} {one.client} starts"
             case ProcessEnded():
-                yield one.at_ms, one.client, one.record.cause
+                yield f"{one.at_ms} {one.client} {one.record.cause}"
             case ProcessPaused():
-                yield one.at_ms, one.client, "pauses"
+                yield f"{one.at_ms} {one.client} pauses"
             case ProcessResumed():
-                yield one.at_ms, one.client, "resumes"
+                yield f"{one.at_ms} {one.client} resumes"
             case _:
                 pass
 
@@ -77,46 +77,61 @@ def faults(run: Run) -> list[tuple[int, str]]:
     ]
 
 
-def test_crash_and_return() -> None:
-    run = played(Crash(at_ms=5_000, member="w-2", back_after_ms=3_000))
-    assert list(lives(run)) == [(5_000, "w-2", "crashed"), (8_000, "w-2", "starts")]
-
-
-def test_rolling_restart_takes_the_processes_in_turn() -> None:
-    scenario = attrs.evolve(SCENARIO, members=(MemberSet(name="w", count=3, topics=("T",)),))
-    event = RollingRestart(
-        at_ms=4_000, members=("w",), down_ms=1_000, every_ms=6_000, batch=2, how=How.CRASH
-    )
-    run = played(event, scenario=scenario)
-    assert list(lives(run)) == [
-        (4_000, "w-1", "crashed"),
-        (4_000, "w-2", "crashed"),
-        (5_000, "w-1", "starts"),
-        (5_000, "w-2", "starts"),
-        (10_000, "w-3", "crashed"),
-        (11_000, "w-3", "starts"),
-    ]
-
-
-def test_scale_up_and_down() -> None:
-    run = played(
-        Scale(at_ms=4_000, members="w", to=4, every_ms=500),
-        Crash(at_ms=12_000, member="w-4", back_after_ms=5_000),
-        Scale(at_ms=14_000, members="w", to=2, how=How.CRASH),
-    )
-    assert list(lives(run)) == [
-        (4_000, "w-3", "starts"),
-        (4_500, "w-4", "starts"),
-        (12_000, "w-4", "crashed"),
-        (14_000, "w-3", "crashed"),
-    ]
-
-
-def test_flap() -> None:
-    event = Flap(at_ms=4_000, member="w-1", up_ms=3_000, down_ms=1_000, times=3)
-    run = played(event)
-    assert [at_ms for at_ms, _, what in lives(run) if what == "crashed"] == [4_000, 8_000, 12_000]
-    assert [at_ms for at_ms, _, what in lives(run) if what == "starts"] == [5_000, 9_000, 13_000]
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (
+            (Crash(at_ms=5_000, member="w-2", back_after_ms=3_000),),
+            ["5000 w-2 crashed", "8000 w-2 starts"],
+        ),
+        (
+            (
+                RollingRestart(
+                    at_ms=4_000,
+                    members=("w",),
+                    down_ms=1_000,
+                    every_ms=6_000,
+                    batch=2,
+                    how=How.CRASH,
+                ),
+            ),
+            [
+                *("4000 w-1 crashed", "4000 w-2 crashed", "5000 w-1 starts", "5000 w-2 starts"),
+                *("10000 w-3 crashed", "11000 w-3 starts"),
+            ],
+        ),
+        (
+            (
+                Scale(at_ms=4_000, members="w", to=5, every_ms=500),
+                Crash(at_ms=12_000, member="w-5", back_after_ms=5_000),
+                Scale(at_ms=14_000, members="w", to=3, how=How.CRASH),
+            ),
+            ["4000 w-4 starts", "4500 w-5 starts", "12000 w-5 crashed", "14000 w-4 crashed"],
+        ),
+        (
+            (Flap(at_ms=4_000, member="w-1", up_ms=3_000, down_ms=1_000, times=2),),
+            [
+                *("4000 w-1 crashed", "5000 w-1 starts"),
+                *("8000 w-1 crashed", "9000 w-1 starts"),
+            ],
+        ),
+        (  # events that strike no process are passed over
+            (
+                Crash(at_ms=5_000, member="w-1", back_after_ms=10_000),
+                Crash(at_ms=6_000, member="w-1"),
+                Pause(at_ms=7_000, member="w-1", for_ms=100),
+            ),
+            ["5000 w-1 crashed", "15000 w-1 starts"],
+        ),
+        (
+            (Pause(at_ms=7_000, member="w-1", for_ms=100),),
+            ["7000 w-1 pauses", "7100 w-1 resumes"],
+        ),
+    ],
+    ids=["crash", "rolling restart", "scale up and down", "flap", "no process", "pause"],
+)
+def test_processes_start_and_end(events: tuple[Event, ...], expected: list[str]) -> None:
+    assert list(lives(played(*events))) == expected
 
 
 @pytest.mark.parametrize(
@@ -151,12 +166,3 @@ def test_rate_and_capacity_show_in_the_lag() -> None:
     )
     assert run.measures.lag_peak > 2_000
     assert run.measures.lag_final == 0
-
-
-def test_events_that_strike_nobody_are_passed_over() -> None:
-    run = played(
-        Crash(at_ms=5_000, member="w-1", back_after_ms=10_000),
-        Crash(at_ms=6_000, member="w-1"),
-        Pause(at_ms=7_000, member="w-1", for_ms=100),
-    )
-    assert list(lives(run)) == [(5_000, "w-1", "crashed"), (15_000, "w-1", "starts")]

@@ -10,7 +10,6 @@ from coopgroup.policies import create_policy
 from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Identity, Span
 from coopgroup.simulator.world.network import Mishap, Upset
-from coopgroup.telemetry import OffsetsCommitted
 from tests.support.simulated import quiet_group
 from tests.swarm.play import CONFIG, small_group
 from tests.swarm.rest import settle
@@ -48,32 +47,6 @@ def test_member_that_fails_is_a_violation() -> None:
     (violation,) = group.world.violations
     assert violation.checker == "failure"
     assert "GROUP_AUTHORIZATION_FAILED" in violation.message
-
-
-def test_commits_are_written_down_and_count() -> None:
-    group = quiet_group(partitions=1)
-    group.start("a", ("T",))
-    group.run(2_000)
-    offsets = [
-        one.record.offsets[0]
-        for one in group.world.telemetry
-        if isinstance(one.record, OffsetsCommitted)
-    ]
-    assert offsets == sorted(offsets)
-    assert offsets[-1] == group.brokers.coordinator.committed["T", 0] == group.load.committed[0]
-    assert 80 <= offsets[-1] <= 100
-
-
-def test_heal_ends_all_faults() -> None:
-    group = quiet_group()
-    process = group.start("a", ("T",))
-    group.network.request_loss = group.network.answer_loss = 0.5
-    process.pause()
-    group.cut(process, 60_000)
-    group.run(100)
-    group.heal()
-    assert group.run_until_rest(5_000, 200)
-    assert len(process.application.working) == 4
 
 
 @pytest.mark.parametrize("policy", ["simple", "deferred", "incremental"])

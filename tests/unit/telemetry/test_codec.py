@@ -87,14 +87,8 @@ ROW: dict[str, Any] = {
 
 
 def envelope(record: Record) -> Envelope:
-    return Envelope(
-        at_ms=1_730_000_000_000,
-        group="orders",
-        member="m-1",
-        generation=7,
-        record=record,
-        client="orders-1",
-    )
+    head = {name: ROW[name] for name in ("at_ms", "group", "member", "generation", "client")}
+    return Envelope(record=record, **head)
 
 
 def test_every_kind_of_record_is_tested() -> None:

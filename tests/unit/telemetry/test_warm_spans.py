@@ -19,14 +19,8 @@ from coopgroup.telemetry import (
 
 
 def wrote(at_ms: int, client: str, record: Record) -> Envelope:
-    return Envelope(
-        at_ms=at_ms,
-        group="g",
-        member=f"{client}-id",
-        generation=1,
-        record=record,
-        client=client,
-    )
+    of = {"group": "g", "member": f"{client}-id", "client": client}
+    return Envelope(at_ms=at_ms, generation=1, record=record, **of)
 
 
 def changed(at_ms: int, client: str, **changes: list[int] | str) -> Envelope:
@@ -116,8 +110,3 @@ def test_client_that_fell_silent_ends_with_the_first_round_without_it() -> None:
 def test_history_can_end_early() -> None:
     records = [changed(10, "a", begun=[0]), changed(90, "a", moved=[0])]
     assert read_warm_spans(records, until_ms=50) == (span(0, "a", 10, None, 50, WarmEnd.OPEN),)
-
-
-def test_history_without_warm_ups_has_none() -> None:
-    assert read_warm_spans([wrote(0, "a", ProcessStarted())]) == ()
-    assert read_warm_spans([]) == ()

@@ -23,7 +23,6 @@ def runtime(tmp_path: Path) -> KafkaRuntime:
 
 def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> None:
     path = archive_path(runtime)
-
     assert archive_options(runtime) == ()
     path.write_bytes(b"")
     assert archive_options(runtime) == ()
@@ -37,7 +36,6 @@ def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
     java = Path(runtime.java)
     java.write_text("#!/bin/sh\nexit 2\n")
     java.touch()
-
     assert archive_path(runtime).parent == before.parent == runtime.folder
     assert archive_path(runtime) != before
 

@@ -52,27 +52,15 @@ def test_brokers_are_formatted_launched_and_removed(tmp_path: Path) -> None:
         (broker.folder / "data" / "meta.properties").read_text().splitlines()
         for broker in started.brokers.values()
     ]
-
-    assert names == [
-        "broker-1/data/bootstrap.checkpoint",
-        "broker-1/data/meta.properties",
-        "broker-1/server.properties",
-        "broker-2/data/bootstrap.checkpoint",
-        "broker-2/data/meta.properties",
-        "broker-2/server.properties",
-    ]
-    assert [meta[2:] for meta in metas] == [
-        ["node.id=1", "version=1"],
-        ["node.id=2", "version=1"],
-    ]
+    files = ("data/bootstrap.checkpoint", "data/meta.properties", "server.properties")
+    assert names == [f"broker-{number}/{file}" for number in (1, 2) for file in files]
+    assert [meta[2:] for meta in metas] == [[f"node.id={node}", "version=1"] for node in (1, 2)]
     assert metas[0][0] == metas[1][0]  # cluster.id
     assert metas[0][1] != metas[1][1]  # directory.id
     for broker in started.brokers.values():
         launch(started, broker, ())
     assert running(started) == [True, True]
-
     started.remove()
-
     assert running(started) == [False, False]
     assert not started.folder.exists()
 
@@ -93,9 +81,7 @@ def test_brokers_of_an_old_release_share_a_zookeeper_that_is_removed_with_them(
     process = started.zookeeper
     assert process is not None
     was_running = process.is_running
-
     started.remove()
-
     assert (was_running, process.is_running) == (True, False)
     assert not started.folder.exists()
 
@@ -114,9 +100,7 @@ def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:
     """A child that runs its parent's exit functions must not stop its parent's brokers."""
     started = started_cluster(tmp_path, os.getppid())
     launch(started, started.brokers[1], ())
-
     started.remove()
-
     assert running(started) == [True, False]
     assert started.folder.exists()
     started.owner_pid = os.getpid()
@@ -127,10 +111,8 @@ def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
     started = started_cluster(tmp_path, os.getpid())
     broker = started.brokers[1]
     broker.log_path.write_text("INFO a\njava.lang.Exception: first\nERROR the reason\n at b\n")
-
     error = start_error(broker, "ended with status 1")
     started.remove()
-
     assert str(error) == "broker 1 ended with status 1: ERROR the reason"
     assert error.__notes__ == ["INFO a\njava.lang.Exception: first\nERROR the reason\n at b"]
 
@@ -142,7 +124,6 @@ def test_launch_is_refused_when_a_port_is_taken(
     broker: Broker = started.brokers[1]
     taken = broker.address.internal_port
     monkeypatch.setattr("coopgroup.testing.brokers.is_listening", lambda port: port == taken)
-
     with pytest.raises(ClusterStartError, match=f"^broker 1: port {taken} is taken$"):
         launch(started, broker, ())
     started.remove()
@@ -151,7 +132,6 @@ def test_launch_is_refused_when_a_port_is_taken(
 def test_random_uuid_is_one_of_kafka() -> None:
     """Sixteen bytes as base64 without padding; a leading dash would look like an option."""
     ids = [random_uuid() for _ in range(200)]
-
     assert {len(base64.urlsafe_b64decode(text + "==")) for text in ids} == {16}
     assert not any(text.startswith("-") for text in ids)
     assert len(set(ids)) == 200

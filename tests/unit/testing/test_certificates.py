@@ -42,7 +42,6 @@ def test_server_and_client_trust_each_other(folder: Path, host: str) -> None:
     client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     client.load_cert_chain(folder / "client.crt", folder / "client.key")
-
     assert shake_hands(server, client, host) == "coopgroup test client"
 
 
@@ -51,14 +50,12 @@ def test_authority_of_another_cluster_is_not_trusted(folder: Path, tmp_path: Pat
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(folder / "server.pem")
     client = ssl.create_default_context(cafile=str(tmp_path / "other" / "ca.pem"))
-
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(server, client, "127.0.0.1")
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("coopgroup.testing.certificates.find_spec", lambda name: None)
-
     with pytest.raises(ToolMissingError, match="install it with pip install trustme"):
         write_certificates(tmp_path / "tls")
     assert not (tmp_path / "tls").exists()

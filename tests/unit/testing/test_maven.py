@@ -54,7 +54,6 @@ def maven_runs(tmp_path: Path) -> int:
 
 def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) -> None:
     runtime = fetch_kafka()
-
     assert runtime == KafkaRuntime(java=str(programs / "java"), folder=kafka_runtime_path())
     assert runtime.classpath == f"{runtime.folder}/jars/*"
     assert runtime.bootstrap_checkpoint.read_text() == "checkpoint\n"
@@ -73,7 +72,6 @@ def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) 
 def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: Path) -> None:
     first = fetch_kafka()
     (programs / "mvn").unlink()
-
     assert fetch_kafka() == first
     assert maven_runs(tmp_path) == 1
 
@@ -85,7 +83,6 @@ def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Pa
         thread.start()
     for thread in threads:
         thread.join()
-
     assert runtimes == [fetch_kafka()] * 4
     assert maven_runs(tmp_path) == 1
 
@@ -94,7 +91,6 @@ def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
     final = kafka_runtime_path()
     stale = final.with_name(f"{final.name}.building-x")
     (stale / "jars").mkdir(parents=True)
-
     assert fetch_kafka().folder == final
     assert not stale.exists()
 
@@ -102,10 +98,8 @@ def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
 def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -> None:
     broken = '#!/bin/sh\necho "[INFO] begin"\necho "[ERROR] no route to host"\nexit 1\n'
     write_program(programs, "mvn", broken)
-
     with pytest.raises(KafkaFetchError) as caught:
         fetch_kafka()
-
     assert str(caught.value) == "Maven could not fetch Kafka's jars: no route to host"
     assert not kafka_runtime_path().exists()
     write_program(programs, "mvn", MVN)
@@ -114,7 +108,6 @@ def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -
 
 def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
-
     with pytest.raises(KafkaFetchError, match="the cache of Kafka's jars cannot be written"):
         fetch_kafka()
 
@@ -131,10 +124,8 @@ def test_fetch_says_how_to_install_a_tool_when_it_is_missing(
 ) -> None:
     (programs / tool).unlink()
     monkeypatch.setenv("PATH", str(programs))
-
     with pytest.raises(ToolMissingError) as caught:
         fetch_kafka()
-
     assert str(caught.value) == message.format("which the test broker needs", "apt-get install")
 
 
@@ -145,7 +136,6 @@ def test_java_of_java_home_goes_first_when_it_is_there(
     (home / "bin").mkdir(parents=True)
     write_program(home / "bin", "java", JAVA)
     monkeypatch.setenv("JAVA_HOME", str(home))
-
     assert fetch_kafka().java == str(home / "bin" / "java")
 
 
@@ -164,7 +154,6 @@ def test_cache_folder_follows_the_environment(
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", own)
     monkeypatch.setenv("XDG_CACHE_HOME", shared)
     monkeypatch.setenv("HOME", "/home/somebody")
-
     assert str(kafka_runtime_path().parent) == expected
 
 
@@ -172,7 +161,6 @@ def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyP
     before = kafka_runtime_path()
     edited = pom_bytes() + b"\n"
     monkeypatch.setattr("coopgroup.testing.maven.pom_bytes", lambda: edited)
-
     assert kafka_runtime_path().parent == before.parent
     assert kafka_runtime_path().name != before.name
 

@@ -13,8 +13,6 @@ from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.processes import (
     BrokerProcess,
     Reaper,
-    free_ports,
-    is_listening,
     log_tail,
     make_folder,
 )
@@ -50,27 +48,15 @@ def ready(tmp_path: Path) -> Path:
 def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None:
     process = start(reaper, tmp_path)
     assert (process.is_running, process.exit_status) == (True, None)
-
     process.kill()
     process.kill()
-
     assert (process.is_running, process.exit_status) == (False, -signal.SIGKILL)
 
 
 def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
     for word in ("one", "two"):
         await_end(start(reaper, tmp_path, f"echo {word}; echo {word} >&2"))
-
     assert log_tail(tmp_path / "broker.log") == ["one", "one", "two", "two"]
-
-
-def test_process_is_paused_and_resumed(reaper: Reaper, tmp_path: Path) -> None:
-    process = start(reaper, tmp_path)
-    process.pause()
-    assert (process.is_paused, process.is_running) == (True, True)
-    process.resume()
-    assert (process.is_paused, process.is_running) == (False, True)
-    process.kill()
 
 
 def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, ready: Path) -> None:
@@ -81,20 +67,17 @@ def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, r
     tasks = Path(f"/proc/{process.pid}/task")
     assert ready.read_text() == "ready"
     assert len(list(tasks.iterdir())) == 9
-
     for _ in range(50):
         process.pause()
         stats = [task.joinpath("stat").read_text() for task in tasks.iterdir()]
         assert {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
         process.resume()
-
     process.kill()
 
 
 def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path) -> None:
     process = start(reaper, tmp_path)
     process.pause()
-
     assert process.terminate(timeout_ms=10_000)
     assert process.exit_status == -signal.SIGTERM
 
@@ -105,7 +88,6 @@ def test_process_goes_on_when_it_ignores_the_request_to_end(
     script = f"trap '' TERM; echo ready > {ready}; while :; do sleep 0.1; done"
     process = start(reaper, tmp_path, script)
     assert ready.read_text() == "ready\n"
-
     assert not process.terminate(timeout_ms=50)
     assert process.is_running
     process.kill()
@@ -114,7 +96,6 @@ def test_process_goes_on_when_it_ignores_the_request_to_end(
 def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path) -> None:
     """Otherwise no reaper would end the process."""
     reaper.close_pipe()
-
     with pytest.raises(ClusterError, match="the reaper of this cluster is closed"):
         start(reaper, tmp_path, "echo begun")
     assert log_tail(tmp_path / "broker.log") == []
@@ -125,9 +106,7 @@ def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
     folder.mkdir()
     made = Reaper(folder)
     process = start(made, folder)
-
     made.close()
-
     await_end(process)
     assert process.exit_status == -signal.SIGKILL
     assert not folder.exists()
@@ -144,25 +123,15 @@ def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
         os.close(barrier_write)
         os.read(barrier_read, 1)
         os._exit(0)
-
     made.close()  # returns only when the reaper has ended
-
     assert not folder.exists()
     os.close(barrier_write)
     os.close(barrier_read)
     os.waitpid(child, 0)
 
 
-def test_free_ports_are_different_and_free() -> None:
-    ports = free_ports(9)
-
-    assert len(set(ports)) == 9
-    assert not any(is_listening(port) for port in ports)
-
-
 def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-
     with pytest.raises(
         ConfigurationError, match=r"data_dir: got .*, expected a folder to write in"
     ):
@@ -173,5 +142,4 @@ def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.Monk
     """A container's 64 MB would fill up; the folder for temporary files is used instead."""
     monkeypatch.setattr("coopgroup.testing.processes.ROOM_PER_BROKER", 1 << 60)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-
     assert make_folder(None, 1).parent == tmp_path

@@ -58,12 +58,6 @@ def test_bars_begin_and_end_at_the_look_that_shows_another_owner() -> None:
     assert facts_of(found.history).gap_seconds == 3.0
 
 
-def test_partition_without_an_owner_is_known_and_nobodys() -> None:
-    found = _told(view(owners=("m-a", "", "m-a")), view(4.0, owners=("m-a", "", "m-a")))
-    assert facts_of(found.history).gap_seconds == 4.0
-    assert len(found.history.ownership.resources) == 3
-
-
 def test_static_member_that_restarts_keeps_name_and_colour() -> None:
     again = evolve(MEMBERS[1], member_id="m-b2", host="10.0.0.77")
     found = _told(
@@ -75,17 +69,6 @@ def test_static_member_that_restarts_keeps_name_and_colour() -> None:
     assert found.history.ownership.clients == ("a", "pod-b")
     labels = [one.label for one in found.history.timeline_events]
     assert labels == ["pod-b left", "pod-b joined"]
-
-
-def test_member_that_joins_changes_no_other_colour() -> None:
-    first = evolve(MEMBERS[0], member_id="m-0", client_id="0-sorts-first")
-    before = _told(view(), view(1.0))
-    after = _told(
-        view(), view(1.0, owners=("m-0", "m-a", "m-b"), members=(first, *MEMBERS)), view(2.0)
-    )
-    colours = dict(zip(after.history.ownership.clients, after.paint, strict=True))
-    assert [colours[name] for name in before.history.ownership.clients] == list(before.paint)
-    assert len(set(after.paint)) == 3
 
 
 def test_history_is_that_of_the_window() -> None:

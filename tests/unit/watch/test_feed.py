@@ -33,19 +33,6 @@ def test_event_has_only_the_rows_that_changed() -> None:
     assert feed.after(feed.last_id) == b""
 
 
-def test_browser_without_an_event_gets_everything() -> None:
-    feed = Feed("x")
-    feed.show(view(), 7)
-    (event,) = _events(feed.after(""))
-    assert event["whole"]
-    assert event["drawing"] == 7
-    assert [row[0] for _, row in event["partitions"]["rows"]] == [
-        "orders-0",
-        "orders-1",
-        "orders-2",
-    ]
-
-
 def test_browser_that_missed_too_much_or_knows_another_run_gets_everything() -> None:
     feed = Feed("x")
     for at_s in range(100):
@@ -66,16 +53,6 @@ def test_silence_is_told_once_and_ends_with_the_next_answer() -> None:
     assert _events(feed.after(""))[0]["silence"] == event["silence"]
     feed.show(view(9.0), 1)
     assert _events(feed.after(""))[0]["silence"] is None
-
-
-def test_trouble_with_telemetry_is_told_beside_the_tables() -> None:
-    feed = Feed("x")
-    feed.show(evolve(view(), telemetry_error="not\nallowed"), 1)
-    (event,) = _events(feed.after(""))
-    assert event["trouble"] == "not\N{REPLACEMENT CHARACTER}allowed"
-    assert event["members"]["count"] == 2
-    feed.show(view(1.0), 1)
-    assert _events(feed.after(""))[0]["trouble"] == ""
 
 
 def test_round_whose_record_comes_after_its_look_is_a_change() -> None:

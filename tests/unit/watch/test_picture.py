@@ -55,6 +55,8 @@ def test_change_is_drawn_again_when_its_bars_have_a_length(
     assert group.answer()["shape"] == ""  # nothing to draw yet
     assert group.look(1.0) == 2
     shape = group.answer()["shape"]
+    assert "figures" in group.answer("another")
+    assert "figures" not in group.answer(shape)
     assert group.look(4.0, LATER) == 3
     began_s = _begins(group.answer(shape))
     assert group.look(5.0, LATER) == 4
@@ -74,28 +76,3 @@ def test_costly_picture_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> 
     group.answer()
     assert group.look(120.0, LATER) == 4
     assert group.look(125.0, LATER) == 5
-
-
-def test_same_shape_gets_values_and_another_shape_gets_figures() -> None:
-    group = Group()
-    group.look(0.0)
-    group.look(3.0)
-    whole = group.answer()
-    assert "figures" in whole
-    group.look(13.0)
-    patch = group.answer(whole["shape"])
-    assert "figures" not in patch
-    assert patch["version"] == 3
-    assert patch["end_s"] == 13.0
-    assert patch["changeable"]["time"]["end"] > 13
-    assert "figures" in group.answer("another")
-
-
-def test_more_partitions_are_another_shape() -> None:
-    group = Group()
-    group.look(0.0)
-    group.look(3.0)
-    shape = group.answer()["shape"]
-    group.picture.chronicle.note(view(20.0, ("m-a",) * 5, (0,) * 5))
-    group.picture.look(20.0)
-    assert group.answer()["shape"] != shape

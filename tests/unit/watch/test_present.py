@@ -56,11 +56,6 @@ def test_report_is_added_to_its_member() -> None:
     assert other == MEMBERS[1]
 
 
-def test_report_with_a_clock_ahead_is_not_in_the_future() -> None:
-    ours, _ = present(REPORT).added_to(view(-5.0)).members
-    assert ours.report_age_s == 0.0
-
-
 def test_revoked_partition_is_held_until_it_is_stopped() -> None:
     group = view(owners=("m-a", "", ""))
     revoked = AssignmentReceived(leader=False, revoked=some(1, 2))
@@ -69,15 +64,17 @@ def test_revoked_partition_is_held_until_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [MembershipLost(resources=EMPTY, cause="lease expired"), REPORT], ids=["lost", "report"]
+    ("member", "end"),
+    [
+        ("m-a", MembershipLost(resources=EMPTY, cause="lease expired")),
+        ("m-a", REPORT),
+        ("m-gone", WarmupsChanged()),
+    ],
 )
-def test_member_that_stops_nothing_any_more_holds_nothing(end: Record) -> None:
-    found = present(AssignmentReceived(leader=False, revoked=some(0)), end)
-    assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
-
-
-def test_member_that_is_gone_holds_nothing() -> None:
-    found = present(("m-x", AssignmentReceived(leader=False, revoked=some(0))))
+def test_member_that_is_gone_or_stops_nothing_any_more_holds_nothing(
+    member: str, end: Record
+) -> None:
+    found = present((member, AssignmentReceived(leader=False, revoked=some(0))), (member, end))
     assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
 
 

@@ -167,18 +167,6 @@ def owners(view: GroupView) -> list[tuple[str, str]]:
     return [(one.owner.removesuffix("-1"), one.state) for one in view.partitions]
 
 
-def test_partition_without_owner_and_commit_is_shown(reader: GroupReader) -> None:
-    assert owners(read(reader, Cluster({"a": [0, 2]}))) == [
-        ("a", "owned"),
-        ("", "unowned"),
-        ("a", "owned"),
-    ]
-
-
-def test_topic_that_is_gone_leaves_its_commits(reader: GroupReader) -> None:
-    assert owners(read(reader, Cluster({}, count=0, committed={1: 5}))) == [("", "unowned")]
-
-
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
     reader: GroupReader, state: str
@@ -187,26 +175,31 @@ def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
     read(reader, Cluster({"a": [0, 1], "b": [2]}))
     joining = Cluster({"a": None, "c": None}, state=state)
     for _ in range(2):
-        assert owners(read(reader, joining)) == [
-            ("a", "rebalancing"),
-            ("a", "rebalancing"),
-            ("", "rebalancing"),
-        ]
-    assert owners(read(reader, Cluster({"a": [0], "c": [1]}))) == [
-        ("a", "owned"),
-        ("c", "owned"),
-        ("", "unowned"),
-    ]
+        assert owners(read(reader, joining)) == [(one, "rebalancing") for one in ("a", "a", "")]
+    stable = read(reader, Cluster({"a": [0], "c": [1]}))
+    assert owners(stable) == [("a", "owned"), ("c", "owned"), ("", "unowned")]
 
 
-def test_end_that_is_unknown_hides_no_other(reader: GroupReader) -> None:
-    view = read(reader, Cluster({"a": [0, 1, 2]}, count=2, committed={0: 5, 1: 20, 2: 5}))
-    assert [(one.end, one.lag) for one in view.partitions] == [(20, 15), (20, 0), (None, None)]
-
-
-def test_ends_are_asked_for_one_by_one_when_the_consumer_gets_none(reader: GroupReader) -> None:
-    view = read(reader, Cluster({"a": [0, 1, 2]}, committed={0: 5}, is_moving=True))
-    assert [(one.end, one.lag) for one in view.partitions] == [(10, 5), (10, None), (10, None)]
+@pytest.mark.parametrize(
+    ("cluster", "ends"),
+    [
+        pytest.param(
+            Cluster({"a": [0, 1, 2]}, count=2, committed={0: 5, 1: 20, 2: 5}),
+            [(20, 15), (20, 0), (None, None)],
+            id="an unknown end hides no other",
+        ),
+        pytest.param(
+            Cluster({"a": [0, 1, 2]}, committed={0: 5}, is_moving=True),
+            [(10, 5), (10, None), (10, None)],
+            id="one by one when the consumer gets none",
+        ),
+        pytest.param(Cluster({}, count=0, committed={1: 5}), [(None, None)], id="deleted topic"),
+    ],
+)
+def test_ends_and_lags_are_shown_as_far_as_they_are_known(
+    reader: GroupReader, cluster: Cluster, ends: list[tuple[int | None, int | None]]
+) -> None:
+    assert [(one.end, one.lag) for one in read(reader, cluster).partitions] == ends
 
 
 def test_members_know_their_own_partitions(reader: GroupReader) -> None:

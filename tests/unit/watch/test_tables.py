@@ -7,7 +7,6 @@ import pytest
 from attrs import evolve
 
 from coopgroup.watch.tables import (
-    MEMBER_COLUMNS,
     PARTITION_COLUMNS,
     headline,
     member_rows,
@@ -19,38 +18,65 @@ from coopgroup.watch.values import Move, WarmupView, to_json
 from tests.unit.watch.views import MEMBERS, view
 
 
-def test_headline_says_what_the_group_does() -> None:
-    assert headline(view(owners=("m-a", "", "m-b"))) == (
-        "billing: stable, coopgroup, 2 members, 3 partitions (1 without owner), lag 60, "
-        "coordinator broker:9092"
-    )
-
-
-def test_headline_says_that_the_broker_assigns() -> None:
-    assert headline(evolve(view(), kind="consumer")).endswith(", the broker assigns (KIP-848)")
-    assert "the broker assigns" not in headline(view())
+def test_headline_says_what_the_group_does_and_who_assigns() -> None:
+    said = "billing: stable, coopgroup, 2 members, 3 partitions (1 without owner), lag 60, "
+    group = view(owners=("m-a", "", "m-b"))
+    assert headline(group) == f"{said}coordinator broker:9092"
+    broker = evolve(group, kind="consumer")
+    assert headline(broker) == f"{said}coordinator broker:9092, the broker assigns (KIP-848)"
 
 
 def test_members_of_this_package_tell_more() -> None:
-    ours, other = member_rows(view())
-    assert ours == ("a", "10.0.0.1", "2", "30", "250", "-", "-", "4", "coopgroup")
-    assert other == ("pod-b (static)", "10.0.0.2", "0", "0", "-", "-", "-", "-", "other")
-    assert len(ours) == len(MEMBER_COLUMNS)
+    assert member_rows(view()) == [
+        ("a", "10.0.0.1", "2", "30", "250", "-", "-", "4", "coopgroup"),
+        ("pod-b (static)", "10.0.0.2", "0", "0", "-", "-", "-", "-", "other"),
+    ]
 
 
-def test_partition_names_its_owner_and_lag() -> None:
-    first = partition_rows(view())[0]
-    assert first == ("orders-0", "owned", "a", "30", "-", "10", "40", "-")
-    assert len(first) == len(PARTITION_COLUMNS)
+def test_only_telemetry_tells_members_of_this_package_where_the_broker_assigns() -> None:
+    """The description of such a group has no subscriptions."""
+    group = evolve(view(), kind="consumer")
+    silent = [evolve(one, is_coopgroup=False) for one in group.members]
+    reporting = evolve(silent[0], report_age_s=1.0)
+    rows = member_rows(evolve(group, members=(reporting, silent[1])))
+    assert [row[-1] for row in rows] == ["coopgroup", "not known"]
 
 
-def test_partition_that_moves_names_who_is_waited_for() -> None:
-    group = view()
-    moving = evolve(group.partitions[0], state="moving", target="m-b")
-    row = partition_rows(evolve(group, partitions=(moving,)))[0]
-    assert row[1:3] == ("waits for a", "pod-b")
-    free = evolve(moving, owner="")
-    assert partition_rows(evolve(group, partitions=(free,)))[0][1] == "being granted"
+def _state(**changed: Any) -> tuple[str, ...]:  # noqa: ANN401 - fields of a partition
+    """Return the cells of a partition of a: state, owner, lag, trend and age of the commit."""
+    group = view(owners=("m-a",), committed=(10,))
+    (one,) = partition_rows(evolve(group, partitions=(evolve(group.partitions[0], **changed),)))
+    assert len(one) == len(PARTITION_COLUMNS)
+    assert (one[0], *one[5:7]) == ("orders-0", "10", "40")
+    return (*one[1:5], one[7])
+
+
+WARMUPS = (WarmupView(member="m-a", is_warm=False), WarmupView(member="m-b", is_warm=True))
+GRANTED = {"state": "moving", "owner": "", "target": "m-b"}
+REVOKING = {"state": "revoking", "owner": "", "holder": "m-b"}
+WAITING = {"state": "waiting", "owner": ""}
+LOST = {**WAITING, "waits_for": "old\n", "until_ms": view().at_ms}
+UNTIL = f"old\N{REPLACEMENT CHARACTER} until {time_of_day(view().at_ms)}"
+KNOWN = {"trend_per_s": -1.25, "commit_age_s": 200.0, "lag": None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "cells"),
+    [
+        ({}, ("owned", "a", "30", "-", "-")),
+        (KNOWN, ("owned", "a", "-", "-1.2", "3 min ago")),
+        ({"state": "moving", "target": "m-b"}, ("waits for a", "pod-b", "30", "-", "-")),
+        (GRANTED, ("being granted", "pod-b", "30", "-", "-")),
+        ({"warmups": WARMUPS}, ("owned; a warms up; pod-b is warm", "a", "30", "-", "-")),
+        (REVOKING, ("revoking", "pod-b", "30", "-", "-")),
+        (WAITING, ("waits for its owner", "-", "30", "-", "-")),
+        (LOST, (f"waits for {UNTIL}", "-", "30", "-", "-")),
+    ],
+)
+def test_partition_tells_its_state_owner_and_lag(
+    changed: dict[str, Any], cells: tuple[str, ...]
+) -> None:
+    assert _state(**changed) == cells
 
 
 @pytest.mark.parametrize(
@@ -70,44 +96,6 @@ def test_report_of_a_member_is_shown_while_it_is_fresh(
     member = evolve(MEMBERS[0], **{"report_age_s": 1.0, "report_interval_s": 10.0, **told})
     (row,) = member_rows(view(owners=(), committed=(), members=(member,)))
     assert row[5:7] == cells
-
-
-def test_partition_tells_who_stops_it_and_who_warms_it_up() -> None:
-    group = view(owners=("m-a", ""), committed=(0, 0))
-    owned, free = group.partitions
-    warmups = (WarmupView(member="m-a", is_warm=False), WarmupView(member="m-b", is_warm=True))
-    rows = partition_rows(
-        evolve(
-            group,
-            partitions=(
-                evolve(owned, warmups=warmups),
-                evolve(free, state="revoking", holder="m-b"),
-            ),
-        )
-    )
-    assert [row[1:3] for row in rows] == [
-        ("owned; a warms up; pod-b is warm", "a"),
-        ("revoking", "pod-b"),
-    ]
-
-
-def test_partition_that_waits_tells_for_whom_and_until_when() -> None:
-    group = view(owners=("",), committed=(0,))
-    waiting = evolve(group.partitions[0], state="waiting")
-    lost = evolve(waiting, waits_for="old\n", until_ms=group.at_ms)
-    states = [row[1] for row in partition_rows(evolve(group, partitions=(waiting, lost)))]
-    mark = "\N{REPLACEMENT CHARACTER}"
-    assert states == [
-        "waits for its owner",
-        f"waits for old{mark} until {time_of_day(group.at_ms)}",
-    ]
-
-
-def test_trend_and_age_are_shown_once_they_are_known() -> None:
-    group = view()
-    known = evolve(group.partitions[0], trend_per_s=-1.25, commit_age_s=200.0, lag=None)
-    row = partition_rows(evolve(group, partitions=(known,)))[0]
-    assert (row[3], row[4], row[7]) == ("-", "-1.2", "3 min ago")
 
 
 def test_json_has_everything() -> None:

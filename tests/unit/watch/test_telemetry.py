@@ -10,7 +10,6 @@ from confluent_kafka import KafkaError, KafkaException
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
 from coopgroup.watch.telemetry import TelemetryView
-from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
 from tests.unit.watch.views import view
 
@@ -91,17 +90,6 @@ def test_error_of_the_topic_leaves_the_group_and_the_records_before_it() -> None
     assert (second.telemetry_error, second.members[0].report_age_s) == ("", 9.0)
     topic.now.append(line(report(now_ms - 9_000, 3_000)))
     assert reader.read().members[0].report_age_s == 0.0
-
-
-def test_rounds_are_changes_with_the_words_of_the_leader() -> None:
-    tracker = GroupTracker()
-    topic: Any = Topic([line(round_(4, "m-a"))])
-    reader = TelemetryView(Brokers(), topic)
-    (move,) = tracker.note(reader.read()).moves
-    assert (move.kind, move.text) == ("round", "round 4: 1 granted, 0 to be revoked")
-    topic.now.append(line(round_(5, "m-a", "m-b")))
-    latest, _ = tracker.note(reader.read()).moves
-    assert latest.why.startswith("New: pod-b.")
 
 
 def test_hostile_records_hide_neither_the_group_nor_other_records() -> None:

@@ -89,23 +89,18 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     return fake
 
 
-def test_each_record_comes_once_and_tombstones_not_at_all(consumer: FakeConsumer) -> None:
+def test_each_record_of_the_group_comes_once_and_tombstones_not_at_all(
+    consumer: FakeConsumer,
+) -> None:
+    """The key is the group."""
     values = (b"1", b"2", b"1", None, b"3")
     consumer.records = [Record(at, b"g", value) for at, value in enumerate(values)]
-    with TelemetryReader({}, "telemetry") as reader:
-        assert list(reader.read_to_end()) == [b"1", b"2", b"3"]
-        consumer.records.append(Record(5, b"g", b"4"))
-        assert list(reader.read_to_end()) == [b"4"]
-        consumer.records += [Record(6, b"g", b"4"), Record(7, b"g", b"5")]
-        assert list(reader.read_now()) == [b"5"]
-    assert consumer.is_closed
-
-
-def test_group_is_the_key(consumer: FakeConsumer) -> None:
-    keys = (b"g", b"other", None, b"gg")
-    consumer.records = [Record(at, key, b"%d" % at) for at, key in enumerate(keys)]
+    consumer.records += [Record(5 + at, key, b"x") for at, key in enumerate((b"h", None, b"gg"))]
     with TelemetryReader({}, "telemetry", "g") as reader:
-        assert list(reader.read_to_end()) == [b"0"]
+        assert list(reader.read_to_end()) == [b"1", b"2", b"3"]
+        consumer.records += [Record(8, b"g", b"3"), Record(9, b"g", b"4")]
+        assert list(reader.read_now()) == [b"4"]
+    assert consumer.is_closed
 
 
 def test_offsets_without_records_do_not_hold_it_up(consumer: FakeConsumer) -> None:
@@ -123,22 +118,16 @@ def test_records_that_do_not_come_are_an_error(consumer: FakeConsumer) -> None:
             list(reader.read_to_end())
 
 
-def test_refusal_of_a_broker_is_an_error(consumer: FakeConsumer) -> None:
-    consumer.records = [Record(0, None, None, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
-    with (
-        TelemetryReader({}, "telemetry") as reader,
-        pytest.raises(ConfigurationError, match="Topic authorization failed"),
-    ):
-        list(reader.read_to_end())
-
-
-def test_refusal_of_one_partition_costs_no_record_of_the_others(consumer: FakeConsumer) -> None:
+@pytest.mark.parametrize("way", ["read_to_end", "read_now"])
+def test_refusal_of_one_partition_costs_no_record_of_the_others(
+    consumer: FakeConsumer, way: str
+) -> None:
     refusal = Record(0, None, None, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     consumer.records = [refusal, Record(1, b"g", b"1")]
+    found: list[bytes] = []
     with TelemetryReader({}, "telemetry") as reader:
-        found: list[bytes] = []
         with pytest.raises(ConfigurationError, match="Topic authorization failed"):
-            found.extend(reader.read_now())
+            found.extend(getattr(reader, way)())
         assert found == [b"1"]
 
 

@@ -1,21 +1,11 @@
 """Trends, ages of commits and moves follow from snapshots."""
 
+import pytest
 from attrs import evolve
 
 from coopgroup.watch.tracking import GroupTracker
+from coopgroup.watch.values import GroupView
 from tests.unit.watch.views import MEMBERS, view
-
-
-def test_first_snapshot_has_no_trend_and_no_move() -> None:
-    found = GroupTracker().note(view())
-    assert found == view()
-
-
-def test_trend_is_the_growth_of_the_lag() -> None:
-    tracker = GroupTracker()
-    tracker.note(view())
-    found = tracker.note(view(10.0, committed=(10, 25, 30), end=60))
-    assert [one.trend_per_s for one in found.partitions] == [2.0, 1.5, 2.0]
 
 
 def test_trend_is_that_of_the_last_half_minute() -> None:
@@ -28,11 +18,14 @@ def test_trend_is_that_of_the_last_half_minute() -> None:
     assert 9.5 < trend <= 10
 
 
-def test_age_of_a_commit_counts_from_its_change() -> None:
+def _noted(*views: GroupView) -> GroupView:
     tracker = GroupTracker()
-    tracker.note(view())
-    tracker.note(view(5.0, committed=(11, 20, 30)))
-    found = tracker.note(view(8.0, committed=(11, 20, 30)))
+    return [tracker.note(one) for one in views][-1]
+
+
+def test_age_of_a_commit_counts_from_its_change() -> None:
+    later = (11, 20, 30)
+    found = _noted(view(), view(5.0, committed=later), view(8.0, committed=later))
     assert [one.commit_age_s for one in found.partitions] == [3.0, None, None]
 
 
@@ -45,63 +38,52 @@ def test_partition_that_waits_names_its_last_owner() -> None:
     assert [one.waits_for for one in found.partitions] == ["", "", "pod-b"]
 
 
-def test_moves_name_partitions_and_both_owners() -> None:
-    tracker = GroupTracker()
-    tracker.note(view())
-    found = tracker.note(view(1.0, owners=("m-b", "m-a", "")))
-    assert [one.text for one in found.moves] == [
-        "orders-2: pod-b → no owner",
-        "orders-0: a → pod-b",
-    ]
+ALONE = MEMBERS[:1]
+OF_A, OF_B, FREE = ("m-a",) * 3, ("m-b",) * 3, ("",) * 3
 
 
-def test_many_moves_are_one_line() -> None:
-    tracker, count = GroupTracker(), 10
-    tracker.note(view(owners=("m-a",) * count, committed=(0,) * count))
-    found = tracker.note(view(1.0, owners=("m-b",) * count, committed=(0,) * count))
-    (move,) = found.moves
-    assert move.text == "orders-0, orders-1, orders-2, orders-3 and 6 more: a → pod-b"
-
-
-def test_members_that_join_and_leave_are_told() -> None:
-    tracker = GroupTracker()
-    tracker.note(view(members=MEMBERS[:1], state="preparing rebalance"))
-    found = tracker.note(view(1.0))
-    assert [one.text for one in found.moves] == [
-        "pod-b joined",
-        "the group is stable (it was preparing rebalance)",
-    ]
-
-
-def test_moves_say_which_member_came_or_left() -> None:
-    tracker = GroupTracker()
-    tracker.note(view(owners=("m-b", "m-b", "m-b")))
-    tracker.note(view(1.0, owners=("", "", ""), members=MEMBERS[:1]))
-    found = tracker.note(view(2.0, owners=("m-a", "", "m-a"), members=MEMBERS[:1]))
-    assert [(one.text, one.why) for one in found.moves] == [
-        ("orders-0, orders-2: no owner → a", "pod-b left"),
-        ("orders-0, orders-1, orders-2: pod-b → no owner", "pod-b left"),
-        ("pod-b left", ""),
-    ]
-
-
-def test_partition_that_a_newcomer_makes_its_owner_release_says_so() -> None:
-    tracker = GroupTracker()
-    tracker.note(view(owners=("m-a",) * 3, members=MEMBERS[:1]))
-    tracker.note(view(1.0, owners=("m-a",) * 3))
-    found = tracker.note(view(2.0, owners=("m-a", "m-a", "")))
-    assert (found.moves[0].text, found.moves[0].why) == (
-        "orders-2: a → no owner",
-        "pod-b joined",
-    )
-
-
-def test_move_long_after_the_last_change_of_members_has_no_reason() -> None:
-    tracker = GroupTracker()
-    tracker.note(view(members=MEMBERS[:1], owners=("m-a",) * 3))
-    tracker.note(view(1.0, owners=("m-a",) * 3))
-    found = tracker.note(view(100.0, owners=("m-b", "m-a", "m-a")))
-    assert (found.moves[0].text, found.moves[0].why) == ("orders-0: a → pod-b", "")
+@pytest.mark.parametrize(
+    ("views", "moves"),
+    [
+        pytest.param(
+            [view(), view(1.0, ("m-b", "m-a", ""))],
+            [("orders-2: pod-b → no owner", ""), ("orders-0: a → pod-b", "")],
+            id="partitions and both owners",
+        ),
+        pytest.param(
+            [view(0.0, ("m-a",) * 10, (0,) * 10), view(1.0, ("m-b",) * 10, (0,) * 10)],
+            [("orders-0, orders-1, orders-2, orders-3 and 6 more: a → pod-b", "")],
+            id="many moves are one line",
+        ),
+        pytest.param(
+            [view(members=ALONE, state="preparing rebalance"), view(1.0)],
+            [("pod-b joined", ""), ("the group is stable (it was preparing rebalance)", "")],
+            id="members that join",
+        ),
+        pytest.param(
+            [
+                view(0.0, OF_B),
+                view(1.0, FREE, members=ALONE),
+                view(2.0, ("m-a", "", "m-a"), members=ALONE),
+            ],
+            [
+                ("orders-0, orders-2: no owner → a", "pod-b left"),
+                ("orders-0, orders-1, orders-2: pod-b → no owner", "pod-b left"),
+                ("pod-b left", ""),
+            ],
+            id="members that leave",
+        ),
+        pytest.param(
+            [view(0.0, OF_A, members=ALONE), view(1.0, OF_A), view(100.0, ("m-b", "m-a", "m-a"))],
+            [("orders-0: a → pod-b", ""), ("pod-b joined", "")],
+            id="long after the last change of members",
+        ),
+    ],
+)
+def test_moves_name_partitions_owners_and_the_reason(
+    views: list[GroupView], moves: list[tuple[str, str]]
+) -> None:
+    assert [(one.text, one.why) for one in _noted(*views).moves] == moves
 
 
 def test_member_that_comes_back_again_and_again_flaps() -> None:

@@ -110,18 +110,27 @@ def test_read_line_when_a_state_comes_without_a_generation_has_completed_its_rou
     assert read_line(changed(state=state, **given), DEFAULTS).context.generation == generation
 
 
-def test_read_line_when_an_option_is_wrong_shows_it_in_the_words_of_json() -> None:
-    policy = {"name": "deferred", "scheduled_rebalance_timeout_ms": True}
-    assert "scheduled_rebalance_timeout_ms of policy deferred: got true, expected" in refusal(
-        changed(policy=policy)
-    )
-    policy = {"name": "incremental", "initial_delay_ms": None}
-    assert ": got null, expected an integer" in refusal(changed(policy=policy))
-
-
 def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
     line = read_line(changed(members={}), DEFAULTS)
     assert (line.claims, line.context.leader_id) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("deferred scheduled_rebalance_timeout_ms true", "policy deferred: got true, expected"),
+        ("incremental initial_delay_ms null", ": got null, expected an integer"),
+        ('deferred initial_delay_ms "5"', "initial_delay_ms"),
+        ("deferred max_moves_per_round 1", "max_moves_per_round"),
+        ("incremental max_moves_per_round 0", "max_moves_per_round"),
+        ("incremental move_interval_ms 9", "max_moves_per_round beside it"),
+        ("eager delay 1", "no options at all"),
+        ("simple initial_delay_ms 1", "one of warmup"),
+    ],
+)
+def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, expected: str) -> None:
+    name, option, value = policy.split()
+    assert expected in refusal(changed(policy={"name": name, option: json.loads(value)}))
 
 
 @pytest.mark.parametrize(
@@ -133,88 +142,36 @@ def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
         (changed(member={}), "member: got {}, but there is no such key (did you mean members?); "),
         (changed(topics=[]), "topics: got [], expected an object"),
         (changed(topics={"t": -1}), "topics.t: got -1, expected a count from 0 to 10000000, or a "),
-        (changed(topics={"t": True}), "topics.t: got true, expected a count from 0 to 10000000, "),
-        (changed(topics={"t": 10**30}), "topics.t: got 100000000000"),
         (changed(topics={"t": [0, 0]}), "topics.t: got [0, 0], expected every index once"),
-        (
-            changed(topics={"t": [True]}),
-            "topics.t[0]: got true, expected an integer from -2147483648",
-        ),
-        (
-            changed(topics={"t": [2**31]}),
-            "topics.t[0]: got 2147483648, expected an integer from -2",
-        ),
-        (
-            changed(topics={"t": RESOURCES_MAX, "u": 1}),
-            "topics: got '10000001 partitions', expected at most 10000000 in one line",
-        ),
+        (changed(topics={"t": [2**31]}), "topics.t[0]: got 2147483648, expected an integer from -"),
+        (changed(topics={"t": RESOURCES_MAX, "u": 1}), "topics: got '10000001 partitions', expect"),
         (changed(racks=None), "racks: got null, expected a value, or no such key"),
-        (changed(racks={"u": []}), "racks.u: got [], expected a name that topics has"),
         (changed(racks={"t": [[]]}), "racks.t: got [[]], expected a list of 2, one item per part"),
         (changed(racks={"t": [[], [1]]}), "racks.t[1][0]: got 1, expected a string"),
         (changed(lags={"u": []}), "lags.u: got [], expected a name that topics has"),
-        (changed(lags={"t": [1]}), "lags.t: got [1], expected a list of 2, one item per partition"),
-        (
-            changed(arrivals_per_s={"u": []}),
-            "arrivals_per_s.u: got [], expected a name that topics has",
-        ),
-        (
-            changed(arrivals_per_s={"t": [1, -0.5]}),
-            "arrivals_per_s.t[1]: got -0.5, expected a number from 0 to 10",
-        ),
-        (
-            changed(arrivals_per_s={"t": [1, True]}),
-            "arrivals_per_s.t[1]: got true, expected a number from 0 to",
-        ),
+        (changed(arrivals_per_s={"t": [1, -0.5]}), "arrivals_per_s.t[1]: got -0.5, expected a num"),
         (changed(lags={"t": [1, 1.5]}), "lags.t[1]: got 1.5, expected an integer from -92233720"),
-        (changed(lags={"t": [1, False]}), "lags.t[1]: got false, expected an integer from -92233"),
         (changed(lags={"t": [1, 2**63]}), "lags.t[1]: got 9223372036854775808, expected an intege"),
         (changed(members=[]), "members: got [], expected an object"),
-        (
-            changed(members={"m": 1}),
-            "members.m: got 1, expected an object with the keys topics, own",
-        ),
-        (
-            changed(members={"m": {}}),
-            "members.m.topics: got nothing, expected a value, as this key",
-        ),
-        (member(topics="t"), "members.m.topics: got 't', expected a list of strings"),
+        (changed(members={"m": 1}), "members.m: got 1, expected an object with the keys topics, o"),
+        (changed(members={"m": {}}), "members.m.topics: got nothing, expected a value, as this ke"),
         (member(topics=["t", 1]), "members.m.topics[1]: got 1, expected a string"),
-        (
-            member(own={}),
-            "members.m.own: got {}, but there is no such key (did you mean owned?); ther",
-        ),
+        (member(own={}), "members.m.own: got {}, but there is no such key (did you mean owned?); "),
         (member(owned=[]), "members.m.owned: got [], expected an object of lists of integers"),
         (member(owned={"t": 1}), "members.m.owned.t: got 1, expected a list of integers"),
-        (member(owned={"t": None}), "members.m.owned.t: got null, expected a list of integers"),
-        (
-            member(owned={"t": [None]}),
-            "members.m.owned.t[0]: got null, expected an integer from -2",
-        ),
         (member(owned={"t": [-(2**31) - 1]}), "members.m.owned.t[0]: got -2147483649, expected an"),
-        (member(generation=None), "members.m.generation: got null, expected an integer from -1 "),
         (member(generation=-2), "members.m.generation: got -2, expected an integer from -1 to 21"),
-        (member(instance_id=1), "members.m.instance_id: got 1, expected a string"),
+        (member(remaining_loss_ms=-2), "members.m.remaining_loss_ms: got -2, expected an integer"),
         (member(rack=[]), "members.m.rack: got [], expected a string"),
         (member(remaining_delay_ms=-1), "members.m.remaining_delay_ms: got -1, expected an integ"),
-        (member(remaining_delay_ms=True), "members.m.remaining_delay_ms: got true, expected an "),
-        (changed(generation=True), "generation: got true, expected an integer from -1 to 2147483"),
         (changed(now_ms=0.5), "now_ms: got 0.5, expected an integer from -9223372036854775808 "),
         (changed(leader="x"), "leader: got 'x', expected the id of one of the members"),
         (changed(generation=None), "generation: got null, expected a value, or no such key at all"),
-        (changed(arrivals_per_s=None), "arrivals_per_s: got null, expected a value, or no such "),
         (changed(lags=None), "lags: got null, expected an object"),
-        (changed(id=None), "id: got null, expected a string"),
-        (changed(now_ms=None), "now_ms: got null, expected an integer from -9223372036854775808"),
-        (member(topics=None), "members.m.topics: got null, expected a list"),
         (changed(leader=None), "leader: got null, expected a value, or no such key"),
         (changed(assignor=1), "assignor: got 1, expected a name, or an object with a name and op"),
-        (
-            changed(assignor={"scope": "topic"}),
-            "assignor.name: got nothing, expected a value, as t",
-        ),
+        (changed(assignor={"scope": "topic"}), "assignor.name: got nothing, expected a value, as "),
         (changed(policy={"name": 5}), "policy.name: got 5, expected a string"),
-        (changed(state=[]), "state: got [], expected null or the state of an earlier output line"),
         (changed(state={}), "state: got {}, expected null or the state of an earlier output line"),
         (changed(state=FULL["state"] | {"silent": [1]}), "state: got {"),
         (changed(state=FULL["state"] | {"known": {"t": ["0"]}}), "state: got {"),
@@ -225,16 +182,17 @@ def test_read_line_when_a_field_is_wrong_names_it(row: dict[str, Any], message: 
     assert refusal(row).startswith(message)
 
 
-@pytest.mark.parametrize("field", ["assignor", "policy"])
-@pytest.mark.parametrize("name", ["", "lazy", "Sticky"])
-def test_read_line_when_a_name_is_not_there_lists_what_is(field: str, name: str) -> None:
-    there = {
-        "assignor": ["lag-aware", "sticky"],
-        "policy": ["deferred", "eager", "incremental", "simple"],
-    }[field]
-    message = refusal(changed(**{field: name}))
-    assert name in message
-    assert [known for known in there if known not in message] == []
+@pytest.mark.parametrize(
+    ("field", "there"),
+    [
+        ("assignor", ["lag-aware", "sticky"]),
+        ("policy", ["deferred", "eager", "incremental", "simple"]),
+    ],
+)
+def test_unknown_name_is_refused_with_those_that_there_are(field: str, there: list[str]) -> None:
+    for name in ("", "lazy", "Sticky"):
+        message = refusal(changed(**{field: name}))
+        assert [known for known in (name, *there) if known not in message] == []
 
 
 def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
@@ -244,39 +202,32 @@ def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"\n", "line: got '', expected one JSON object (Expecting value, column "),
-        (b"[1]", "line: got [1], expected one JSON object"),
-        (
-            b'{"a": 1} {}',
-            "line: got '{\"a\": 1} {}', expected one JSON object (Extra data, column ",
-        ),
-        (b'{"a": \xff}', "line: got b'\\xff', expected UTF-8 (byte 6)"),
-        (b'{"a": ' + b"9" * 5000 + b"}", 'line: got \'{"a": 9999'),
-        (b"[" * 100_000, "line: got '[[[[[["),
+        (b"\n", "got '', expected one JSON object (Expecting value, column "),
+        (b"[1]", "got [1], expected one JSON object"),
+        (b'{"a": 1} {}', "got '{\"a\": 1} {}', expected one JSON object (Extra data, column "),
+        (b'{"a": \xff}', "got b'\\xff', expected UTF-8 (byte 6)"),
+        (b'{"a": ' + b"9" * 5000 + b"}", 'got \'{"a": 9999'),
+        (b"[" * 100_000, "got '[[[[[["),
     ],
     ids=["empty", "list", "two", "bytes", "digits", "deep"],
 )
-def test_parse_line_when_it_is_no_object_is_refused(raw: bytes, message: str) -> None:
+def test_line_that_is_no_object_is_refused(raw: bytes, message: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parse_line(raw)
-    assert str(error.value).startswith(message)
+    assert str(error.value).startswith(f"line: {message}")
 
 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b'{"id": "x", "a": {"b": 1, "b": 2}}', "line: got 'b', expected every key once in an obj"),
-        (b'{"id": "x", "a": NaN}', "line: got 'NaN', expected numbers that JSON has"),
-        (b'{"id": "x", "a": -Infinity}', "line: got '-Infinity', expected numbers that JSON has"),
+        (b'{"b": 1, "b": 2}', "line: got 'b', expected every key once in an object"),
+        (b"NaN", "line: got 'NaN', expected numbers that JSON has"),
+        (b"-Infinity", "line: got '-Infinity', expected numbers that JSON has"),
     ],
-    ids=["twice", "nan", "infinity"],
 )
-def test_parse_line_when_json_is_bent_gives_the_object_and_the_problem(
-    raw: bytes, message: str
-) -> None:
-    row, problem = parse_line(raw)
-    assert row["id"] == "x"
-    assert str(problem).startswith(message)
+def test_bent_json_gives_the_object_and_the_problem(raw: bytes, message: str) -> None:
+    row, problem = parse_line(b'{"id": "x", "a": ' + raw + b"}")
+    assert (row["id"], str(problem)) == ("x", message)
 
 
 def test_parse_line_when_in_order_has_no_problem() -> None:

@@ -16,19 +16,15 @@ from coopgroup.errors import EncodeError, InvalidValueError
 from tests.support.cases import cases
 from tests.unit.protocol.reference import Vector, load_vectors
 
-NOTHING: dict[str, Any] = {
-    "assigned": None,
-    "revoked": None,
-    "scheduled_rebalance_timeout_ms": None,
-    "user_data_hex": None,
-}
+NOTHING: dict[str, Any] = dict.fromkeys(
+    ("assigned", "revoked", "scheduled_rebalance_timeout_ms", "user_data_hex")
+)
 WAYS = {
     "subscription": (Kind.SUBSCRIPTION, Dialect.COOPGROUP),
     "assignment": (Kind.ASSIGNMENT, Dialect.COOPGROUP),
     "kafka_assignment": (Kind.ASSIGNMENT, Dialect.KAFKA),
 }
 SHOWN = [vector for vector in load_vectors() if vector.kind in WAYS]
-CANONICAL = [vector for vector in SHOWN if vector.canonical]
 
 
 def row_of(vector: Vector) -> dict[str, Any]:
@@ -38,41 +34,33 @@ def row_of(vector: Vector) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vector", SHOWN, ids=str)
-def test_decode_when_given_a_vector_prints_its_value(vector: Vector) -> None:
-    line = decoded_item(vector.content.hex(), *WAYS[vector.kind])
-    assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
-
-
-@pytest.mark.parametrize("vector", CANONICAL, ids=str)
-def test_encode_when_given_what_decode_printed_gives_the_bytes(vector: Vector) -> None:
+def test_vector_is_shown_and_translated_back(vector: Vector) -> None:
     line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
-    assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
+    assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
+    if vector.canonical:
+        assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
 
 
-def test_loss_timeout_is_shown_and_taken_only_where_it_is_set() -> None:
-    """The field is an extension: messages without it must print as before."""
-    content = "000200000000ffffffff00000384ffffffff"
-    line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
-    assert json.loads(line)["loss_timeout_ms"] == -1
-    assert encoded_item(line, Kind.ASSIGNMENT, Dialect.COOPGROUP) == content
-    plain = decoded_item(content[:-8], Kind.ASSIGNMENT, Dialect.COOPGROUP)
-    assert plain == line.replace('"loss_timeout_ms":-1,', "")
-    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got '1', expected an integer"):
-        encoded_item('{"assigned":{},"loss_timeout_ms":"1"}', Kind.ASSIGNMENT, Dialect.COOPGROUP)
-    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got 1, expected null"):
-        encoded_item('{"assigned":{},"loss_timeout_ms":1}', Kind.ASSIGNMENT, Dialect.KAFKA)
-
-
-def test_warmups_are_shown_and_taken_only_where_they_are_set() -> None:
-    """The field is an extension: messages without it must print as before."""
-    plain = "000200000000ffffffff00000000"
-    content = plain + "000000010001610000000100000000" + "0000000f63677775"
-    line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
-    assert json.loads(line)["warmups"] == {"a": [0]}
-    assert encoded_item(line, Kind.ASSIGNMENT, Dialect.COOPGROUP) == content
-    assert "warmups" not in decoded_item(plain, Kind.ASSIGNMENT, Dialect.COOPGROUP)
-    with pytest.raises(EncodeError, match=r"^warmups: got \{\}, expected null"):
-        encoded_item('{"assigned":{},"warmups":{}}', Kind.ASSIGNMENT, Dialect.KAFKA)
+@pytest.mark.parametrize(
+    ("name", "content", "value", "wrong"),
+    [
+        ("loss_timeout_ms", "00000384ffffffff", -1, 1),
+        ("warmups", "000000000000000100016100000001000000000000000f63677775", {"a": [0]}, {}),
+    ],
+)
+def test_extension_is_shown_and_taken_only_where_it_is_set(
+    name: str, content: str, value: object, wrong: object
+) -> None:
+    """Messages without the field must print as before."""
+    way = Kind.ASSIGNMENT, Dialect.COOPGROUP
+    head = "000200000000ffffffff"
+    line = decoded_item(head + content, *way)
+    assert json.loads(line)[name] == value
+    assert encoded_item(line, *way) == head + content
+    assert name not in decoded_item(head + content[:8], *way)
+    item = json.dumps({"assigned": {}, name: wrong})
+    with pytest.raises(EncodeError, match=f"^{name}: got .*, expected null"):
+        encoded_item(item, Kind.ASSIGNMENT, Dialect.KAFKA)
 
 
 ABSENT = """\
@@ -115,35 +103,18 @@ def test_decode_when_item_is_no_hex_says_where(item: str, message: str, offset: 
     ("item", "message"),
     [
         ("", "message: got '', expected one JSON object (Expecting value, column 1)"),
-        ("[]", "message: got [], expected one JSON object"),
         ("{}", "topics: got nothing, expected a value, as this key is required"),
-        (
-            '{"topics":[],"topic":[]}',
-            "topic: got [], but there is no such key (did you mean topics?); there are ",
-        ),
-        (
-            '{"topics":[],"topics":[]}',
-            "message: got 'topics', expected every key once in an object",
-        ),
+        ('{"topics":[],"topic":[]}', "topic: got [], but there is no such key (did you mean topic"),
+        ('{"topics":[],"topics":[]}', "message: got 'topics', expected every key once in an objec"),
         ('{"topics":"a"}', "topics: got 'a', expected a list of strings"),
-        ('{"topics":[1]}', "topics[0]: got 1, expected a string"),
         ('{"topics":[],"owned":[]}', "owned: got [], expected an object of lists of integers"),
-        ('{"topics":[],"owned":{"a":0}}', "owned.a: got 0, expected a list of integers"),
         ('{"topics":[],"owned":{"a":[true]}}', "owned.a[0]: got true, expected an integer from -2"),
-        ('{"topics":[],"owned":{"a":[0.5]}}', "owned.a[0]: got 0.5, expected an integer from -21"),
         ('{"topics":[],"owned":{"a":[-1]}}', "owned: index -1 is less than 0"),
         ('{"topics":[],"owned":{"a":[2147483648]}}', "owned.a[0]: got 2147483648, expected an"),
-        ('{"topics":[],"owned":{"a":[99999999999999999999]}}', "owned.a[0]: got 999999"),
         ('{"topics":[],"generation":true}', "generation: got true, expected an integer"),
-        ('{"topics":[],"generation":NaN}', "message: got 'NaN', expected numbers that JSON has"),
-        ('{"topics":[],"version":"3"}', "version: got '3', expected an integer"),
         ('{"topics":[],"version":4}', "version: got 4, expected 0 to 3"),
         ('{"topics":[],"rack":5}', "rack: got 5, expected a string"),
         ('{"topics":[],"user_data_hex":"0"}', "user_data_hex: got '0', expected pairs of hex digi"),
-        (
-            '{"topics":[],"user_data_hex":"zz"}',
-            "user_data_hex: got 'zz', expected pairs of hex dig",
-        ),
         ('{"topics":["\\ud800"]}', r"topics: '\ud800' has no UTF-8 form"),
         ('{"topics":' + "[" * 100_000, 'message: got \'{"topics":[[['),
         (
@@ -167,6 +138,8 @@ assignment {"assigned":{},"user_data_hex":""}
     user_data_hex: got '', expected null, as this message has no such field
 assignment {"assigned":{},"version":1,"scheduled_rebalance_timeout_ms":7}
     scheduled_rebalance_timeout_ms: 7 has no place in version 1
+assignment {"assigned":{},"loss_timeout_ms":"1"}
+    loss_timeout_ms: got '1', expected an integer
 kafka_assignment {"assigned":{},"revoked":{}}
     revoked: got {}, expected null, as this message has no such field
 kafka_assignment {"assigned":{},"scheduled_rebalance_timeout_ms":0}

@@ -22,6 +22,7 @@ SOME = ResourceSet({"orders": [0, 1]})
 GRANT = GrantResources(resources=SOME)
 REVOCATION = RevokeResources(resources=SOME)
 LOSS = LoseResources(resources=SOME, cause="lease expired")
+BEGIN, CANCEL = BeginWarmups(resources=SOME), CancelWarmups(resources=SOME)
 FAILURE = FailMember(code=82, message="fenced")
 
 
@@ -32,30 +33,24 @@ def _all(inbox: ApplicationInbox) -> list[object]:
     return taken
 
 
-def test_notices_are_taken_in_their_order() -> None:
+@pytest.mark.parametrize(
+    ("put", "taken"),
+    [
+        pytest.param([GRANT, REVOCATION], [GRANT, REVOCATION], id="in their order"),
+        pytest.param([GRANT, FAILURE, REVOCATION, LOSS, GRANT], [FAILURE, LOSS, GRANT], id="void"),
+        # The member counts warm-ups as begun, and will not tell them again.
+        pytest.param([GRANT, BEGIN, CANCEL, LOSS], [BEGIN, CANCEL, LOSS], id="warm-ups are not"),
+    ],
+)
+def test_earlier_notices_are_void_when_everything_is_lost(
+    put: list[Any], taken: list[object]
+) -> None:
     inbox = ApplicationInbox()
-    inbox.put(GRANT)
-    inbox.put(REVOCATION)
+    for notice in put:
+        inbox.put(notice)
     assert inbox.waiting
-    assert _all(inbox) == [GRANT, REVOCATION]
-    assert inbox.take_call() is None
-    assert not inbox.waiting
-
-
-def test_earlier_notices_are_void_when_everything_is_lost() -> None:
-    inbox = ApplicationInbox()
-    for notice in (GRANT, FAILURE, REVOCATION, LOSS, GRANT):
-        inbox.put(notice)
-    assert _all(inbox) == [FAILURE, LOSS, GRANT]
-
-
-def test_warmups_are_not_void_when_everything_is_lost() -> None:
-    """The member counts them as begun, and will not tell them again."""
-    inbox = ApplicationInbox()
-    begin, cancel = BeginWarmups(resources=SOME), CancelWarmups(resources=SOME)
-    for notice in (GRANT, begin, cancel, LOSS):
-        inbox.put(notice)
-    assert _all(inbox) == [begin, cancel, LOSS]
+    assert _all(inbox) == taken
+    assert (inbox.take_call(), inbox.waiting) == (None, False)
 
 
 def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
@@ -63,7 +58,7 @@ def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
     inbox = ApplicationInbox()
     called: list[str] = []
     inbox.call_soon(lambda: called.append("on_commit"))
-    for notice in (GRANT, FAILURE, BeginWarmups(resources=SOME), LOSS):
+    for notice in (GRANT, FAILURE, BEGIN, LOSS):
         inbox.put(notice)
     inbox.clear()
     assert _all(inbox) == [FAILURE]

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -29,34 +29,30 @@ class Owner:
 
 
 @define
-class LeftDriver(FakeDriver):
-    """A driver that can be stopped."""
-
-    parts: Any = None
-
-    def stop(self) -> None:
-        self.parts.told.append("driver")
-
-
-@define
 class Parts:
-    """The other parts of a consumer; they record the order in which they end.
+    """The parts of a consumer; they record the order in which they end.
 
     Attributes:
         told: closed parts, in order.
         duties: duties of the watcher's thread at its end.
     """
 
-    driver: LeftDriver = field(init=False)
+    driver: Any = field(init=False)
     told: list[str] = field(factory=list)
     duties: list[Callable[[], None]] = field(factory=list)
 
+    def __attrs_post_init__(self) -> None:
+        told = self.told
+
+        class LeftDriver(FakeDriver):
+            def stop(self) -> None:
+                told.append("driver")
+
+        self.driver = LeftDriver()
+        self.driver.member.state = MemberState.STABLE
+
     def finish(self, duty: Callable[[], None]) -> None:
         self.duties.append(duty)
-
-    def __attrs_post_init__(self) -> None:
-        self.driver = LeftDriver(parts=self)
-        self.driver.member.state = MemberState.STABLE
 
     def release(self) -> None:
         self.told.append("slot")
@@ -65,21 +61,20 @@ class Parts:
         self.told.append("sink")
 
 
-def owned(parts: Parts) -> tuple[Owner, Finalizer]:
-    owner = Owner()
-    anything: Any = parts
-    return owner, finalize_when_dropped(owner, anything.driver, anything, anything, anything)
+def drop(parts: Parts, before: Callable[[Finalizer], object] = lambda _: None) -> None:
+    """Drop a consumer with these parts, after something happened."""
+    owner, anything = Owner(), cast("Any", parts)
+    before(finalize_when_dropped(owner, parts.driver, anything, anything, anything))
+    del owner
+    gc.collect()
 
 
 def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
     """The collector's thread only leaves the group; the watcher's last duty does the waiting."""
     parts = Parts()
-    owner, _ = owned(parts)
-    del owner
-    gc.collect()
+    drop(parts)
     assert parts.driver.left == [("consumer dropped", True)]
     (duty,) = parts.duties
-    assert parts.told == []
     ending = threading.Thread(target=duty)
     ending.start()
     ending.join(0.1)
@@ -94,30 +89,20 @@ def test_dropped_consumer_ends_although_the_group_does_not_answer(
 ) -> None:
     monkeypatch.setattr("coopgroup.kafka.membership.leaving._LEAVE_TIMEOUT_S", 0.01)
     parts = Parts()
-    owner, _ = owned(parts)
-    del owner
-    gc.collect()
+    drop(parts)
     parts.duties[0]()
     assert parts.told == ["driver", "slot", "sink"]
 
 
-def test_consumer_when_closed_is_done() -> None:
-    parts = Parts()
-    owner, when_dropped = owned(parts)
-    when_dropped.detach()
-    del owner
-    gc.collect()
-    assert (parts.driver.left, parts.duties) == ([], [])
-
-
-def test_consumer_when_dropped_in_a_forked_child_says_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("why", ["closed", "in a forked child"])
+def test_consumer_that_is_dropped_later_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     parts = Parts()
-    owner, _ = owned(parts)
-    monkeypatch.setattr("os.getpid", lambda: -1)
-    del owner
-    gc.collect()
+    if why == "closed":
+        drop(parts, lambda finalizer: finalizer.detach())
+    else:
+        drop(parts, lambda _: monkeypatch.setattr("os.getpid", lambda: -1))
     assert (parts.driver.left, parts.duties) == ([], [])
 
 
@@ -129,33 +114,25 @@ class Application:
     """An object that owns a consumer and passes its own methods as callbacks."""
 
     def __init__(self, chosen: str, folder: Path) -> None:
-        given = {
-            **dict.fromkeys(("on_commit", "error_cb", "stats_cb", "throttle_cb"), self.hear),
-            "coopgroup.telemetry.listener": self.hear,
-            "logger": self,
-        }
         login = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
             "oauth_cb": self.token,
         }
-        callbacks = {**given, **login} if chosen == "all" else {chosen: given.get(chosen)}
-        if chosen == "oauth_cb":
-            callbacks = login
-        more: dict[str, Any] = {"on_assign": None} if chosen != "listener" else {}
-        if not more:
-            callbacks = {}
-            more = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), self.hear)
+        given: dict[str, dict[str, Any]] = {key: {key: self.hear} for key in KEYS}
+        given |= {"logger": {"logger": self}, "oauth_cb": login, "listener": {}}
+        given["all"] = {key: one for part in given.values() for key, one in part.items()}
         self.consumer = CooperativeConsumer(
             {
                 **NOBODY,
-                **{key: value for key, value in callbacks.items() if value is not None},
+                **given[chosen],
                 "coopgroup.state.dir": str(folder / "state"),
                 "coopgroup.telemetry.file": str(folder / "telemetry.jsonl"),
                 "statistics.interval.ms": 100,
             }
         )
-        self.consumer.subscribe(["t"], **more)
+        listener = self.hear if chosen == "listener" else None
+        self.consumer.subscribe(["t"], on_assign=listener, on_revoke=listener, on_lost=listener)
 
     def hear(self, *_: object) -> None:
         pass
@@ -167,21 +144,12 @@ class Application:
         return "token", time.time() + 3_600
 
 
+KEYS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "coopgroup.telemetry.listener")
+CHOICES = (*KEYS, "logger", "oauth_cb", "listener", "all")
+
+
 def own_threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if "dropped" in one.name]
-
-
-CHOICES = (
-    "on_commit",
-    "error_cb",
-    "stats_cb",
-    "throttle_cb",
-    "coopgroup.telemetry.listener",
-    "logger",
-    "oauth_cb",
-    "listener",
-    "all",
-)
 
 
 def test_consumers_whose_callbacks_are_methods_of_their_owners_are_collected(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -27,17 +28,17 @@ from coopgroup.member.events import (
     WarmupFailed,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
+from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 
+LOSS = LoseResources(resources=BOTH, cause="lease expired")
 PENDING = 1_500  # exceeds Python's recursion limit
 
 
 def test_grant_calls_back_then_fetches_then_says_so() -> None:
     """The order matters: the callback may set the starting offset."""
     stage = Stage()
-    stage.driver.inbox.put(GrantResources(resources=BOTH))
-    stage.listener.serve()
+    stage.tell(GrantResources(resources=BOTH))
     assert stage.heard == [("assign", [0, 1])]
     assert stage.librdkafka.calls == [("assign", [(0, -2), (1, -2)])]
     assert stage.written == [ResourcesStarted(resources=BOTH)]
@@ -52,112 +53,85 @@ def test_grant_begins_although_the_callback_raises() -> None:
         raise LookupError("no offset")
 
     stage.listener.callbacks = Callbacks(begin_one)
-    stage.driver.inbox.put(GrantResources(resources=BOTH))
     with pytest.raises(LookupError):
-        stage.listener.serve()
+        stage.tell(GrantResources(resources=BOTH))
     assert stage.librdkafka.calls == [("assign", [(1, 77)]), ("assign", [(0, -2)])]
     assert stage.written == [ResourcesStarted(resources=BOTH)]
 
 
 def test_revocation_calls_back_commits_stops_and_answers() -> None:
     stage = holding()
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     assert stage.heard == [("revoke", [1])]
     assert stage.driver.posted == [
         CommitRequested(commit_id=1, offsets=(Offset("t", 1, 11),)),
         RevocationCompleted(resources=ONE),
     ]
     assert stage.librdkafka.calls == [("unassign", [(1, -1001)])]
-    assert [(one.resources, one.reason) for one in stage.written] == [(ONE, StopReason.REVOKED)]
+    assert stage.stops() == [(ONE, StopReason.REVOKED)]
     assert (stage.listener.owned, stage.committed) == (ZERO, [(None, [(1, 11)])])
-
-
-def test_revocation_when_the_callback_raises_is_completed_and_the_rest_waits() -> None:
-    """The group must not wait forever; the next poll handles the next notice."""
-    stage = holding()
-    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.driver.inbox.put(GrantResources(resources=ONE))
-    with pytest.raises(LookupError):
-        stage.listener.serve()
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert (stage.listener.owned, stage.driver.inbox.waiting) == (ZERO, True)
-    stage.listener.serve()
-    assert (stage.listener.owned, stage.driver.inbox.waiting) == (BOTH, False)
 
 
 def test_revocation_when_librdkafka_fails_is_completed() -> None:
     stage = holding()
     stage.driver.code = 22
     stage.librdkafka.unassign_failure = LookupError("gone")
-    stage.driver.inbox.put(RevokeResources(resources=BOTH))
     with pytest.raises(LookupError):
-        stage.listener.serve()
+        stage.tell(RevokeResources(resources=BOTH))
     assert revoked(stage) == [RevocationCompleted(resources=BOTH)]
     assert stage.written == [CommitFailed(resources=BOTH, error="ILLEGAL_GENERATION")]
 
 
-@pytest.mark.parametrize("has_on_lost", [True, False])
-def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(has_on_lost: bool) -> None:
-    """Another member may own the partitions already."""
+def test_revocation_when_the_callback_raises_is_completed_and_the_rest_waits() -> None:
+    """The group must not wait forever; the next poll handles the next notice."""
     stage = holding()
-    if not has_on_lost:
-        stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke"))
-    stage.driver.inbox.put(LoseResources(resources=BOTH, cause="lease expired"))
-    stage.listener.serve()
-    assert stage.heard == [("lost" if has_on_lost else "revoke", [0, 1])]
-    assert stage.driver.posted == [LossHandled()]
-    assert [(one.resources, one.reason) for one in stage.written] == [(BOTH, StopReason.LOST)]
-    assert stage.fetching.fetched == ResourceSet()
-
-
-def test_loss_when_the_callback_raises_is_answered() -> None:
-    """Otherwise the member would never rejoin."""
-    stage = holding()
-    stage.listener.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
-    stage.driver.inbox.put(LoseResources(resources=BOTH, cause="lease expired"))
+    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
     with pytest.raises(LookupError):
-        stage.listener.serve()
-    assert (stage.driver.posted, stage.listener.owned) == ([LossHandled()], ResourceSet())
+        stage.tell(RevokeResources(resources=ONE), GrantResources(resources=ONE))
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert (stage.listener.owned, stage.driver.inbox.waiting) == (ZERO, True)
+    stage.listener.serve()
+    assert (stage.listener.owned, stage.driver.inbox.waiting) == (BOTH, False)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+@pytest.mark.parametrize("has_on_lost", [True, False])
+def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(
+    has_on_lost: bool, raises: bool
+) -> None:
+    """Another member may own the partitions already. It is answered although a callback raises."""
+    stage, error = holding(), LookupError("no") if raises else None
+    lost = stage.hearing("lost", error) if has_on_lost else None
+    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", error), on_lost=lost)
+    with pytest.raises(LookupError) if raises else nullcontext():
+        stage.tell(LOSS)
+    assert stage.heard == [("lost" if has_on_lost else "revoke", [0, 1])]
+    assert (stage.driver.posted, stage.listener.owned) == ([LossHandled()], EMPTY)
+    assert stage.stops() == [(BOTH, StopReason.LOST)]
+    assert stage.fetching.fetched == EMPTY
 
 
 def test_warmups_call_back_in_their_order() -> None:
     stage = Stage()
-    heard: list[tuple[str, list[int]]] = []
-
-    def callback(name: str) -> Callback:
-        return lambda _, partitions: heard.append((name, [one.partition for one in partitions]))
-
     stage.listener.callbacks = Callbacks(
-        on_warmup=callback("begin"), on_warmup_cancelled=callback("cancel")
+        on_warmup=stage.hearing("begin"), on_warmup_cancelled=stage.hearing("cancel")
     )
-    stage.driver.inbox.put(BeginWarmups(resources=BOTH))
-    stage.driver.inbox.put(CancelWarmups(resources=ONE))
-    stage.listener.serve()
-    assert heard == [("begin", [0, 1]), ("cancel", [1])]
+    stage.tell(BeginWarmups(resources=BOTH), CancelWarmups(resources=ONE))
+    assert stage.heard == [("begin", [0, 1]), ("cancel", [1])]
     assert stage.driver.posted == []
 
 
 def test_on_warmup_when_it_raises_cancels_these_warmups_and_goes_on() -> None:
     stage = Stage()
-
-    def fail(_: object, partitions: list[TopicPartition]) -> None:
-        raise OSError("disk\nfull")
-
-    stage.listener.callbacks = Callbacks(on_warmup=fail)
-    stage.driver.inbox.put(BeginWarmups(resources=ONE))
-    stage.driver.inbox.put(GrantResources(resources=ZERO))
-    stage.listener.serve()
+    stage.listener.callbacks = Callbacks(on_warmup=stage.hearing("begin", OSError("disk\nfull")))
+    stage.tell(BeginWarmups(resources=ONE), GrantResources(resources=ZERO))
     assert stage.driver.posted == [WarmupFailed(resources=ONE, error="OSError: disk full")]
     assert stage.listener.owned == ZERO
 
 
 def test_loss_of_what_was_never_granted_calls_nobody_back() -> None:
     stage = Stage()
-    stage.driver.inbox.put(GrantResources(resources=ZERO))
-    stage.driver.inbox.put(LoseResources(resources=ZERO, cause="fenced"))
-    stage.listener.serve()
+    stage.tell(GrantResources(resources=ZERO), LoseResources(resources=ZERO, cause="fenced"))
     assert (stage.heard, stage.written, stage.driver.posted) == ([], [], [LossHandled()])
 
 
@@ -188,58 +162,34 @@ def test_give_up_when_callbacks_raise_stops_everything() -> None:
         stage.listener.give_up()
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert [(one.resources, one.reason) for one in stage.written] == [
-        (ONE, StopReason.REVOKED),
-        (ZERO, StopReason.CLOSED),
-    ]
+    assert stage.stops() == [(ONE, StopReason.REVOKED), (ZERO, StopReason.CLOSED)]
 
 
 def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
     stage = holding()
+    hear = stage.hearing("revoke")
 
-    def close(_: object, partitions: list[TopicPartition]) -> None:
-        stage.heard.append(("revoke", [one.partition for one in partitions]))
+    def close(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
         if partitions[0].partition == 1:
             stage.listener.give_up()
 
     stage.listener.callbacks = Callbacks(on_revoke=close)
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
-    stopped = [one for one in stage.written if isinstance(one, ResourcesStopped)]
-    assert [(one.resources, one.reason) for one in stopped] == [
-        (ZERO, StopReason.CLOSED),
-        (ONE, StopReason.CLOSED),
-    ]
-    commits = [one for one in stage.driver.posted if isinstance(one, CommitRequested)]
-    assert [one.offsets for one in commits] == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
+    assert stage.stops() == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
+    assert stage.commits() == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
 
 
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())
-    stage.driver.inbox.put(GrantResources(resources=BOTH))
     with pytest.raises(KafkaException, match="a callback cannot poll"):
-        stage.listener.serve()
+        stage.tell(GrantResources(resources=BOTH))
     stage.listener.serve()
 
 
-def test_serve_calls_when_one_raises_runs_the_others() -> None:
-    stage = Stage()
-    ran: list[int] = []
-
-    def fail() -> None:
-        ran.append(1)
-        raise LookupError("no")
-
-    stage.driver.inbox.call_soon(fail)
-    stage.driver.inbox.call_soon(lambda: ran.append(2))
-    with pytest.raises(LookupError):
-        stage.listener.serve_calls()
-    assert (ran, stage.driver.inbox.waiting) == ([1, 2], False)
-
-
-def test_serve_calls_when_thousands_wait_runs_them_all() -> None:
+def test_serve_calls_when_thousands_raise_runs_them_all() -> None:
     stage = Stage()
     ran: list[int] = []
 
@@ -255,15 +205,14 @@ def test_serve_calls_when_thousands_wait_runs_them_all() -> None:
 
 
 def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
-    for errors in ([LookupError(), KeyboardInterrupt()], [KeyboardInterrupt(), LookupError()]):
+    for left in ([LookupError(), KeyboardInterrupt()], [KeyboardInterrupt(), LookupError()]):
         stage = Stage()
-        left = list(errors)
 
         def fail(left: list[BaseException] = left) -> None:
             raise left.pop(0)
 
-        stage.driver.inbox.call_soon(fail)
-        stage.driver.inbox.call_soon(fail)
+        for _ in range(2):
+            stage.driver.inbox.call_soon(fail)
         with pytest.raises(KeyboardInterrupt):
             stage.listener.serve_calls()
         assert left == []
@@ -271,18 +220,12 @@ def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
 
 def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
     stage = Stage()
-    heard: list[int] = []
-
-    def fail(_: object, partitions: list[TopicPartition]) -> None:
-        heard.extend(one.partition for one in partitions)
-        raise LookupError(str(partitions[0].partition))
-
-    stage.listener.callbacks = Callbacks(on_revoke=fail)
+    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
     for number in range(PENDING):
         stage.driver.inbox.put(RevokeResources(resources=ResourceSet({"t": [number]})))
-    with pytest.raises(LookupError, match=r"^0$"):
+    with pytest.raises(LookupError):
         stage.listener.give_up()
-    assert heard == list(range(PENDING))
+    assert stage.heard == [("revoke", [number]) for number in range(PENDING)]
     assert len(revoked(stage)) == PENDING
 
 
@@ -300,8 +243,7 @@ def test_accept_revoked_in_the_callback_changes_nothing() -> None:
     stage.listener.callbacks = Callbacks(
         on_revoke=lambda _, partitions: stage.listener.accept_revoked(partitions)
     )
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     assert stage.librdkafka.calls == [("unassign", [(1, -1001)])]
     with pytest.raises(KafkaException, match="the group revokes"):
         stage.listener.accept_revoked([TopicPartition("t", 0)])
@@ -319,38 +261,65 @@ def test_callback_that_leaves_the_group_ends_without_a_word_to_it(
             stage.listener.give_up()
 
     stage.listener.callbacks = Callbacks(on_revoke=leave)
-    stage.driver.inbox.put(told or LoseResources(resources=ONE, cause="lease expired"))
-    stage.listener.serve()
+    stage.tell(told or LoseResources(resources=ONE, cause="lease expired"))
     assert (revoked(stage), stage.listener.owned) == ([], EMPTY)
     stage.hold(BOTH)  # subscribed again
     stage.listener.callbacks = Callbacks()
-    stage.driver.inbox.put(RevokeResources(resources=BOTH))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=BOTH))
     assert revoked(stage) == [RevocationCompleted(resources=BOTH)]
 
 
-@pytest.mark.parametrize(("code", "is_left"), [(0, True), (None, False)])
+@pytest.mark.parametrize(
+    ("code", "queued", "is_left"), [(0, False, True), (None, False, False), (None, True, False)]
+)
 def test_leaving_waits_for_queued_commits_within_the_time_of_the_last_one(
-    code: int | None, is_left: bool, monkeypatch: pytest.MonkeyPatch
+    code: int | None, queued: bool, is_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the leave they would be refused; the last commit and the queue share one limit."""
+    """After the leave they would be refused; all commits of a close share one limit."""
     monkeypatch.setattr(notices_module, "_CLOSE_COMMIT_S", 0.2)
     stage = holding()
-    stage.driver.code = code
-    stage.listener.give_up()
-    (waited_s,) = stage.driver.waited_s
-    assert (waited_s > 0, waited_s <= 0.2) == (is_left, True)
-
-
-def test_leaving_waits_no_longer_for_the_commit_of_a_queued_revocation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(notices_module, "_CLOSE_COMMIT_S", 0.2)
-    stage = holding()
-    stage.driver.code = None  # the coordinator is silent
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.driver.code = code  # None: the coordinator is silent
+    if queued:
+        stage.driver.inbox.put(RevokeResources(resources=ONE))
     leaver = threading.Thread(target=stage.listener.give_up, daemon=True)
     leaver.start()
     leaver.join(5.0)
     assert not leaver.is_alive()
     assert stage.listener.owned == EMPTY
+    waited_s = stage.driver.waited_s[-1]
+    assert (waited_s > 0, waited_s <= 0.2) == (is_left, True)
+
+
+# --- Arguments of `subscribe` --------------------------------------------------------------------
+
+
+NAMES = ("on_assign", "on_revoke", "on_lost", "on_warmup", "on_warmup_cancelled")
+
+
+def hear(*_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_callback_that_cannot_be_called_is_refused(name: str) -> None:
+    wrong: Any = {**dict.fromkeys(NAMES), name: 5}
+    with pytest.raises(TypeError, match=f"^{name} expects a callable$"):
+        Callbacks(**wrong)
+
+
+def test_end_of_warmups_without_warmups_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^on_warmup_cancelled expects on_warmup beside it$"):
+        Callbacks(on_warmup_cancelled=hear)
+
+
+def test_warm_set_without_on_warmup_takes_no_part() -> None:
+    assert Callbacks(hear).warm_set(None) is None
+    with pytest.raises(TypeError, match=r"^warm expects on_warmup beside it$"):
+        Callbacks(hear).warm_set([])
+
+
+def test_warm_set_with_on_warmup_is_what_the_application_found() -> None:
+    callbacks = Callbacks(on_warmup=hear)
+    assert callbacks.warm_set(None) == EMPTY
+    warm = [TopicPartition("t", 1), TopicPartition("t", 0)]
+    assert callbacks.warm_set(warm) == ResourceSet({"t": [0, 1]})

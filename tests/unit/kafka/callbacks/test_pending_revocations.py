@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,36 +12,34 @@ from confluent_kafka import KafkaException, TopicPartition
 from coopgroup.kafka.callbacks import listener as notices_module
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
+from coopgroup.member.events import LossHandled, Offset, RevocationCompleted
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.telemetry import ResourcesStopped, StopReason
+from coopgroup.telemetry import StopReason
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 
 
-def stopping_later(stage: Stage, resources: ResourceSet, answers: list[bool]) -> None:
-    """Let `on_revoke` postpone some of its partitions."""
+def stopping_later(
+    stage: Stage, resources: ResourceSet, answers: list[bool], error: Exception | None = None
+) -> None:
+    """Let `on_revoke` postpone some of its partitions, and then raise."""
+    hear = stage.hearing("revoke", error)
 
-    def revoke(_: object, partitions: list[TopicPartition]) -> None:
-        stage.heard.append(("revoke", [one.partition for one in partitions]))
+    def revoke(consumer: object, partitions: list[TopicPartition]) -> None:
         late = [one for one in partitions if (one.topic, one.partition) in resources]
         answers.append(stage.listener.revoke_later(late) is not None)
+        hear(consumer, partitions)
 
     stage.listener.callbacks = Callbacks(stage.hearing("assign"), revoke, stage.hearing("lost"))
-
-
-def stops(stage: Stage) -> list[tuple[ResourceSet, StopReason]]:
-    written = [one for one in stage.written if isinstance(one, ResourcesStopped)]
-    return [(one.resources, one.reason) for one in written]
 
 
 def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
     stage, answers = Stage(), list[bool]()
     stage.hold(BOTH)
     stopping_later(stage, ONE, answers)
-    stage.driver.inbox.put(RevokeResources(resources=BOTH))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=BOTH))
     assert answers == [True]
     assert revoked(stage) == [RevocationCompleted(resources=ZERO)]
     assert (stage.listener.owned, stage.listener.stopping) == (ONE, ONE)
@@ -51,57 +50,35 @@ def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
     stage.listener.serve()
     assert revoked(stage)[1:] == [RevocationCompleted(resources=ONE)]
     assert (stage.listener.owned, stage.listener.stopping) == (EMPTY, EMPTY)
-    assert stops(stage) == [(ZERO, StopReason.REVOKED), (ONE, StopReason.REVOKED)]
-    commits = [one.offsets for one in stage.driver.posted if isinstance(one, CommitRequested)]
-    assert commits == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
+    assert stage.stops() == [(ZERO, StopReason.REVOKED), (ONE, StopReason.REVOKED)]
+    assert stage.commits() == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
     assert stage.heard == [("revoke", [0, 1])]
 
 
-def test_revocation_that_is_put_off_as_a_whole_completes_later() -> None:
+def test_revocation_is_put_off_as_a_whole_although_its_callback_raises() -> None:
     stage = holding()
-    stopping_later(stage, BOTH, [])
-    stage.driver.inbox.put(RevokeResources(resources=BOTH))
-    stage.listener.serve()
+    stopping_later(stage, BOTH, [], LookupError("no"))
+    with pytest.raises(LookupError):
+        stage.tell(RevokeResources(resources=BOTH))
     assert revoked(stage) == []
     for _ in range(2):
         stage.listener.finish_revoke([TopicPartition("t", 1)])
     stage.listener.serve()
-    stage.listener.finish_revoke([TopicPartition("t", 0)])
-    stage.listener.serve()
-    assert revoked(stage) == [
-        RevocationCompleted(resources=ONE),
-        RevocationCompleted(resources=ZERO),
-    ]
-
-
-def test_revocation_is_put_off_although_its_callback_raises() -> None:
-    stage = holding()
-
-    def revoke(_: object, partitions: list[TopicPartition]) -> None:
-        stage.listener.revoke_later([one for one in partitions if one.partition == 1])
-        raise LookupError("no")
-
-    stage.listener.callbacks = Callbacks(on_revoke=revoke)
-    stage.driver.inbox.put(RevokeResources(resources=BOTH))
-    with pytest.raises(LookupError):
-        stage.listener.serve()
-    assert revoked(stage) == [RevocationCompleted(resources=ZERO)]
-    assert stage.listener.stopping == ONE
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stage.listener.stopping == ZERO
 
 
 def test_what_is_lost_while_it_stops_is_lost() -> None:
     stage = holding()
     stopping_later(stage, ONE, [])
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     stage.driver.inbox.put(LoseResources(resources=BOTH, cause="lease expired"))
     stage.listener.finish_revoke([TopicPartition("t", 1)])
     stage.listener.serve()
     assert stage.heard == [("revoke", [1]), ("lost", [0, 1])]
     assert revoked(stage) == [LossHandled()]
-    assert stops(stage) == [(BOTH, StopReason.LOST)]
-    stage.driver.inbox.put(GrantResources(resources=ONE))
-    stage.listener.serve()
+    assert stage.stops() == [(BOTH, StopReason.LOST)]
+    stage.tell(GrantResources(resources=ONE))
     assert (stage.listener.owned, stage.listener.stopping) == (ONE, EMPTY)
 
 
@@ -109,16 +86,14 @@ def test_give_up_while_something_stops_does_not_wait_for_it() -> None:
     stage, answers = Stage(), list[bool]()
     stage.hold(BOTH)
     stopping_later(stage, BOTH, answers)
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     stage.listener.give_up()
     assert answers == [True, False]
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
-    assert stops(stage) == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
+    assert stage.stops() == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
     assert (stage.listener.owned, stage.listener.stopping) == (EMPTY, EMPTY)
     stage.hold(BOTH)  # subscribed again
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     assert answers[2:] == [True]
 
 
@@ -138,8 +113,7 @@ def test_revoke_later_elsewhere_is_refused() -> None:
         stage.listener.revoke_later([TopicPartition("t", 0)])
     with pytest.raises(TypeError, match="requires list of TopicPartition"):
         stage.listener.finish_revoke([1])  # type: ignore[list-item]
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    stage.tell(RevokeResources(resources=ONE))
     assert heard == [TopicPartition("t", 1)]
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
 
@@ -161,8 +135,7 @@ def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
         RevokeResources(resources=BOTH),
     ):
         stage.hold(BOTH - stage.listener.owned)
-        stage.driver.inbox.put(notice)
-        stage.listener.serve()
+        stage.tell(notice)
     assert (len(tokens), stage.listener.stopping) == (4, BOTH)
     for stale in tokens[:2]:
         stage.listener.finish_revoke(stale)
@@ -175,73 +148,54 @@ def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
     assert stage.listener.stopping == ZERO
 
 
-def at(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
-    """Set the application's clock, in seconds."""
-    monkeypatch.setattr(notices_module, "now_s", lambda: now)
+@pytest.fixture
+def poll_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set the application's clock, in seconds, and serve what the group tells."""
+
+    def poll(stage: Stage, now: float, *notices: Notice) -> None:
+        monkeypatch.setattr(notices_module, "now_s", lambda: now)
+        stage.driver.inbox.wake()
+        stage.tell(*notices)
+
+    return poll
 
 
 def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
-    monkeypatch: pytest.MonkeyPatch,
+    poll_at: Callable[..., None],
 ) -> None:
     stage = holding()
     stopping_later(stage, ONE, [])
-    at(monkeypatch, 100.0)
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
+    poll_at(stage, 100.0, RevokeResources(resources=ONE))
     assert stage.driver.reminders[-1] == 130.0
     for now in (129.0, 130.0, 131.0, 159.9):
-        at(monkeypatch, now)
-        stage.driver.inbox.wake()
-        stage.listener.serve()
+        poll_at(stage, now)
         assert [event for event, _ in stage.driver.warned] == ["stop_takes_long"] * (now >= 130)
     assert (revoked(stage), stage.listener.stopping) == ([], ONE)
     assert stage.driver.reminders[-1] == 160.0
-    at(monkeypatch, 160.0)
-    stage.driver.inbox.wake()
-    stage.listener.serve()
+    poll_at(stage, 160.0)
     assert stage.driver.warned[1:] == [("stop_never_finished", {"resources": {"t": [1]}})]
     assert stage.heard == [("revoke", [1]), ("lost", [1])]
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stops(stage) == [(ONE, StopReason.LOST)]
+    assert (stage.stops(), stage.commits()) == ([(ONE, StopReason.LOST)], [])
     assert (stage.listener.owned, stage.listener.stopping) == (ZERO, EMPTY)
     assert (stage.driver.polled_at_s, stage.driver.reminders[-1]) == (160.0, math.inf)
-    assert not any(isinstance(one, CommitRequested) for one in stage.driver.posted)
 
 
 def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
+    poll_at: Callable[..., None],
 ) -> None:
-    stage = holding()
-    stopping_later(stage, ONE, [])
-    at(monkeypatch, 100.0)
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.listener.serve()
-    stage.listener.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
-    at(monkeypatch, 160.0)
-    stage.driver.inbox.wake()
-    with pytest.raises(LookupError):
-        stage.listener.serve()
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stage.driver.reminders[-1] == math.inf
-
-
-def test_partition_whose_offset_has_come_begins_when_on_lost_raises(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    """A partition whose offset has come meanwhile begins nevertheless."""
     stage = holding(ONE)
     stopping_later(stage, ONE, [])
     coordinator: Any = stage.fetching.starts.lookup.transport
     coordinator.is_silent = True
-    at(monkeypatch, 100.0)
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.driver.inbox.put(GrantResources(resources=ZERO))
-    stage.listener.serve()
+    poll_at(stage, 100.0, RevokeResources(resources=ONE), GrantResources(resources=ZERO))
     stage.listener.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
     ((request, hear),) = coordinator.waiting
     coordinator.is_silent = False
     hear(coordinator.answer(request))
-    at(monkeypatch, 160.0)
-    stage.driver.inbox.wake()
     with pytest.raises(LookupError):
-        stage.listener.serve()
+        poll_at(stage, 160.0)
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stage.driver.reminders[-1] == math.inf
     assert stage.fetching.fetched == ZERO

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from coopgroup import CooperativeConsumer
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
@@ -58,11 +56,7 @@ def poll_on(consumer: CooperativeConsumer, count: int) -> None:
     ],
 )
 def test_callback_when_it_raises_is_heard_from_poll(
-    key: str,
-    count: int,
-    callback: Callable[..., None],
-    expected: type[BaseException],
-    message: str,
+    key: str, count: int, callback: Callable[..., None], expected: type[BaseException], message: str
 ) -> None:
     raising: list[Any] = [callback]
 
@@ -74,20 +68,6 @@ def test_callback_when_it_raises_is_heard_from_poll(
     with consumer, pytest.raises(expected) as caught:
         poll_on(consumer, count)
     assert str(caught.value) == message
-
-
-def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
-    heard: list[KafkaError] = []
-    with CooperativeConsumer({**NOBODY, "error_cb": heard.append}) as consumer:
-        deadline = time.monotonic() + 10
-        while not heard and time.monotonic() < deadline:
-            consumer.poll(0.05)
-    assert heard[0].name() == "_TRANSPORT"
-
-
-def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
-    with pytest.raises(ConfigurationError, match="error_cb: got 5"):
-        CooperativeConsumer({**NOBODY, "error_cb": 5})
 
 
 def test_listener_of_telemetry_keeps_its_way_to_watch_members() -> None:

@@ -17,11 +17,6 @@ def test_each_strategy_has_an_assignor(protocol: KafkaProtocol) -> None:
     assert assignor_of(strategies) in assignor_names()
 
 
-def test_without_the_key_there_is_no_strategy() -> None:
-    assert read_strategy({}) == ()
-    assert assignor_of(()) is None
-
-
 @pytest.mark.parametrize("given", ["", "uniform", "range,range", "range,", 5])
 def test_wrong_strategies_are_refused(given: object) -> None:
     with pytest.raises(ConfigurationError) as caught:

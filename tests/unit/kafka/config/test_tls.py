@@ -62,18 +62,11 @@ def test_verification_follows_when_it_is_given(
 
 
 def test_authority_is_loaded_when_it_is_a_file_or_text(folder: Path) -> None:
-    text = (folder / "ca.pem").read_text(encoding="ascii")
-    from_file = tls_context({"ssl.ca.location": str(folder / "ca.pem")}).get_ca_certs()
-    assert len(from_file) == 1
-    assert tls_context({"ssl.ca.pem": text}).get_ca_certs() == from_file
-
-
-def test_revocations_are_checked_when_there_is_a_list(folder: Path) -> None:
-    context = tls_context(
-        {
-            "ssl.ca.location": str(folder / "ca.pem"),
-            "ssl.crl.location": str(folder / "crl.pem"),
-        }
+    ca, crl = folder / "ca.pem", folder / "crl.pem"
+    context = tls_context({"ssl.ca.location": str(ca), "ssl.crl.location": str(crl)})
+    assert len(context.get_ca_certs()) == 1
+    assert tls_context({"ssl.ca.pem": ca.read_text("ascii")}).get_ca_certs() == (
+        context.get_ca_certs()
     )
     assert context.verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
     assert context.cert_store_stats()["crl"] == 1
@@ -165,46 +158,31 @@ def test_ciphers_are_limited_when_they_are_given() -> None:
     assert [suite["name"] for suite in suites if suite["protocol"] == "TLSv1.2"] == [name]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("ssl.ca.location", "/no/such/file"),
-        ("ssl.crl.location", "/no/such/file"),
-        ("ssl.cipher.suites", "no-such-suite"),
-    ],
-)
-def test_file_is_refused_when_tls_cannot_load_it(key: str, value: str) -> None:
-    with pytest.raises(ConfigurationError, match="what TLS can load") as caught:
-        tls_context({key: value})
-    assert (caught.value.field, caught.value.value) == (key, value)
+def test_file_or_text_that_tls_cannot_load_is_refused_and_no_text_is_shown(folder: Path) -> None:
+    certificate, key = folder / "ca.pem", folder / "locked.pem"
+    text = {
+        "ssl.certificate.pem": certificate.read_text("ascii"),
+        "ssl.key.pem": key.read_text("ascii"),
+    }
+    refused: list[tuple[dict[str, Any], str, object]] = [
+        ({"ssl.ca.location": "/no/such/file"}, "ssl.ca.location", "/no/such/file"),
+        ({"ssl.crl.location": "/no/such/file"}, "ssl.crl.location", "/no/such/file"),
+        ({"ssl.cipher.suites": "no-such-suite"}, "ssl.cipher.suites", "no-such-suite"),
+        (text | {"ssl.key.password": ""}, "ssl.certificate.pem", "(not shown)"),
+        (text | {"ssl.key.password": "wrong"}, "ssl.certificate.pem", "(not shown)"),
+    ]
+    for given, field, value in refused:
+        with pytest.raises(ConfigurationError, match="what TLS can load") as caught:
+            tls_context(given)
+        assert (caught.value.field, caught.value.value) == (field, value)
 
 
-def test_text_is_not_shown_when_tls_cannot_load_it(folder: Path) -> None:
-    locked = (folder / "locked.pem").read_text(encoding="ascii")
-    certificate = (folder / "ca.pem").read_text(encoding="ascii")
-    for password in ("", "wrong"):
+def test_half_a_certificate_is_refused(folder: Path) -> None:
+    names = ["ssl.certificate.location", "ssl.key.location"]
+    for given, missing in (names, reversed(names)):
         with pytest.raises(ConfigurationError) as caught:
-            tls_context(
-                {
-                    "ssl.certificate.pem": certificate,
-                    "ssl.key.pem": locked,
-                    "ssl.key.password": password,
-                }
-            )
-        assert (caught.value.field, caught.value.value) == ("ssl.certificate.pem", "(not shown)")
-
-
-@pytest.mark.parametrize(
-    ("given", "missing"),
-    [
-        ("ssl.certificate.location", "ssl.key.location"),
-        ("ssl.key.location", "ssl.certificate.location"),
-    ],
-)
-def test_half_a_certificate_is_refused(given: str, missing: str, folder: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        tls_context({given: str(folder / "ca.pem")})
-    assert caught.value.field == missing
+            tls_context({given: str(folder / "ca.pem")})
+        assert caught.value.field == missing
 
 
 def test_context_reaches_the_connection_when_the_protocol_has_tls() -> None:

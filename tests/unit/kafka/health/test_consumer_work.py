@@ -57,20 +57,20 @@ class Stage:
             call()
 
 
-def test_first_reading_requests_a_sample_and_waits_for_nothing() -> None:
-    stage = Stage()
-    assert (stage.work.read().partitions, stage.inbox.waiting) == ({}, True)
-    stage.poll(handed=2)
-    sample = stage.work.read().partitions
-    assert {key: (one.position, one.end) for key, one in sample.items()}["t", 0] == (5, 9)
-
-
-def test_application_that_does_not_poll_gets_one_request_only() -> None:
+def test_first_readings_make_one_request_and_wait_for_nothing() -> None:
+    """The application may not poll."""
     stage = Stage()
     for _ in range(5):
-        stage.work.read()
-    assert stage.inbox.take_call() is not None
+        assert (stage.work.read().partitions, stage.inbox.waiting) == ({}, True)
+    call = stage.inbox.take_call()
+    assert call is not None
     assert stage.inbox.take_call() is None
+    stage.client.feed([record(0, 3), record(0, 4)])
+    stage.fetching.fetch(10, 0.0)
+    stage.fetching.record_buffer.take_all(2)
+    call()
+    sample = stage.work.read().partitions["t", 0]
+    assert (sample.position, sample.end) == (5, 9)
 
 
 def test_partition_that_is_no_longer_owned_is_left_out() -> None:

@@ -1,85 +1,73 @@
 """A partition is stuck only with a proof that work waits."""
 
+import pytest
 from attrs import evolve
 
 from coopgroup.kafka.health.progress import PartitionSample, Progress
 
 KEY = ("t", 0)
 AT = PartitionSample(position=10, end=20)
+GROWN = evolve(AT, end=21)
+UNKNOWN = evolve(AT, end=-1)
+PAUSED = evolve(AT, is_paused=True)
+WAITS = PartitionSample(waits_for_offset=True)
+BUSY = evolve(AT, position=20, oldest=10)
+IDLE = evolve(AT, position=20, end=20)
 
 
-def _stuck_after(*samples: PartitionSample) -> list[tuple[str, float]]:
-    """Note one sample a second; return reason and duration at the last one."""
+@pytest.mark.parametrize(
+    ("samples", "stuck"),
+    [
+        ((AT, AT, GROWN), ("records wait", 2.0)),
+        # The end of the log may be markers and aborted records of transactions.
+        ((AT, AT, AT), None),
+        ((AT, evolve(AT, position=11, end=30), evolve(AT, position=12, end=40)), None),
+        ((UNKNOWN, AT), None),
+        ((UNKNOWN, AT, GROWN), ("records wait", 2.0)),
+        ((PAUSED, PAUSED, evolve(PAUSED, end=30)), None),
+        ((evolve(PAUSED, end=30), evolve(AT, end=31)), ("records wait", 1.0)),
+        ((WAITS, WAITS, WAITS), ("no committed offset", 2.0)),
+        ((WAITS, WAITS, AT), None),
+        ((BUSY, evolve(BUSY, position=30, end=30), BUSY), ("handler", 2.0)),
+        # Processing pauses a partition whose records pile up.
+        ((evolve(BUSY, is_paused=True), evolve(BUSY, is_paused=True)), ("handler", 1.0)),
+        ((BUSY, evolve(BUSY, oldest=11), evolve(BUSY, oldest=12)), None),
+        # A handler counts from its own record on, not from the last progress before.
+        ((IDLE, IDLE, IDLE, evolve(IDLE, position=21, oldest=20)), None),
+    ],
+    ids=[
+        "records arrive and are not handed out",
+        "lag that does not grow",
+        "position advances",
+        "end is not known",
+        "growth counts from the first known end",
+        "paused",
+        "resumed",
+        "waits for its committed offset",
+        "committed offset has come",
+        "handler hangs, though records are handed out",
+        "handler hangs in a paused partition",
+        "handler ends",
+        "first record after a quiet time",
+    ],
+)
+def test_partition_is_stuck_since(
+    samples: tuple[PartitionSample, ...], stuck: tuple[str, float] | None
+) -> None:
+    """One sample a second."""
     progress = Progress()
     for at_s, sample in enumerate(samples):
         progress.note(float(at_s), {KEY: sample})
     found = progress.stuck(float(len(samples) - 1), {KEY: samples[-1]})
-    return [(one.why, one.since_s) for one in found]
-
-
-def test_records_that_arrive_and_are_not_handed_out_wait() -> None:
-    assert _stuck_after(AT, AT, evolve(AT, end=21)) == [("records wait", 2.0)]
-
-
-def test_lag_that_does_not_grow_is_no_proof() -> None:
-    """The end of the log may be markers and aborted records of transactions."""
-    assert _stuck_after(AT, AT, AT) == []
-
-
-def test_partition_that_advances_is_not_stuck() -> None:
-    assert _stuck_after(AT, evolve(AT, position=11, end=30), evolve(AT, position=12, end=40)) == []
-
-
-def test_growth_counts_from_the_first_known_end() -> None:
-    unknown = evolve(AT, end=-1)
-    assert _stuck_after(unknown, AT) == []
-    assert _stuck_after(unknown, AT, evolve(AT, end=21)) == [("records wait", 2.0)]
-
-
-def test_paused_partition_is_not_stuck() -> None:
-    paused = evolve(AT, is_paused=True)
-    assert _stuck_after(paused, paused, evolve(paused, end=30)) == []
-
-
-def test_resumed_partition_begins_anew() -> None:
-    paused = evolve(AT, is_paused=True, end=30)
-    assert _stuck_after(paused, evolve(paused, is_paused=False, end=31)) == [("records wait", 1.0)]
-
-
-def test_partition_that_waits_for_its_committed_offset_is_stuck() -> None:
-    waits = PartitionSample(waits_for_offset=True)
-    assert _stuck_after(waits, waits, waits) == [("no committed offset", 2.0)]
-    assert _stuck_after(waits, waits, AT) == []
-
-
-def test_handler_that_hangs_is_stuck_though_records_are_handed_out() -> None:
-    busy = evolve(AT, position=20, oldest=10)
-    assert _stuck_after(busy, evolve(busy, position=30, end=30), busy) == [("handler", 2.0)]
-
-
-def test_handler_that_hangs_in_a_paused_partition_is_stuck() -> None:
-    """Processing pauses a partition whose records pile up."""
-    busy = evolve(AT, oldest=10, position=20, is_paused=True)
-    assert _stuck_after(busy, busy) == [("handler", 1.0)]
-
-
-def test_handler_that_ends_is_progress() -> None:
-    busy = evolve(AT, position=20, oldest=10)
-    assert _stuck_after(busy, evolve(busy, oldest=11), evolve(busy, oldest=12)) == []
-
-
-def test_first_record_after_a_quiet_time_is_not_late() -> None:
-    """A handler counts from its own record on, not from the last progress before."""
-    idle = evolve(AT, position=20, end=20)
-    assert _stuck_after(idle, idle, idle, evolve(idle, position=21, oldest=20)) == []
+    assert [(one.why, one.since_s) for one in found] == ([] if stuck is None else [stuck])
 
 
 def test_partition_that_is_given_up_is_forgotten() -> None:
     progress = Progress()
     progress.note(0.0, {KEY: AT})
     progress.note(1.0, {})
-    progress.note(2.0, {KEY: evolve(AT, end=30)})
-    assert progress.stuck(2.0, {KEY: evolve(AT, end=30)}) == ()
+    progress.note(2.0, {KEY: GROWN})
+    assert progress.stuck(2.0, {KEY: GROWN}) == ()
 
 
 def test_quiet_partitions_are_those_without_progress() -> None:
@@ -90,4 +78,4 @@ def test_quiet_partitions_are_those_without_progress() -> None:
 
 
 def test_lag_is_unknown_without_a_position_or_an_end() -> None:
-    assert (AT.lag, evolve(AT, end=-1).lag, evolve(AT, position=-1001).lag) == (10, None, None)
+    assert (AT.lag, UNKNOWN.lag, evolve(AT, position=-1001).lag) == (10, None, None)

@@ -23,14 +23,20 @@ FINE = Health(
 )
 
 
-def test_healthy_member_has_no_problem() -> None:
-    assert FINE.problems() == ()
-    assert FINE.is_ready
-
-
-def test_member_without_partitions_is_ready() -> None:
-    idle = evolve(FINE, owned=ResourceSet(), lease_s=math.inf)
-    assert (idle.problems(), idle.is_ready) == ((), True)
+@pytest.mark.parametrize(
+    ("change", "is_ready"),
+    [
+        ({}, True),
+        ({"owned": ResourceSet(), "lease_s": math.inf}, True),
+        ({"is_joined": False}, False),
+        # A restart of all members does not bring the broker back.
+        ({"rebalancing_s": 1e6, "coordinator_silent_s": 1e6}, True),
+    ],
+    ids=["healthy", "without partitions", "not joined", "no coordinator"],
+)
+def test_member_without_a_problem(change: dict[str, Any], is_ready: bool) -> None:
+    member = evolve(FINE, **change)
+    assert (member.problems(), member.is_ready) == ((), is_ready)
 
 
 @pytest.mark.parametrize(
@@ -53,25 +59,16 @@ def test_member_without_partitions_is_ready() -> None:
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
 )
 def test_each_way_to_be_stuck_is_a_problem(change: dict[str, Any], words: str) -> None:
-    (problem,) = evolve(FINE, **change).problems()
+    member = evolve(FINE, **change)
+    (problem,) = member.problems()
     assert problem.startswith(words)
+    assert member.is_ready is ("failure" not in change)
 
 
 def test_limits_are_those_of_the_caller() -> None:
     slow = evolve(FINE, since_poll_s=50.0, revoking_s=50.0)
     assert len(slow.problems(HealthLimits(poll_s=40, revocation_s=49.0))) == 2
     assert evolve(FINE, since_poll_s=1e9).problems(HealthLimits(poll_s=math.inf)) == ()
-
-
-def test_rebalance_without_a_coordinator_is_no_reason_to_restart() -> None:
-    """A restart of all members does not bring the broker back."""
-    alone = evolve(FINE, rebalancing_s=1e6, coordinator_silent_s=1e6)
-    assert alone.problems() == ()
-
-
-def test_member_that_lost_its_membership_is_not_ready() -> None:
-    assert not evolve(FINE, is_joined=False).is_ready
-    assert not evolve(FINE, failure="fenced").is_ready
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "5", math.nan])

@@ -7,7 +7,6 @@ import pytest
 from attrs import define, field
 
 from coopgroup.kafka.membership.bell import TopicBell
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.topics import (
     EndAnswer,
     FindEnd,
@@ -19,13 +18,7 @@ from coopgroup.kafka.rpc.topics import (
     RingsAnswer,
 )
 from coopgroup.kafka.rpc.transport import TopicLane
-from coopgroup.model.group_api import Coordinator
-from tests.unit.kafka.fakes import HandTransport
-
-HERE = Coordinator(node_id=1, host="here", port=1)
-THERE = Coordinator(node_id=2, host="there", port=2)
-LOST = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
-FOUND = FoundPartition(error_code=0, partition=3, leader=HERE)
+from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
 
 
 @define
@@ -37,35 +30,28 @@ class Host:
     def hear(self) -> None:
         self.heard += 1
 
-    def warn(self, event: str, **fields: Any) -> None:  # noqa: ANN401
-        self.warnings.append({"event": event, **fields})
-
-    def bell(self) -> TopicBell:
-        return TopicBell(
+    def bell(self, *, listens: bool = True) -> TopicBell:
+        """Return a bell that has begun; if it listens, from offset 5 on."""
+        bell = TopicBell(
             transport=self.transport,
             topic="bell",
             group_id="g",
             heard=self.hear,
-            warn=self.warn,
+            warn=lambda event, **fields: self.warnings.append({"event": event, **fields}),
             timeout_ms=1_000,
         )
-
-    def listening(self) -> TopicBell:
-        """Return a bell that listens from offset 5 on."""
-        bell = self.bell()
         bell.start()
-        self.transport.answer(FindPartition, FOUND)
-        self.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+        if listens:
+            self.transport.answer(FindPartition, FOUND)
+            self.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
         return bell
 
-    def rings(self, *keys: bytes | None, end: int | None = None) -> None:
-        """Answer the Fetch with rings."""
-        request = self.transport.requests[0][1]
-        after = request.offset + len(keys)
-        answer = RingsAnswer(
-            error_code=0, keys=keys, next_offset=after, end_offset=after if end is None else end
-        )
-        self.transport.answer(ListenForRings, answer)
+    def ringing(self) -> TopicBell:
+        """Return a bell that has rung; what it listens to is left out."""
+        bell = self.bell()
+        del self.transport.requests[:]
+        bell.ring()
+        return bell
 
 
 @pytest.fixture
@@ -77,54 +63,45 @@ def host() -> Host:
 
 
 def test_bell_listens_at_the_leader_from_the_end_on(host: Host) -> None:
-    host.listening()
+    host.bell()
     ((lane, request, node, timeout_ms, _),) = host.transport.requests
     assert request == ListenForRings(topic="bell", partition=3, offset=5, wait_ms=30_000)
     assert (lane, node, timeout_ms) == (TopicLane.LISTEN, HERE, 31_000)
 
 
-def test_ring_of_the_group_is_heard_once_for_each_answer(host: Host) -> None:
-    host.listening()
-    host.rings(b"other", b"g", b"g")
-    assert host.heard == 1
-
-
-def test_rings_of_other_groups_are_only_read(host: Host) -> None:
-    host.listening()
-    host.rings(b"other", None, b"gg")
-    assert host.heard == 0
-    assert host.transport.run() == 0.01  # a flood of rings must leave time for other requests
-    assert host.transport.requests[0][1].offset == 8
-
-
-def test_bell_that_hears_nothing_asks_again_immediately(host: Host) -> None:
-    host.listening()
-    host.rings()
-    assert host.transport.requests[0][1].offset == 5
-    assert host.transport.actions == []
-
-
-def test_bell_that_is_far_behind_listens_from_the_end(host: Host) -> None:
-    host.listening()
-    host.rings(b"other", end=5_000)
-    host.transport.run()
-    assert host.transport.requests[0][1].offset == 5_000
+@pytest.mark.parametrize(
+    ("keys", "end", "heard", "next_offset"),
+    [
+        pytest.param((b"other", b"g", b"g"), 8, 1, 8, id="once for each answer"),
+        pytest.param((b"other", None, b"gg"), 8, 0, 8, id="of other groups"),
+        pytest.param((b"other",), 5_000, 0, 5_000, id="far behind"),
+        pytest.param((), 5, 0, 5, id="none"),
+    ],
+)
+def test_ring_of_the_group_is_heard(
+    host: Host, keys: tuple[bytes | None, ...], end: int, heard: int, next_offset: int
+) -> None:
+    host.bell()
+    answer = RingsAnswer(error_code=0, keys=keys, next_offset=5 + len(keys), end_offset=end)
+    host.transport.answer(ListenForRings, answer)
+    assert host.heard == heard
+    if keys:  # a flood of rings must leave time for other requests
+        assert host.transport.run() == 0.01
+    assert host.transport.requests[0][1].offset == next_offset
 
 
 @pytest.mark.parametrize("failure", [LOST, RingsAnswer(error_code=6, next_offset=5)])
 def test_bell_follows_the_leader_and_keeps_its_offset(host: Host, failure: Any) -> None:  # noqa: ANN401
-    host.listening()
+    host.bell()
     host.transport.answer(ListenForRings, failure)
     assert host.transport.run() == 0.2
-    moved = FoundPartition(error_code=0, partition=3, leader=THERE)
-    host.transport.answer(FindPartition, moved)
+    host.transport.answer(FindPartition, MOVED)
     ((_, request, node, _, _),) = host.transport.requests
-    assert (request.offset, node) == (5, THERE)
-    assert host.warnings == []
+    assert (request.offset, node, host.warnings) == (5, THERE, [])
 
 
 def test_offset_that_is_gone_is_looked_up_again(host: Host) -> None:
-    host.listening()
+    host.bell()
     host.transport.answer(ListenForRings, RingsAnswer(error_code=1, next_offset=5))
     host.transport.run()
     host.transport.answer(FindPartition, FOUND)
@@ -133,14 +110,13 @@ def test_offset_that_is_gone_is_looked_up_again(host: Host) -> None:
 
 
 def test_pause_between_tries_grows_up_to_half_a_minute(host: Host) -> None:
-    host.bell().start()
+    host.bell(listens=False)
     pauses = []
     for _ in range(10):
         host.transport.answer(FindPartition, LOST)
         pauses.append(host.transport.run())
     assert pauses[:4] == [0.2, 0.4, 0.8, 1.6]
-    assert pauses[-1] == 30.0
-    assert host.warnings == []
+    assert (pauses[-1], host.warnings) == (30.0, [])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +130,7 @@ def test_pause_between_tries_grows_up_to_half_a_minute(host: Host) -> None:
 def test_missing_topic_or_right_is_one_warning_and_tried_rarely(
     host: Host, code: int, name: str
 ) -> None:
-    host.bell().start()
+    host.bell(listens=False)
     for _ in range(3):
         host.transport.answer(FindPartition, FoundPartition(error_code=code))
         assert host.transport.run() == 300.0
@@ -163,7 +139,7 @@ def test_missing_topic_or_right_is_one_warning_and_tried_rarely(
 
 
 def test_missing_right_to_read_is_one_warning(host: Host) -> None:
-    host.listening()
+    host.bell()
     host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
     assert [one["action"] for one in host.warnings] == ["listen"]
     assert host.transport.run() == 300.0
@@ -173,25 +149,21 @@ def test_missing_right_to_read_is_one_warning(host: Host) -> None:
 
 
 def test_ring_goes_to_the_leader_on_its_own_connection(host: Host) -> None:
-    bell = host.listening()
-    bell.ring()
-    lane, request, node, timeout_ms, _ = host.transport.requests[1]
+    host.ringing()
+    ((lane, request, node, timeout_ms, _),) = host.transport.requests
     assert isinstance(request, Produce)
     assert (request.topic, request.partition, request.group_id) == ("bell", 3, "g")
     assert (lane, node, timeout_ms) == (TopicLane.RING, HERE, 1_000)
 
 
 def test_ring_waits_for_the_leader_that_is_being_looked_up(host: Host) -> None:
-    bell = host.bell()
-    bell.start()
-    bell.ring()
+    host.bell(listens=False).ring()
     host.transport.answer(FindPartition, FOUND)
     assert isinstance(host.transport.requests[0][1], Produce)
 
 
 def test_ring_without_a_topic_costs_nothing(host: Host) -> None:
-    bell = host.bell()
-    bell.start()
+    bell = host.bell(listens=False)
     host.transport.answer(FindPartition, FoundPartition(error_code=3))
     bell.ring()
     assert host.transport.requests == []
@@ -199,32 +171,26 @@ def test_ring_without_a_topic_costs_nothing(host: Host) -> None:
 
 
 def test_ring_follows_a_leader_that_moved_once(host: Host) -> None:
-    bell = host.listening()
-    del host.transport.requests[:]
-    bell.ring()
+    bell = host.ringing()
     host.transport.answer(Produce, ProduceAnswer(error_code=6))
-    host.transport.answer(FindPartition, FoundPartition(error_code=0, partition=3, leader=THERE))
+    host.transport.answer(FindPartition, MOVED)
     _, node = host.transport.answer(Produce, ProduceAnswer(error_code=6))
-    assert node == THERE
-    assert host.transport.requests == []
+    assert (node, host.transport.requests) == (THERE, [])
     bell.finish(10.0)
 
 
 def test_missing_right_to_ring_is_one_warning(host: Host) -> None:
-    bell = host.listening()
-    del host.transport.requests[:]
-    for _ in range(2):
-        bell.ring()
-        host.transport.answer(Produce, ProduceAnswer(error_code=29))
+    bell = host.ringing()
+    host.transport.answer(Produce, ProduceAnswer(error_code=29))
+    bell.ring()
+    host.transport.answer(Produce, ProduceAnswer(error_code=29))
     assert [one["action"] for one in host.warnings] == ["ring"]
     bell.finish(10.0)
 
 
 @pytest.mark.parametrize("answer", [ProduceAnswer(error_code=0), LOST])
 def test_finish_waits_for_the_answer(host: Host, answer: Any) -> None:  # noqa: ANN401
-    bell = host.listening()
-    del host.transport.requests[:]
-    bell.ring()
+    bell = host.ringing()
     waiting = threading.Thread(target=bell.finish, args=(10.0,))
     waiting.start()
     waiting.join(0.05)
@@ -237,7 +203,7 @@ def test_finish_waits_for_the_answer(host: Host, answer: Any) -> None:  # noqa: 
 
 
 def test_ring_at_a_closed_transport_is_forgotten(host: Host) -> None:
-    bell = host.listening()
+    bell = host.bell()
     host.transport.is_closed = True
     bell.ring()
     bell.finish(10.0)

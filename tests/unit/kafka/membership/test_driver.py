@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from typing import Any
 
 import pytest
+from attrs import define, field
 
+from coopgroup.kafka.membership import bell as bell_module
+from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.leaving import has_left
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.records.pending_commits import PendingCommits
+from coopgroup.kafka.rpc.transport import FailureKind
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.member.events import (
+    Answered,
+    BellRang,
     CommitRequested,
+    CommitsAbandoned,
     LeaveRequested,
     LossHandled,
+    Offset,
+    RequestFailed,
+    RevocationCompleted,
     SubscriptionChanged,
     Woken,
 )
+from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
-    GroupRequest,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupRequest,
-    LeaveGroupRequest,
+    OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.session import SessionEvent
+from coopgroup.session import Session, SessionEvent, step
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     DriverAndGroup,
-    Outcome,
     commit,
+    fail,
     running,
     subscribe,
+    warnings,
 )
 
-PATIENT = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 8_000}
+PATIENT = {
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 8_000,
+}
 
 
 def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
@@ -46,25 +65,18 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
         subscribe(hand, driver)
         assert group.requests == [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest]
         assert driver.lease_until_s == hand.now_s + 6.0
-        hand.advance(0.02)
+        assert driver.calm_until_s == pytest.approx(hand.now_s + 0.3)
+        hand.advance(0.3)
         assert driver.lease_until_s == hand.now_s + 6.0
         assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
-
-
-def test_driver_at_rest_is_calm_until_its_next_heartbeat(hand: Hand) -> None:
-    slow = {**PATIENT, "heartbeat.interval.ms": 300}
-    with running(hand, more=slow) as (driver, group):
-        subscribe(hand, driver)
-        assert driver.calm_until_s == pytest.approx(hand.now_s + 0.3)
         group.silent = frozenset({HeartbeatRequest})
-        hand.advance(0.3)
-        assert group.requests.count(HeartbeatRequest) == 1
+        hand.advance(0.31)
+        assert group.requests.count(HeartbeatRequest) == 2
         assert driver.calm_until_s is None
 
 
 def test_driver_tells_the_member_how_fast_the_application_works(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, _ = driver_and_group
     driver.meter.rate_per_s = 7.5
@@ -77,11 +89,9 @@ def test_driver_tells_the_member_how_fast_the_application_works(
 
 
 def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, joined: DriverAndGroup
 ) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
+    driver, group = joined
     group.silent = frozenset({HeartbeatRequest})
     hand.advance(0.599)
     assert not driver.inbox.waiting
@@ -95,34 +105,11 @@ def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
 
 
-def test_driver_when_the_application_does_not_poll_leaves_the_group(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
-) -> None:
-    driver, group = driver_and_group
-    subscribe(hand, driver)
-    driver.polled_at_s = hand.now_s
-    driver.post(Woken())
-    hand.advance(0.799)
-    assert not driver.inbox.waiting
-    hand.advance(0.002)
-    cause = "max.poll.interval.ms exceeded"
-    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=cause)
-    assert LeaveGroupRequest in group.requests
-
-
 def test_driver_when_refused_permanently_fails_the_application(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, group = driver_and_group
-
-    def refuse(request: GroupRequest) -> Outcome:
-        if not isinstance(request, JoinGroupRequest):
-            return None
-        return TransportFailure(kind=FailureKind.UNSUPPORTED, message="too old")
-
-    group.override = refuse
+    group.refuse(JoinGroupRequest, FailureKind.UNSUPPORTED)
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
     assert driver.inbox.waiting
@@ -134,24 +121,20 @@ def test_driver_when_refused_permanently_fails_the_application(
 def test_driver_when_it_leaves_drops_what_was_not_heard(
     hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
-    driver, group = driver_and_group
+    driver, _ = driver_and_group
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
-    assert driver.inbox.waiting
     driver.post(LeaveRequested(reason="closed"))
     hand.run()
     assert has_left(driver.member)
     assert (driver.inbox.take(), driver.lease_until_s) == (None, math.inf)
-    assert group.requests[-1] is LeaveGroupRequest
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
-    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, joined: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler interrupts `post` on the same thread, and may close the consumer."""
-    driver, _ = driver_and_group
-    subscribe(hand, driver)
-
+    driver, _ = joined
     put = driver._events.put  # noqa: SLF001  (interrupted here)
 
     def interrupted(event: SessionEvent) -> None:
@@ -166,8 +149,7 @@ def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
 
 
 def test_driver_wakes_the_application_when_it_asked_for_it(
-    hand: Hand,
-    driver_and_group: DriverAndGroup,
+    hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
     driver, _ = driver_and_group
     driver.remind(hand.now_s + 30)
@@ -175,13 +157,343 @@ def test_driver_wakes_the_application_when_it_asked_for_it(
     hand.advance(0.049)
     assert not driver.inbox.waiting
     hand.advance(0.002)
-    assert (driver.inbox.take(), driver.inbox.take_call(), driver.inbox.waiting) == (
+    assert (driver.inbox.waiting, driver.inbox.take(), driver.inbox.take_call()) == (
+        True,
         None,
         None,
-        False,
     )
     hand.advance(0.05)
     assert not driver.inbox.waiting
     driver.remind(hand.now_s)
     hand.run()
     assert driver.inbox.waiting
+
+
+# --- Each commit requested from the group's thread ends exactly once -----------------------------
+
+
+Codes = list[tuple[tuple[str, int, int], ...]]
+# Without heartbeats in between, whose answers would prove that the coordinator is alive.
+SELDOM = {
+    "session.timeout.ms": 9_000,
+    "max.poll.interval.ms": 9_000,
+    "heartbeat.interval.ms": 8_000,
+}
+
+
+def ended(code: ErrorCode) -> Codes:
+    return [(("orders", 0, int(code)),)]
+
+
+def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndGroup) -> None:
+    driver, _ = driver_and_group
+    outside = commit(driver)
+    subscribe(hand, driver)
+    inside = commit(driver)
+    hand.run()
+    assert (outside, inside) == (ended(ErrorCode.UNKNOWN_MEMBER_ID), ended(ErrorCode.NONE))
+
+
+def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
+    """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
+    with running(hand, more=SELDOM) as (driver, group):
+        subscribe(hand, driver)
+        group.refuse(OffsetCommitRequest, FailureKind.DISCONNECTED)
+        outcome = commit(driver)
+        hand.advance(1.0)
+        assert outcome == ended(ErrorCode.REQUEST_TIMED_OUT)
+        sent = group.requests.count(OffsetCommitRequest)
+        group.override = None
+        hand.advance(0.5)
+        assert (sent > 0, group.requests.count(OffsetCommitRequest)) == (True, sent)
+        assert driver.member.state is MemberState.STABLE
+
+
+def test_commits_when_the_driver_stops_end_once_each(hand: Hand, joined: DriverAndGroup) -> None:
+    """Also those that are sent, that wait, that are not posted yet, and that come later."""
+    driver, group = joined
+    outcomes = [commit(driver) for _ in range(10)]
+    group.silent = frozenset({OffsetCommitRequest})
+    hand.run()
+    assert OffsetCommitRequest in group.requests
+    outcomes += [commit(driver) for _ in range(10)]
+    early: Codes = []
+    commit_id = driver.new_commit(early.append)
+    driver.stop()
+    driver.stop()
+    assert early == [()]  # ended without an offset
+    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+    outcomes.append(commit(driver))
+    assert early == [()]
+    assert outcomes == [ended(ErrorCode.UNKNOWN_MEMBER_ID)] * 21
+
+
+COMMITS = 3_000
+
+
+def test_commits_that_time_out_together_cost_the_member_one_step(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[object] = []
+
+    def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
+        if isinstance(event, CommitsAbandoned):
+            steps.append(event)
+        return step(session, event, now_ms=now_ms)
+
+    with running(hand, more=SELDOM) as (driver, group):
+        subscribe(hand, driver)
+        group.silent = frozenset({OffsetCommitRequest})
+        monkeypatch.setattr(driver_module, "step", counted)
+        outcomes = [commit(driver) for _ in range(COMMITS)]
+        hand.advance(1.0)
+    assert outcomes == [ended(ErrorCode.REQUEST_TIMED_OUT)] * COMMITS
+    assert len(steps) < COMMITS // 10
+
+
+def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
+    """The thread checks after each event. Checking every commit made commits quadratic."""
+    pending = PendingCommits(timeout_ms=0, warn=fail)
+    outcomes: list[object] = []
+    ids = [pending.register(outcomes.append) for _ in range(3)]
+    for commit_id in ids:
+        pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
+    pending.end(ids[0], ErrorCode.NONE)
+    assert pending.overdue() == ids[1:]
+    assert pending.overdue() == []
+    patient = PendingCommits(timeout_ms=60_000, warn=fail)
+    patient.take_up(CommitRequested(commit_id=1, offsets=()))
+    assert (patient.overdue(), patient.are_waited_for) == ([], True)
+
+
+def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
+    hand: Hand, joined: DriverAndGroup
+) -> None:
+    driver, group = joined
+    group.silent = frozenset({OffsetCommitRequest})
+    outcomes = [commit(driver) for _ in range(3)]
+    hand.run()
+    assert not driver.wait_for_commits(0.0)
+    assert not any(outcomes)
+    group.answer_held()
+    hand.run()
+    assert driver.wait_for_commits(0.0)
+    assert outcomes == [ended(ErrorCode.NONE)] * 3
+
+
+# --- Bugs inside the group's thread --------------------------------------------------------------
+
+
+INTERNAL_ERROR = FailMember(
+    code=ErrorCode.UNKNOWN_SERVER_ERROR, message="internal error: LookupError: a bug"
+)
+
+
+def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
+    hand: Hand,
+    joined: DriverAndGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver, _ = joined
+    monkeypatch.setattr(driver_module, "step", fail)
+    waiting = commit(driver)
+    hand.run()
+    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    assert "internal_error" in warnings(caplog)
+    assert (driver.member.state, driver.lease_until_s) == (MemberState.FAILED, math.inf)
+    assert waiting == ended(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert not driver.leads
+    monkeypatch.undo()
+    driver.post(LossHandled())
+    driver.post(LeaveRequested(reason="subscribed anew"))
+    subscribe(hand, driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+@pytest.mark.parametrize("failing", [["step"], ["step", "fail"]])
+def test_driver_when_a_first_step_fails_tells_the_application_once(
+    hand: Hand,
+    driver_and_group: DriverAndGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: list[str],
+) -> None:
+    """Even if the member cannot fail either."""
+    driver, _ = driver_and_group
+    for name in failing:
+        monkeypatch.setattr(driver_module, name, fail)
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    hand.run()
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    if "fail" not in failing:
+        driver.post(SubscriptionChanged(topics=("orders",)))
+        hand.run()
+        assert driver.inbox.take() is None
+        assert driver.member.state is MemberState.FAILED
+
+
+def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(
+    hand: Hand, joined: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = joined
+    tries: list[object] = []
+
+    def count(session: object) -> None:
+        tries.append(session)
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(driver_module, "session_deadline_ms", count)
+    driver.post(CommitRequested(commit_id=driver.new_commit(lambda _: None), offsets=()))
+    hand.run()
+    assert driver.member.state is MemberState.FAILED
+    tries.clear()
+    hand.advance(1.0)
+    assert 1 <= len(tries) <= 25
+
+
+def test_driver_when_the_log_fails_lives_on(
+    hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = driver_and_group
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
+    monkeypatch.setattr(TelemetrySink, "write", fail)
+    driver.post(LossHandled())  # refused, and the refusal is logged
+    subscribe(hand, driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_a_commits_caller_fails_goes_on(
+    hand: Hand, joined: DriverAndGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, group = joined
+    for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
+        caplog.clear()
+        group.silent = silent
+        commit_id = driver.new_commit(fail)
+        driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+        hand.advance(0.6)
+        assert "internal_error" in warnings(caplog)
+    group.silent = frozenset()
+    driver.post(LossHandled())
+    hand.advance(1.0)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_the_transport_fails_inside_only_warns(
+    hand: Hand, joined: DriverAndGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, group = joined
+    assert group.report is not None
+    group.report(OSError("a loop that failed"))
+    assert "a loop that failed" in warnings(caplog)
+    assert not driver.inbox.waiting
+    first = driver.lease_until_s
+    hand.advance(0.02)
+    assert driver.lease_until_s > first
+
+
+def test_driver_when_the_transport_takes_no_request_tries_again(
+    hand: Hand, driver_and_group: DriverAndGroup
+) -> None:
+    """An unsent request needs an outcome, too; otherwise the member waits forever."""
+    driver, group = driver_and_group
+    group.failure = RuntimeError("the transport is not running")
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    hand.advance(0.05)
+    group.failure = None
+    hand.advance(1.0)
+    assert driver.inbox.waiting
+    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+
+
+# --- The group's thread and its bell -------------------------------------------------------------
+
+
+SLOW = {
+    "coopgroup.bell.topic": "bell",
+    "session.timeout.ms": 45_000,
+    "heartbeat.interval.ms": 20_000,
+    "max.poll.interval.ms": 60_000,
+}
+
+
+@define
+class FakeBell:
+    """Notes its calls, in order."""
+
+    given: dict[str, Any]
+    calls: list[str] = field(factory=list)
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def ring(self) -> None:
+        self.calls.append("ring")
+
+    def finish(self, timeout_s: float) -> None:
+        assert timeout_s <= 1.0
+        self.calls.append("finish")
+
+
+def test_member_hears_rings_and_rings_as_it_leaves(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring becomes a heartbeat; the last ring is sent before the connections close."""
+    bells: list[FakeBell] = []
+
+    def make(**given: Any) -> FakeBell:  # noqa: ANN401
+        bells.append(FakeBell(given))
+        return bells[-1]
+
+    monkeypatch.setattr(bell_module, "TopicBell", make)
+    with running(hand, more=SLOW) as (driver, group):
+        subscribe(hand, driver)
+        (bell,) = bells
+        assert (bell.given["topic"], bell.given["group_id"]) == ("bell", "g")
+        assert HeartbeatRequest not in group.requests
+        bell.given["heard"]()
+        hand.run()
+        assert HeartbeatRequest in group.requests
+        driver.post(LeaveRequested(reason="closed"))
+        hand.run()
+        assert bell.calls == ["start", "ring"]
+    assert bell.calls == ["start", "ring", "finish"]
+
+
+# --- Events for the group's thread ---------------------------------------------------------------
+
+
+COMMIT = CommitRequested(commit_id=1, offsets=())
+STOPPED = RevocationCompleted(resources=ResourceSet({"t": [0]}))
+LEAVE = LeaveRequested(reason="closed")
+ANSWER = Answered(request_id=1, answer=HeartbeatAnswer(error_code=0))
+FAILURE = RequestFailed(request_id=2, code=-2, message="cut off")
+
+
+def test_answers_when_commits_wait_are_taken_first() -> None:
+    """A heartbeat's answer renews the lease, however many commits were requested before."""
+    events = GroupEvents()
+    for event in (COMMIT, STOPPED, ANSWER, FAILURE, LEAVE):
+        events.put(event)
+    events.end()
+    taken = [events.take(0.0) for _ in range(8)]
+    # If an answer was taken early, its token later wakes the thread for nothing.
+    assert taken == [ANSWER, FAILURE, COMMIT, STOPPED, Woken(), Woken(), LEAVE, None]
+
+
+def test_answer_that_comes_alone_is_taken_once() -> None:
+    events = GroupEvents()
+    events.put(COMMIT)
+    assert events.take(None) == COMMIT
+    events.put(ANSWER)
+    assert [events.take(0.0) for _ in range(3)] == [ANSWER, Woken(), Woken()]
+
+
+def test_ring_overtakes_commits() -> None:
+    events = GroupEvents()
+    for event in (COMMIT, COMMIT, BellRang()):
+        events.put(event)
+    assert events.take(0.0) == BellRang()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -39,21 +37,20 @@ from tests.unit.kafka.one_member_group import (
     STATE,
     DriverAndGroup,
     Outcome,
-    commit,
     fail,
     running,
     subscribe,
     usual_answer,
-    warnings,
 )
 
+MEMBER = KeptIdentity(member_id="m", generation=1, topics=("orders",))
 STORED = encode_assignment(Assignment(assigned=ORDERS, revoked=None))
 
 
 def keep(folder: Path, seen: SeenTopics | None, in_ms: int | None = None) -> None:
     """Write the identity of an earlier life."""
     slot = take_slot(str(folder), "g", fail)
-    slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)), seen, in_ms)
+    slot.keep(MEMBER, seen, in_ms)
     slot.release()
 
 
@@ -74,18 +71,19 @@ def keeping_the_round(stored: bytes) -> Callable[[GroupRequest], Outcome]:
     return answer
 
 
-def test_driver_keeps_who_the_member_is(
-    hand: Hand,
-    driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
-) -> None:
-    (driver, _), slot = driver_with_slot
-    subscribe(hand, driver)
-    slot.release()
-    again = take_slot(str(slot.path.parent), "g", fail)
-    kept = KeptIdentity(member_id="m", generation=1, topics=("orders",))
-    assert (again.path, again.kept) == (slot.path, kept)
-    assert again.seen == driver.leader.seen == SEEN
-    again.release()
+def settled(joins: list[str]) -> Callable[[GroupRequest], Outcome]:
+    """Answer as a group that waits for a member, and note the reasons of joins."""
+
+    def answer(request: GroupRequest) -> Outcome:
+        if isinstance(request, JoinGroupRequest):
+            joins.append(request.reason)
+            return attrs.evolve(cast("JoinGroupAnswer", usual_answer(request)), generation=2)
+        if isinstance(request, SyncGroupRequest) and not request.assignments:
+            assert (request.member_id, request.generation) == ("m", 1)
+            return SyncGroupAnswer(error_code=0, assignment=STORED)
+        return None
+
+    return answer
 
 
 @pytest.mark.parametrize("seen", [None, SEEN], ids=["follower", "leader"])
@@ -94,15 +92,8 @@ def test_driver_comes_back_as_who_was_kept(
 ) -> None:
     """It sends no join. A leader keeps watching its topics until another member leads."""
     keep(tmp_path, seen)
-
-    def settled(request: GroupRequest) -> Outcome:
-        if isinstance(request, SyncGroupRequest):
-            assert (request.member_id, request.generation) == ("m", 1)
-            return SyncGroupAnswer(error_code=0, assignment=STORED)
-        return None
-
     with running(hand, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
-        group.override = settled
+        group.override = settled([])
         assert not driver.leads
         subscribe(hand, driver)
         assert JoinGroupRequest not in group.requests
@@ -115,42 +106,24 @@ def test_driver_comes_back_as_who_was_kept(
         assert not driver.leads
 
 
-@pytest.mark.parametrize("for_good", [False, True])
-def test_driver_that_leaves_permanently_keeps_no_identity(
-    hand: Hand, driver_with_slot: tuple[DriverAndGroup, IdentitySlot], *, for_good: bool
+@pytest.mark.parametrize("for_good", [None, False, True])
+def test_driver_keeps_who_the_member_is_unless_it_leaves_permanently(
+    hand: Hand, driver_with_slot: tuple[DriverAndGroup, IdentitySlot], for_good: bool | None
 ) -> None:
     """The member sends a leave. Otherwise the group keeps its place until the session timeout."""
     (driver, group), slot = driver_with_slot
     subscribe(hand, driver)
-    driver.leave("closed", for_good=for_good)
-    hand.run()
-    assert has_left(driver.member)
-    assert (LeaveGroupRequest in group.requests) is for_good
+    assert driver.leader.seen == SEEN
+    if for_good is not None:
+        driver.leave("closed", for_good=for_good)
+        hand.run()
+    assert has_left(driver.member) is (for_good is not None)
+    assert (LeaveGroupRequest in group.requests) is bool(for_good)
     slot.release()
     again = take_slot(str(slot.path.parent), "g", fail)
     again.release()
-    assert (again.kept is None) is for_good
-
-
-def test_driver_when_the_identity_cannot_be_written_only_warns(
-    hand: Hand,
-    driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    (driver, _), slot = driver_with_slot
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
-    subscribe(hand, driver)
-    hand.run()
-    assert slot.flush(0.0)
-    said = warnings(caplog)
-    assert "identity_not_kept" in said
-    assert str(slot.path) in said
-    assert "No space left on device" in said
+    assert again.path == slot.path
+    assert (again.kept, again.seen) == ((None, None) if for_good else (MEMBER, SEEN))
 
 
 @pytest.mark.parametrize("in_ms", [None, 60])
@@ -160,81 +133,49 @@ def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
     """The round is requested once, and stays on file until then: no other member knows of it."""
     keep(tmp_path, SEEN, in_ms)
     joins: list[str] = []
-
-    def settled(request: GroupRequest) -> Outcome:
-        if isinstance(request, JoinGroupRequest):
-            joins.append(request.reason)
-            return attrs.evolve(cast("JoinGroupAnswer", usual_answer(request)), generation=2)
-        if isinstance(request, SyncGroupRequest) and not request.assignments:
-            return SyncGroupAnswer(error_code=0, assignment=STORED)
-        return None
-
     slot = take_slot(str(tmp_path), "g", fail)
     with running(hand, slot, STATE) as (driver, group):
-        group.override = settled
+        group.override = settled(joins)
         subscribe(hand, driver)
         slot.release()
         again = take_slot(str(tmp_path), "g", fail)
         again.release()
-        if in_ms is None:
-            hand.advance(0.1)
-            assert (joins, again.next_round_in_ms) == ([], None)
-            return
-        assert again.next_round_in_ms is not None
-        assert 0 <= again.next_round_in_ms <= in_ms
-        hand.advance(in_ms / 1000 - 0.001)
+        assert (again.next_round_in_ms is None) is (in_ms is None)
+        assert 0 <= (again.next_round_in_ms or 0) <= (in_ms or 0)
+        hand.advance((in_ms or 100) / 1000 - 0.001)
         assert joins == []
         hand.advance(0.1)
-        assert driver.member.claim_generation == 2
-        assert joins == ["a deadline of the policy has come"]
+        assert joins == ([] if in_ms is None else ["a deadline of the policy has come"])
+        assert driver.member.claim_generation == (1 if in_ms is None else 2)
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    looked = list[object]()
+    monkeypatch.setattr(RoundLeader, "look_over", lambda _, duty: looked.append(duty))
+    return looked
 
 
 def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
-    hand: Hand,
-    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand, driver_and_group: DriverAndGroup, looked: list[object]
 ) -> None:
     """Its catalogue may differ from the shared one; the watcher requests the round."""
-    looked = list[object]()
-
-    with running(hand) as (driver, group):
-        monkeypatch.setattr(RoundLeader, "look_over", lambda _, duty: looked.append(duty))
-        driver.application = driver.inbox
-        group.override = keeping_the_round(STORED)
-        subscribe(hand, driver)
-        assert (driver.leads, looked) == (True, [])
-        assert driver.leader.seen == SeenTopics()
+    driver, group = driver_and_group
+    driver.application = driver.inbox
+    group.override = keeping_the_round(STORED)
+    subscribe(hand, driver)
+    assert (driver.leads, looked, driver.leader.seen) == (True, [], SeenTopics())
 
 
 @pytest.mark.parametrize("shared", [None, resources_digest(ORDERS)])
 def test_leader_that_came_back_looks_over_what_was_noted_for_it(
-    hand: Hand, monkeypatch: pytest.MonkeyPatch, shared: int | None
+    hand: Hand, driver_and_group: DriverAndGroup, looked: list[object], shared: int | None
 ) -> None:
     """The leader checks once it has its assignment: the note is appended to the assignment."""
-    looked = list[object]()
+    driver, group = driver_and_group
     note = AssignmentTrailer(topics=names_digest(("orders",)), shared=shared)
-
-    with running(hand) as (driver, group):
-        monkeypatch.setattr(RoundLeader, "look_over", lambda _, duty: looked.append(duty))
-        group.override = keeping_the_round(with_trailer(STORED, note))
-        subscribe(hand, driver)
-        hand.run()
-        assert bool(looked)
-        (duty,) = looked
-        assert isinstance(duty, LookOver)
-        assert (driver.leads, duty.shared_digest, duty.has_trailers) == (True, shared, True)
-
-
-def test_driver_answers_although_the_disk_of_its_identity_hangs(
-    hand: Hand,
-    driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The thread that would wait for the disk is the one that sends the heartbeats."""
-    (driver, _), _ = driver_with_slot
-    hand.is_held = lambda job: job in hand.jobs("coopgroup-identity")
+    group.override = keeping_the_round(with_trailer(STORED, note))
     subscribe(hand, driver)
-    outcome = commit(driver)
-    hand.run()
-    assert outcome
-    assert hand.jobs("coopgroup-identity")
-    hand.is_held = lambda _: False
+    (duty,) = looked
+    assert isinstance(duty, LookOver)
+    assert (driver.leads, duty.shared_digest, duty.has_trailers) == (True, shared, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -58,12 +58,13 @@ class Watched:
 
     def __attrs_post_init__(self) -> None:
         unused: Any = None
-        lookup: Any = SimpleNamespace(lags=self._lags)
-        sink: Any = SimpleNamespace(warn=self._warn)
+        sink: Any = SimpleNamespace(
+            warn=lambda event, **fields: self.warned.append((event, fields))
+        )
         leader = RoundLeader(
             assignor=LagAwareAssignor(),
             policy=unused,
-            lookup=lookup,
+            lookup=cast("Any", SimpleNamespace(lags=self._lags)),
             timeout_ms=self.timeout_ms,
             post=unused,
             sink=sink,
@@ -73,11 +74,7 @@ class Watched:
     def _lags(self, resources: ResourceSet) -> Lags:
         assert resources == GROUP.resources
         self.looked += 1
-        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return look()
-
-    def _warn(self, event: str, **fields: Any) -> None:  # noqa: ANN401  (any field of a log event)
-        self.warned.append((event, fields))
+        return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])()
 
     def look(self, number: int = 1) -> None:
         self.watcher.start(duty(number))
@@ -86,15 +83,6 @@ class Watched:
 
 def failing() -> Lags:
     raise TimeoutError("no answer")
-
-
-def test_look_is_posted_from_a_thread_of_its_own(hand: Hand) -> None:
-    watched = Watched(hand)
-    watched.look(number=5)
-    (checked,) = watched.posted
-    assert (checked.number, checked.looks) == (5, (("A", 1),))
-    assert checked.request is not None
-    assert (watched.looked, watched.warned) == (1, [])
 
 
 def test_look_when_it_fails_warns_once_and_the_next_one_counts(hand: Hand) -> None:
@@ -111,10 +99,12 @@ def test_look_when_it_fails_warns_once_and_the_next_one_counts(hand: Hand) -> No
 
 def test_look_when_the_last_one_is_still_under_way_is_left_out(hand: Hand) -> None:
     watched = Watched(hand)
-    for number in range(5):
+    for number in range(5, 10):
         watched.watcher.start(duty(number))
     hand.run()
-    assert (watched.looked, [one.number for one in watched.posted]) == (1, [0])
+    (checked,) = watched.posted
+    assert (watched.looked, checked.number, checked.looks) == (1, 5, (("A", 1),))
+    assert (checked.request is not None, watched.warned) == (True, [])
 
 
 def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
@@ -127,9 +117,7 @@ def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
     assert len(watched.posted) == 1
 
 
-def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(
-    hand: Hand,
-) -> None:
+def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(hand: Hand) -> None:
     def slow() -> Lags:
         hand.now_s += 0.051
         return UNEVEN
@@ -156,14 +144,9 @@ def test_look_when_no_thread_is_to_be_had_is_left_out(
 
 
 def test_stop_ends_what_is_under_way_and_lets_nothing_begin(hand: Hand) -> None:
-    def closed() -> Lags:
-        raise TimeoutError("closed")
-
-    watched = Watched(hand, looks=[closed])
+    watched = Watched(hand, looks=[failing])
     watched.watcher.start(duty())
     watched.watcher.leader.is_stopped = True
     watched.watcher.stop()
     watched.look()
-    assert watched.looked == 1
-    assert watched.posted == []
-    assert watched.warned == []
+    assert (watched.looked, watched.posted, watched.warned) == (1, [], [])

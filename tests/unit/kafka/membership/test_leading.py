@@ -2,22 +2,26 @@
 
 import logging
 from collections.abc import Sequence
+from random import Random
 from typing import Any, cast
 
 import attrs
+import numpy as np
 import pytest
-from attrs import frozen
+from attrs import define, field
 
+from coopgroup.assignors.lag.assignor import LagAwareAssignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.leader import RoundRequest, TopicMetadata, read_members
+from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import GroupSnapshot, ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies.base import Offer, RoundContext, StagedRound
+from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
@@ -27,9 +31,10 @@ from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.support.programs import output_of
+from tests.unit.kafka.one_member_group import fail
 
-WAIT_S_MAX = 5.0
 EXISTING = ResourceSet({"orders": [0, 1]})
+SEEN = SeenTopics(topics=("orders",), partitions=EXISTING)
 
 
 class _Lookup:
@@ -70,81 +75,95 @@ class _SlowAssignor:
 
 
 def _duty(
-    generation: int, *, owned: ResourceSet | None = None, state: PolicyState | None = None
+    generation: int, state: object = None, now_ms: int = 0, **owned: ResourceSet
 ) -> DecideRound:
-    subscription = Subscription(
-        topics=("orders",), owned=owned or ResourceSet(), generation=generation - 1
-    )
-    metadata = encode_subscription(subscription)
+    """Return the duty of a leader "a" whose members own something."""
     return DecideRound(
         generation=generation,
-        members=(JoinedMember(member_id="a", group_instance_id=None, metadata=metadata),),
-        context=RoundContext(leader_id="a", generation=generation - 1, now_ms=0, state=state),
+        members=tuple(
+            JoinedMember(
+                member_id=name,
+                group_instance_id=None,
+                metadata=encode_subscription(
+                    Subscription(topics=("orders",), owned=one, generation=generation - 1)
+                ),
+            )
+            for name, one in (owned or {"a": ResourceSet()}).items()
+        ),
+        context=RoundContext(
+            leader_id="a",
+            generation=generation - 1,
+            now_ms=now_ms,
+            state=cast("PolicyState", state),
+        ),
     )
 
 
-@pytest.fixture
-def slow(hand: Hand) -> _SlowAssignor:
-    return _SlowAssignor(hand)
+@define
+class Led:
+    """A leader with its answers."""
+
+    posted: list[RoundDecided | RejoinRequested] = field(factory=list)
+    leader: RoundLeader = field(init=False)
+
+    def lead(
+        self,
+        assignor: object = None,
+        policy: object = None,
+        timeout_ms: int = 5_000,
+        lookup: object = None,
+    ) -> RoundLeader:
+        self.leader = RoundLeader(
+            assignor=cast("Any", assignor or StickyAssignor()),
+            policy=cast("Any", policy or SimplePolicy()),
+            lookup=cast("ClusterLookup", lookup or _Lookup()),
+            timeout_ms=timeout_ms,
+            post=self.posted.append,
+            sink=TelemetrySink("group"),
+        )
+        return self.leader
+
+    def answers(self) -> list[RoundDecided]:
+        return [one for one in self.posted if isinstance(one, RoundDecided)]
+
+    def refusal(self) -> str:
+        """Return the reason why the only round moves nothing."""
+        (answer,) = self.answers()
+        (record,) = (one for one in answer.decision.records if isinstance(one, RoundRefused))
+        (reason,) = record.violations
+        return reason
 
 
 @pytest.fixture
-def posted() -> list[RoundDecided | RejoinRequested]:
-    return []
+def led() -> Led:
+    return Led()
 
 
-@pytest.fixture
-def leader(slow: _SlowAssignor, posted: list[RoundDecided | RejoinRequested]) -> RoundLeader:
-    """Return a leader with a time limit of 50 ms per round."""
-    return RoundLeader(
-        assignor=slow,
-        policy=SimplePolicy(),
-        lookup=cast("ClusterLookup", _Lookup()),
-        timeout_ms=50,
-        post=posted.append,
-        sink=TelemetrySink("group"),
-    )
-
-
-def test_never_two_decisions_at_once_when_an_assignor_hangs(
-    hand: Hand,
-    leader: RoundLeader,
-    slow: _SlowAssignor,
-    posted: list[RoundDecided | RejoinRequested],
-) -> None:
+def test_never_two_decisions_at_once_when_an_assignor_hangs(hand: Hand, led: Led) -> None:
     """Each round is answered in time, also those that come while the assignor hangs."""
+    slow = _SlowAssignor(hand)
+    leader = led.lead(slow, timeout_ms=50)
     slow.takes_s = 1.0
     for generation in (1, 2, 3):
         leader.start(_duty(generation))
     hand.run()
-    assert [one.decision.refused for one in _answers(posted)] == [True] * 3
+    assert [one.decision.refused for one in led.answers()] == [True] * 3
     assert (slow.inside, slow.inside_max) == (0, 1)
     leader.start(_duty(4))
     hand.run()
-    assert not _answers(posted)[-1].decision.refused
+    assert not led.answers()[-1].decision.refused
 
 
-def test_nothing_is_decided_when_it_was_stopped(
-    hand: Hand, leader: RoundLeader, posted: list[RoundDecided | RejoinRequested]
-) -> None:
+def test_nothing_is_decided_when_it_was_stopped(hand: Hand, led: Led) -> None:
     """A stopped leader's thread could crash inside NumPy when the interpreter exits."""
+    leader = led.lead()
     leader.start(_duty(1))
     leader.look_over(_look_over(None))
     leader.stop()
     leader.start(_duty(2))
     hand.advance(60.0)
-    assert posted == []
+    assert led.posted == []
     assert cast("_Lookup", leader.lookup).is_closed
-
-
-def _look_over(shared_digest: int | None, *, has_trailers: bool = True) -> LookOver:
-    return LookOver(
-        members=_duty(1).members, shared_digest=shared_digest, has_trailers=has_trailers
-    )
-
-
-def _answers(posted: list[RoundDecided | RejoinRequested]) -> list[RoundDecided]:
-    return [one for one in posted if isinstance(one, RoundDecided)]
 
 
 # --- whatever is raised, the round is answered ------------------------------------------------
@@ -159,22 +178,25 @@ class _NoLagsAssignor:
         return StickyAssignor().assign(group, lags)
 
 
-class _NamelessPolicy:
-    """The simple policy without a name."""
+class _NeedyAssignor(_NoLagsAssignor):
+    """Need lags, which `_Lookup` does not provide."""
 
-    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return SimplePolicy().offer(group, context)
-
-    def stage(
-        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
-    ) -> StagedRound:
-        return SimplePolicy().stage(group, target, context, offer)
+    needs_lags = True
 
 
-class _StatelessPolicy(_NamelessPolicy):
-    """Return an invalid state."""
+class _QuittingAssignor(_NoLagsAssignor):
+    needs_lags = False
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """Exit, as a script may that ignores threads."""
+        raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
+
+
+class _StatelessPolicy:
+    """The simple policy with an invalid state."""
 
     name = "stateless"
+    offer = SimplePolicy().offer
 
     def stage(
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
@@ -183,174 +205,93 @@ class _StatelessPolicy(_NamelessPolicy):
         return StagedRound(plan=plan, state=cast("PolicyState", {"anything": 1}))
 
 
-class _QuittingAssignor(_NoLagsAssignor):
-    """Exit from its thread."""
-
-    needs_lags = False
-
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Exit, as a script may that ignores threads."""
-        raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
-
-
-@frozen
-class _BrokenHandler:
-    """A log handler that an application may have installed."""
-
-    level: int = logging.NOTSET
-
-    def handle(self, record: logging.LogRecord) -> None:
-        """Fail like the handler of an unreachable log server."""
-        raise OSError(f"cannot write {record.name}")
-
-
-def _leader_of(
-    posted: list[RoundDecided | RejoinRequested],
-    *,
-    assignor: object = None,
-    policy: object = None,
-    lookup: object = None,
-    timeout_ms: int = 5_000,
-) -> RoundLeader:
-    return RoundLeader(
-        assignor=cast("Any", assignor or StickyAssignor()),
-        policy=cast("Any", policy or SimplePolicy()),
-        lookup=cast("ClusterLookup", lookup or _Lookup()),
-        timeout_ms=timeout_ms,
-        post=posted.append,
-        sink=TelemetrySink("group"),
-    )
-
-
-def _refusal(answer: RoundDecided) -> str:
-    """Return the reason why no resource moves."""
-    (record,) = (one for one in answer.decision.records if isinstance(one, RoundRefused))
-    (reason,) = record.violations
-    return reason
+DICT = "policy stateless: TypeError: expected a PolicyState, got a dict"
+MEMORY = object()
 
 
 @pytest.mark.parametrize(
-    ("assignor", "policy", "reason"),
+    ("assignor", "policy", "state", "reason"),
     [
-        (_NoLagsAssignor(), None, "needs_lags"),
-        (None, _NamelessPolicy(), "name"),
-        (
-            None,
-            _StatelessPolicy(),
-            "policy stateless: TypeError: expected a PolicyState, got a dict",
-        ),
-        (_QuittingAssignor(), None, "SystemExit: 1 members, 2 lags"),
-        (object(), object(), "attribute"),
+        (_NoLagsAssignor(), None, None, "needs_lags"),
+        (None, _StatelessPolicy(), None, DICT),
+        (_QuittingAssignor(), None, None, "SystemExit: 1 members, 2 lags"),
+        (object(), object(), None, "attribute"),
+        (None, None, MEMORY, "object"),
     ],
 )
 def test_round_when_anything_is_raised_moves_nothing(
-    hand: Hand,
-    posted: list[RoundDecided | RejoinRequested],
-    assignor: object,
-    policy: object,
-    reason: str,
+    hand: Hand, led: Led, assignor: object, policy: object, state: object, reason: str
 ) -> None:
-    leader = _leader_of(posted, assignor=assignor, policy=policy)
-    leader.start(_duty(2, owned=EXISTING))
+    led.lead(assignor, policy).start(_duty(2, state, a=EXISTING))
     hand.run()
-    (answer,) = _answers(posted)
-    assert reason in _refusal(answer)
-    (message,) = answer.decision.assignments
-    assert decode_assignment(message[1]).assigned == EXISTING
-    assert isinstance(answer.decision.state, PolicyState)
+    assert reason in led.refusal()
+    decision = led.answers()[0].decision
+    ((_, message),) = decision.assignments
+    assert decode_assignment(message).assigned == EXISTING
+    assert decision.state.members == ("a",)
 
 
-def test_round_when_the_memory_is_broken_moves_nothing(
-    hand: Hand,
-    posted: list[RoundDecided | RejoinRequested],
-) -> None:
-    leader = _leader_of(posted)
-    leader.start(_duty(2, owned=EXISTING, state=cast("PolicyState", object())))
-    hand.run()
-    (answer,) = _answers(posted)
-    assert answer.decision.refused
-    assert decode_assignment(answer.decision.assignments[0][1]).assigned == EXISTING
-    assert answer.decision.state.members == ("a",)
-    leader.stop()
-
-
-def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
-    hand: Hand,
-    posted: list[RoundDecided | RejoinRequested],
-) -> None:
-    leader = _leader_of(posted)
+def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(hand: Hand, led: Led) -> None:
     duty = _duty(2)
-    leader.start(DecideRound(generation=2, members=duty.members * 2, context=duty.context))
+    led.lead().start(attrs.evolve(duty, members=duty.members * 2))
     hand.run()
-    (answer,) = _answers(posted)
-    assert "members: got 'a' twice" in _refusal(answer)
-    assert answer.decision.assignments == ()
-    leader.stop()
+    assert "members: got 'a' twice" in led.refusal()
+    assert led.answers()[0].decision.assignments == ()
 
 
-def test_round_when_reading_the_members_takes_too_long_is_answered(
-    hand: Hand,
-    posted: list[RoundDecided | RejoinRequested],
+def test_round_when_reading_the_members_takes_too_long_is_answered_once(
+    hand: Hand, led: Led
 ) -> None:
     def read_slowly(members: Sequence[JoinedMember]) -> RoundRequest:
         hand.advance(0.05, urgent=True)
         return read_members(members)
 
-    leader = _leader_of(posted, timeout_ms=50)
+    leader = led.lead(timeout_ms=50)
     leader.read = read_slowly
     leader.start(_duty(1))
     hand.run()
-    assert "leader.timeout.ms (50)" in _refusal(_answers(posted)[0])
-    leader.stop()
-    assert len(_answers(posted)) == 1
+    assert "leader.timeout.ms (50)" in led.refusal()
 
 
 def test_round_when_no_thread_is_to_be_had_is_answered(
-    posted: list[RoundDecided | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+    led: Led, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader = _leader_of(posted)
-
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Worker, "submit", refuse)
-    leader.start(_duty(1))
-    (answer,) = _answers(posted)
-    assert "RuntimeError: can't start new thread" in _refusal(answer)
-    leader.stop()
+    led.lead().start(_duty(1))
+    assert "RuntimeError: can't start new thread" in led.refusal()
 
 
 def test_round_when_the_log_cannot_be_written_is_decided(
-    hand: Hand, posted: list[RoundDecided | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logger = logging.getLogger("coopgroup")
-    monkeypatch.setattr(logger, "handlers", [_BrokenHandler()])
-    leader = _leader_of(posted, assignor=_NeedyAssignor())
-    leader.start(_duty(1))
+    """A handler may fail, as that of an unreachable log server."""
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
+    led.lead(_NeedyAssignor()).start(_duty(1))
     hand.run()
-    assert not _answers(posted)[0].decision.refused
-    leader.stop()
+    assert not led.answers()[0].decision.refused
 
 
-class _NeedyAssignor(_NoLagsAssignor):
-    """Need lags, which `_Lookup` does not provide."""
-
-    needs_lags = True
-
-
-def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
-    hand: Hand,
-    posted: list[RoundDecided | RejoinRequested],
-) -> None:
-    leader = _leader_of(posted)
+def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(hand: Hand, led: Led) -> None:
+    leader = led.lead()
     before = leader.seen
     leader.start(_duty(1))
     hand.run()
-    assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
+    assert leader.seen == SEEN
     assert not leader.replace_seen(before, ResourceSet())
     assert leader.replace_seen(leader.seen, ResourceSet({"orders": [0]}))
     assert leader.seen == SeenTopics(topics=("orders",), partitions=ResourceSet({"orders": [0]}))
-    leader.stop()
+
+
+# --- a leader that came back --------------------------------------------------------------------
+
+
+def _look_over(shared_digest: int | None, *, has_trailers: bool = True) -> LookOver:
+    return LookOver(
+        members=_duty(1).members, shared_digest=shared_digest, has_trailers=has_trailers
+    )
 
 
 @pytest.mark.parametrize(
@@ -364,55 +305,39 @@ def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
     ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
 )
 def test_leader_that_came_back_looks_its_topics_over(
-    hand: Hand,
-    leader: RoundLeader,
-    posted: list[RoundDecided | RejoinRequested],
-    shared_digest: int | None,
-    *,
-    has_trailers: bool,
-    asks: bool,
+    hand: Hand, led: Led, shared_digest: int | None, *, has_trailers: bool, asks: bool
 ) -> None:
     """It compares later checks with this look-up; a change in between needs a round."""
+    leader = led.lead()
     leader.look_over(_look_over(shared_digest, has_trailers=has_trailers))
     hand.advance(1.0)
-    assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
-    leader.stop()
-    wanted = [RejoinRequested(reason="the leader returned")] if asks else []
-    assert posted == wanted
+    assert leader.seen == SEEN
+    assert led.posted == ([RejoinRequested(reason="the leader returned")] if asks else [])
 
 
-def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
-    hand: Hand, leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("led_since", [False, True])
+def test_leader_that_came_back_without_metadata_knows_its_topics_unless_it_led_since(
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch, led_since: bool
 ) -> None:
-    def unavailable(*_: object) -> None:
-        raise OSError("no broker")
+    leader, since = led.lead(), SeenTopics(topics=("orders", "since"))
 
-    monkeypatch.setattr(_Lookup, "metadata", unavailable)
+    def look(*_: object) -> TopicMetadata:
+        if not led_since:
+            raise OSError("no broker")
+        leader.seen = since
+        return TopicMetadata(resources=EXISTING)
+
+    monkeypatch.setattr(_Lookup, "metadata", look)
     leader.look_over(_look_over(None))
     hand.advance(1.0)
-    assert leader.seen == SeenTopics(topics=("orders",))
-
-
-def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
-    hand: Hand, leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = _Lookup.metadata
-
-    def slow(lookup: _Lookup, topics: object) -> TopicMetadata:
-        if not leader.seen.topics:
-            leader.seen = SeenTopics(topics=("orders", "since"))
-        return whole(lookup, topics)
-
-    monkeypatch.setattr(_Lookup, "metadata", slow)
-    leader.look_over(_look_over(None))
-    hand.advance(1.0)
-    assert leader.seen == SeenTopics(topics=("orders", "since"))
+    assert leader.seen == (since if led_since else SeenTopics(topics=("orders",)))
 
 
 def test_leader_that_cannot_read_the_members_only_warns(
-    hand: Hand, leader: RoundLeader, caplog: pytest.LogCaptureFixture
+    hand: Hand, led: Led, caplog: pytest.LogCaptureFixture
 ) -> None:
     unreadable = JoinedMember(member_id="a", group_instance_id=None, metadata=None)  # type: ignore[arg-type]
+    leader = led.lead()
     leader.look_over(attrs.evolve(_look_over(None), members=(unreadable,)))
     hand.advance(1.0)
     assert "topics_unavailable" in caplog.records[0].getMessage()
@@ -420,11 +345,10 @@ def test_leader_that_cannot_read_the_members_only_warns(
 
 
 def test_look_ups_that_the_close_ends_are_no_failures(
-    hand: Hand,
-    leader: RoundLeader,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    leader = led.lead()
+
     def ended(lookup: _Lookup, _topics: object) -> TopicMetadata:
         leader.stop()
         assert lookup.is_closed
@@ -461,3 +385,100 @@ print(os.waitpid(child, 0)[1])
 def test_fork_waits_for_the_import_in_the_background() -> None:
     """Otherwise the child could never import NumPy."""
     assert output_of(FORK) == "0\n"
+
+
+# --- the lags of one moment hold for all rounds of a rebalance, or it never ends ----------------
+
+
+ROUNDS_MAX = 8
+
+
+@define
+class _BusyTopic:
+    """A topic with small lags that differ in each look-up, as in a group at rest."""
+
+    random: Random
+    partitions: int = 17
+    looks: int = 0
+
+    def metadata(self, _topics: object) -> TopicMetadata:
+        return TopicMetadata(resources=ResourceSet({"orders": range(self.partitions)}))
+
+    def lags(self, resources: ResourceSet) -> Lags:
+        self.looks += 1
+        values = [self.random.randrange(6) for _ in resources]
+        return Lags(resources=resources, values=np.array(values, dtype=np.int64))
+
+
+@define
+class _Group:
+    """Six members that follow each assignment immediately; the first one leads and owns all.
+
+    Attributes:
+        now_ms: clock; each pause that the leader announces advances it.
+    """
+
+    hand: Hand
+    policy: Policy = field(factory=SimplePolicy)
+    topic: _BusyTopic = field(factory=lambda: _BusyTopic(Random(1)))
+    owned: dict[str, ResourceSet] = field(factory=lambda: dict.fromkeys("abcdef", ResourceSet()))
+    now_ms: int = 0
+    generation: int = 0
+    led: Led = field(factory=Led)
+
+    def __attrs_post_init__(self) -> None:
+        self.owned["a"] = ResourceSet({"orders": range(self.topic.partitions)})
+        self.led.lead(LagAwareAssignor(scope="group"), self.policy, 10_000, self.topic)
+
+    def play_round(self) -> bool:
+        """Play a round; return whether another one follows."""
+        self.generation += 1
+        before = self.led.answers()
+        state = before[-1].decision.state if before else None
+        self.led.leader.start(_duty(self.generation, state=state, now_ms=self.now_ms, **self.owned))
+        self.hand.run()
+        follows = False
+        for name, content in self.led.answers()[-1].decision.assignments:
+            assignment = decode_assignment(content)
+            self.owned[name] = assignment.assigned
+            pause_ms = assignment.scheduled_rebalance_timeout_ms
+            follows = follows or assignment.revoked is not None or pause_ms > 0
+            self.now_ms += pause_ms
+        return follows
+
+    def rebalance(self) -> None:
+        """Play rounds until none follows."""
+        assert not all(self.play_round() for _ in range(ROUNDS_MAX)), "it does not end"
+
+
+RATIONED = IncrementalPolicy(
+    max_moves_per_round=6, move_interval_ms=500, scheduled_rebalance_timeout_ms=9_000
+)
+
+
+@pytest.mark.parametrize("policy", [SimplePolicy(), RATIONED])
+@pytest.mark.parametrize("seed", range(20))
+def test_rebalance_ends_although_lags_change_from_round_to_round_or_in_its_pauses(
+    hand: Hand, policy: Policy, seed: int
+) -> None:
+    """The next rebalance looks the lags up again."""
+    group = _Group(hand, policy, _BusyTopic(Random(seed)))
+    group.rebalance()
+    looks = group.topic.looks
+    group.rebalance()
+    assert group.topic.looks > looks
+
+
+@pytest.mark.parametrize("happens", ["another member leads", "the topic grows"])
+def test_lags_are_looked_up_again_when_something_happens_meanwhile(
+    hand: Hand, happens: str
+) -> None:
+    group = _Group(hand)
+    assert group.play_round()
+    if happens == "another member leads":
+        group.generation += 1
+    else:
+        group.topic.partitions += 1
+    looks = group.topic.looks
+    group.play_round()
+    assert group.topic.looks == looks + 1

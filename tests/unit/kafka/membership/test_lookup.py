@@ -8,10 +8,11 @@ import threading
 import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import OffsetSpec, PartitionMetadata
+from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -24,13 +25,27 @@ from tests.support.by_hand import Hand
 CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
+def lookup_of(
+    config: dict[str, Any] | None = None, reset: str = "earliest", timeout_ms: int = 500
+) -> ClusterLookup:
+    return ClusterLookup(config or {}, "billing", reset, timeout_ms, CONNECTION)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time of look-ups, in seconds, which a test changes."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+    return clock
+
+
 def test_metadata_when_there_is_no_controller_is_listed() -> None:
     with open_stage("mock", 4, lambda _line: None) as stage:
-        config = dict(stage.client_config)
+        config: dict[str, Any] = dict(stage.client_config)
         producer = Producer(config)
         producer.produce("orders", b"x")
         producer.flush(10)
-        lookup = ClusterLookup(config, "billing", "earliest", 500, CONNECTION)
+        lookup = lookup_of(config)
         expected = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
         assert [lookup.metadata(["orders"]) for _ in range(2)] == [expected] * 2
         lookup.close()
@@ -52,33 +67,34 @@ class _Topics:
         return self
 
 
-def test_a_topic_is_gone_only_after_two_seconds_of_answers_without_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A single lagging broker must not remove a topic; two seconds of absence do."""
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> _Topics:
+    """Return the client of every look-up in the test."""
     admin = _Topics()
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
-    monkeypatch.setattr(lookup, "_describe_from_s", 1e9)
-    orders = TopicMetadataOfClient()
-    orders.partitions = {0: PartitionMetadata(), 1: PartitionMetadata()}
-    there, gone = ResourceSet({"orders": [0, 1]}), ResourceSet()
-    story: tuple[tuple[float, dict[str, TopicMetadataOfClient], ResourceSet, bool], ...] = (
-        (0.0, {}, gone, False),  # never seen, so it does not exist
-        (1.0, {"orders": orders}, there, False),
-        (1.0, {}, there, True),
-        (1.5, {}, there, True),
-        (0.1, {"orders": orders}, there, False),  # the absence is refuted
-        (9.0, {}, there, True),
-        (2.0, {}, gone, False),
-    )
-    for wait_s, topics, expected, is_in_doubt in story:
+    return admin
+
+
+def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
+    clock: list[float], admin: _Topics
+) -> None:
+    """A single lagging broker must not remove a topic from a pattern. Metadata is not kept."""
+    lookup = lookup_of()
+    for wait_s, names, expected, is_in_doubt in (
+        (0.0, "ab", "ab", False),
+        (300.0, "b", "ab", True),
+        (1.0, "bc", "abc", True),
+        (0.9, "abc", "abc", False),  # the absence is refuted
+        (300.0, "", "abc", True),
+        (2.0, "b", "b", False),
+        (1.0, "ab", "ab", False),  # recreated
+        (1.0, "b", "ab", True),
+    ):
         clock[0] += wait_s
-        admin.topics = topics
-        assert lookup.metadata(["orders"]).resources == expected
-        assert lookup.is_in_doubt is is_in_doubt
+        admin.topics = {name: TopicMetadataOfClient() for name in names}
+        assert (lookup.topic_names(), lookup.is_in_doubt) == (tuple(expected), is_in_doubt)
+    lookup.forget_names()  # the pattern was withdrawn, so no look-up needs "a"
+    assert not lookup.is_in_doubt
 
 
 class _Described:
@@ -126,7 +142,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
 )
 def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
     """One such name failed the request for all names, e.g. "" or a name with NUL beside orders."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    lookup = lookup_of()
     assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
     assert lookup.metadata([name]).resources == ResourceSet()
     assert described.asked == [["orders"]]
@@ -143,17 +159,12 @@ def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, nam
 )
 def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
     """A member may subscribe to topics that the leader may not see."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     described.said["secret"] = KafkaError(code)
-    assert lookup.metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
+    assert lookup_of().metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
 
 
-def test_topic_that_may_exist_is_what_it_was(
-    described: _Described, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+def test_topic_that_may_exist_is_what_it_was(described: _Described, clock: list[float]) -> None:
+    lookup = lookup_of()
     described.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
     with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
         lookup.metadata(["orders", "payments"])
@@ -172,44 +183,16 @@ def test_topic_that_may_exist_is_what_it_was(
 
 def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
     """To describe 20,000 names, librdkafka took 5 s, and the group's round waited."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    lookup = lookup_of()
     names = ["orders", *(f"none-{number}" for number in range(5_000))]
     assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
     assert described.asked == [["orders"]]
 
 
-def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
-    monkeypatch: pytest.MonkeyPatch,
+def test_clients_that_were_given_back_are_made_again_until_the_close(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A single lagging broker must not remove a topic from a pattern. Metadata is not kept."""
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
-    admin = _Topics()
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
-    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
-    story: tuple[tuple[float, str, tuple[str, ...], bool], ...] = (
-        (0.0, "ab", ("a", "b"), False),
-        (300.0, "b", ("a", "b"), True),
-        (1.0, "bc", ("a", "b", "c"), True),
-        (0.9, "abc", ("a", "b", "c"), False),  # the absence is refuted
-        (300.0, "", ("a", "b", "c"), True),
-        (2.0, "b", ("b",), False),
-        (1.0, "ab", ("a", "b"), False),  # recreated
-        (1.0, "b", ("a", "b"), True),
-    )
-    for wait_s, names, expected, is_in_doubt in story:
-        clock[0] += wait_s
-        admin.topics = {name: TopicMetadataOfClient() for name in names}
-        assert lookup.topic_names() == expected
-        assert lookup.is_in_doubt is is_in_doubt
-    lookup.forget_names()  # the pattern was withdrawn, so no look-up needs "a"
-    assert not lookup.is_in_doubt
-
-
-def test_look_up_after_close_fails_at_once_and_keeps_no_client(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A client that outlives its consumer would keep reconnecting to brokers that are gone."""
+    """A stable member needs no second client, and one that outlives its consumer reconnects."""
     clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
 
     def admin_client(_config: object) -> _Topics:
@@ -218,30 +201,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
         return made
 
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
-    lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
-    assert lookup.topic_names() == ()
-    assert len(clients) == 1
-    lookup.close()
-    assert len(clients) == 0
-    with pytest.raises(TimeoutError, match="the look-up was closed"):
-        lookup.topic_names()
-
-
-def test_look_up_after_the_clients_were_given_back_makes_another(
-    hand: Hand,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A stable member needs no second client of librdkafka."""
-    clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
-
-    def admin_client(_config: object) -> _Topics:
-        made = _Topics()
-        clients.add(made)
-        return made
-
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
-    lookup = ClusterLookup({}, "billing", "earliest", 100, CONNECTION)
-    opened: list[int] = []
+    lookup, opened = lookup_of(timeout_ms=100), list[int]()
     lookup.on_open = lambda: opened.append(len(clients))
     lookup.topic_names()
     assert not lookup.give_back(0.0)  # the look-up may still be under way
@@ -249,11 +209,13 @@ def test_look_up_after_the_clients_were_given_back_makes_another(
     hand.now_s += 0.2
     assert lookup.give_back(0.0)
     assert len(clients) == 0
-    assert lookup.topic_names() == ()
-    assert lookup.topic_names() == ()
+    assert [lookup.topic_names() for _ in range(2)] == [(), ()]
     assert (len(clients), opened) == (1, [1, 1])
     assert not lookup.give_back(60.0)
     lookup.close()
+    assert len(clients) == 0
+    with pytest.raises(TimeoutError, match="the look-up was closed"):
+        lookup.topic_names()
 
 
 def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,7 +224,7 @@ def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) 
         "logger": logging.getLogger("test-lookup-logger"),
         "debug": "broker",
     }
-    lookup = ClusterLookup(configuration, "billing", "earliest", 200, CONNECTION)
+    lookup = lookup_of(configuration, timeout_ms=200)
     with caplog.at_level(logging.DEBUG, logger="test-lookup-logger"):
         for _ in range(2):
             with pytest.raises(KafkaException):
@@ -272,14 +234,12 @@ def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) 
 
 
 def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("coopgroup.kafka.membership.lookup.now_s", lambda: clock[0])
     ends: dict[tuple[str, int], int] = {}
     monkeypatch.setattr(ClusterLookup, "_committed", lambda *_: {})
     monkeypatch.setattr(ClusterLookup, "_offsets", lambda *_: dict(ends))
-    lookup = ClusterLookup({}, "billing", "latest", 500, CONNECTION)
+    lookup = lookup_of(reset="latest")
     orders = ResourceSet({"orders": [0, 1, 2]})
 
     def arrivals(at_s: float, *offsets: int) -> list[float] | None:
@@ -297,7 +257,7 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
 
 
 def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
-    lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
+    lookup = lookup_of({"logger": "a logger"})
     admin = SimpleNamespace(poll=lambda _: lookup.close())
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: admin)
     thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
@@ -326,7 +286,7 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
             return super().list_topics(timeout=timeout)
 
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Silent)
-    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
+    lookup = lookup_of()
     for _ in answers:
         with contextlib.suppress(KafkaException):
             lookup.topic_names()

@@ -85,43 +85,40 @@ def story(monkeypatch: pytest.MonkeyPatch) -> _Story:
 
 
 def test_missing_topics_are_told_once_after_a_second_answer(story: _Story) -> None:
-    story.cluster.codes = {"orders": 0, "new": LEADERLESS}
-    story.look("orders", "new", "ordres", "odrers", until_s=0.9)
-    assert story.warned == []
-    story.look("orders", "new", "ordres", "odrers", until_s=0.95)  # not a second later
+    story.cluster.codes = {"orders": 0, "new": LEADERLESS, "secret": REFUSED}
+    names = ("orders", "new", "ordres", "odrers", "secret")
+    story.look(*names, until_s=0.9)
+    story.look(*names, until_s=0.95)  # not a second later
     assert story.warned == []
     story.cluster.run(2.0)
-    story.look("orders", "new", "ordres", "odrers", until_s=9.0)
-    assert story.warned == [(["odrers", "ordres"], "UNKNOWN_TOPIC_OR_PART")]
-    assert [one.topic() for one in story.handed] == ["odrers", "ordres"]
+    story.look(*names, until_s=9.0)
+    assert story.warned == [
+        (["odrers", "ordres"], "UNKNOWN_TOPIC_OR_PART"),
+        (["secret"], "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+    assert [one.topic() for one in story.handed] == ["odrers", "ordres", "secret"]
     error = story.handed[1].error()
     assert error is not None
     assert error.str() == "Subscribed topic not available: ordres: " + KafkaError(UNKNOWN).str()
 
 
-def test_topic_that_a_broker_did_not_know_yet_is_not_told(story: _Story) -> None:
-    story.look("orders", until_s=0.5)
-    story.cluster.codes = {"orders": 0}
-    story.look("orders", until_s=9.0)
-    assert story.warned == []
+TOLD = (["orders"], "UNKNOWN_TOPIC_OR_PART")
 
 
-def test_topic_that_existed_meanwhile_is_told_again(story: _Story) -> None:
-    story.look("orders", until_s=3.0)
-    story.cluster.codes = {"orders": 0}
-    story.look("orders", until_s=6.0)
-    story.cluster.codes = {}
-    story.look("orders", until_s=9.0)
-    assert story.warned == [(["orders"], "UNKNOWN_TOPIC_OR_PART")] * 2
-
-
-def test_topic_that_may_not_be_read_has_its_own_error(story: _Story) -> None:
-    story.cluster.codes = {"secret": REFUSED}
-    story.look("secret", "missing", until_s=3.0)
-    assert story.warned == [
-        (["missing"], "UNKNOWN_TOPIC_OR_PART"),
-        (["secret"], "TOPIC_AUTHORIZATION_FAILED"),
-    ]
+@pytest.mark.parametrize(
+    ("looks", "warned"),
+    [
+        pytest.param([(0.5, {}), (9.0, {"orders": 0})], [], id="a broker did not know it yet"),
+        pytest.param([(3.0, {}), (6.0, {"orders": 0}), (9.0, {})], [TOLD] * 2, id="existed"),
+    ],
+)
+def test_topic_that_exists_meanwhile_is_missing_anew(
+    story: _Story, looks: list[tuple[float, dict[str, int]]], warned: list[object]
+) -> None:
+    for until_s, codes in looks:
+        story.cluster.codes = codes
+        story.look("orders", until_s=until_s)
+    assert story.warned == warned
 
 
 def test_brokers_that_do_not_answer_are_asked_again(story: _Story) -> None:
@@ -130,14 +127,13 @@ def test_brokers_that_do_not_answer_are_asked_again(story: _Story) -> None:
     story.cluster.is_up = True
     story.cluster.run(20.0)
     assert [one[0] for one in story.cluster.asked] == [0.0, 5.0, 6.0]
-    assert story.warned == [(["orders"], "UNKNOWN_TOPIC_OR_PART")]
+    assert story.warned == [TOLD]
 
 
 def test_names_of_an_earlier_subscription_are_forgotten(story: _Story) -> None:
     story.look("orders", until_s=0.5)
     story.look(until_s=9.0)
-    assert story.warned == []
-    assert len(story.cluster.asked) == 1
+    assert (story.warned, len(story.cluster.asked)) == ([], 1)
 
 
 def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> None:
@@ -148,7 +144,7 @@ def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> 
 def test_loop_gets_no_event(story: _Story) -> None:
     story.missing.fetching.published = cast("Any", object())
     story.look("orders", until_s=3.0)
-    assert (len(story.warned), story.handed) == (1, [])
+    assert (story.warned, story.handed) == ([TOLD], [])
 
 
 def test_long_outage_does_not_multiply_the_questions(story: _Story) -> None:

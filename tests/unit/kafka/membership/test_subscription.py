@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from attrs import define, field
 from confluent_kafka import KafkaException
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.membership.subscription import Subscription, read_topics
+from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.watching import TopicWish
 from coopgroup.member import MemberState
 from coopgroup.member.events import WarmSetDeclared
@@ -26,67 +25,56 @@ RULE = (
 
 @define
 class Watcher:
-    """Record the wishes."""
+    """Record the wishes, each with the number of events before."""
 
-    wishes: list[TopicWish | None] = field(factory=list)
+    driver: FakeDriver = field(factory=FakeDriver)
+    wishes: list[tuple[int, TopicWish | None]] = field(factory=list)
 
     def watch(self, wish: TopicWish | None) -> None:
-        self.wishes.append(wish)
+        self.wishes.append((len(self.driver.posted), wish))
+
+    def subscription(self) -> Subscription:
+        """Return a subscription; notices and commits do not matter here."""
+        self.driver.member.state = MemberState.UNSUBSCRIBED
+        nothing = dict.fromkeys(("give_up", "stop_clock", "start_clock"), lambda: None)
+        silence: Any = SimpleNamespace(callbacks=None, **nothing)
+        given: Any = self
+        return Subscription(
+            driver=given.driver, watcher=given, listener=silence, committing=silence
+        )
 
 
-@define
-class Silence:
-    """Replace notices and commits, which do not matter here."""
-
-    callbacks: Callbacks | None = None
-
-    def give_up(self) -> None:
-        pass
-
-    def stop_clock(self) -> None:
-        pass
-
-    def start_clock(self) -> None:
-        pass
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
 
 
-def subscription() -> tuple[Subscription, Watcher]:
-    watcher = Watcher()
-    return subscription_of(FakeDriver(), watcher), watcher
-
-
-def test_members_warm_set_is_declared_before_its_topics_are_watched() -> None:
-    driver, wishes = FakeDriver(), list[str]()
-
-    class Ordered:
-        def watch(self, wish: TopicWish | None) -> None:
-            wishes.append(f"watch after {len(driver.posted)}")
-
-    made = subscription_of(driver, Ordered())
-    made.enter(["o"], Callbacks())
-    made.enter(["o"], Callbacks(), ResourceSet({"o": [1]}))
-    made.enter(["o"], Callbacks())
-    made.enter(["o"], Callbacks())
-    assert driver.posted == [
+def test_members_warm_set_is_declared_before_its_topics_are_watched(watcher: Watcher) -> None:
+    made = watcher.subscription()
+    for warm in (None, ResourceSet({"o": [1]}), None, None):
+        made.enter(["o"], Callbacks(), warm)
+    assert watcher.driver.posted == [
         WarmSetDeclared(warm=ResourceSet({"o": [1]})),
         WarmSetDeclared(warm=None),
     ]
-    assert wishes == ["watch after 0", "watch after 1", "watch after 2", "watch after 2"]
-
-
-def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401  (stand-ins)
-    driver.member.state = MemberState.UNSUBSCRIBED
-    silence: Any = Silence()
-    return Subscription(driver=driver, watcher=watcher, listener=silence, committing=silence)
+    assert [events for events, _ in watcher.wishes] == [0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
-def test_topic_name_of_kafka_is_wished_for(name: str) -> None:
-    made, watcher = subscription()
-    made.enter([name, "^or.*"], Callbacks())
-    (wish,) = watcher.wishes
+def test_topic_name_of_kafka_is_wished_for(watcher: Watcher, name: str) -> None:
+    watcher.subscription().enter([name, "^or.*"], Callbacks())
+    ((_, wish),) = watcher.wishes
     assert wish is not None
     assert (sorted(wish.names), [one.pattern for one in wish.patterns]) == ([name], ["^or.*"])
+
+
+def refusal(watcher: Watcher, *topics: str) -> str:
+    """Return the reason for refusing topics."""
+    with pytest.raises(KafkaException) as caught:
+        watcher.subscription().enter(list(topics), Callbacks())
+    error = caught.value.args[0]
+    assert (error.name(), watcher.wishes) == ("_INVALID_ARG", [])
+    return str(error.str()).removeprefix("Failed to set subscription: ")
 
 
 @pytest.mark.parametrize(
@@ -104,14 +92,10 @@ def test_topic_name_of_kafka_is_wished_for(name: str) -> None:
         ("x" * 40_000, f"'{'x' * 100}…'"),
     ],
 )
-def test_topic_name_that_kafka_cannot_have_is_refused(name: str, shown: str) -> None:
-    made, watcher = subscription()
-    with pytest.raises(KafkaException) as caught:
-        made.enter(["orders", name], Callbacks())
-    error = caught.value.args[0]
-    assert error.name() == "_INVALID_ARG"
-    assert error.str() == f"Failed to set subscription: topics: got {shown}, {RULE}"
-    assert watcher.wishes == []
+def test_topic_name_that_kafka_cannot_have_is_refused(
+    watcher: Watcher, name: str, shown: str
+) -> None:
+    assert refusal(watcher, "orders", name) == f"topics: got {shown}, {RULE}"
 
 
 @pytest.mark.parametrize(
@@ -123,41 +107,30 @@ def test_topic_name_that_kafka_cannot_have_is_refused(name: str, shown: str) -> 
         ("^" + "(" * 9_999 + ")" * 9_999, f"'^{'(' * 99}…'", "maximum recursion depth exceeded"),
     ],
 )
-def test_pattern_that_does_not_compile_is_refused(pattern: str, shown: str, reason: str) -> None:
-    made, watcher = subscription()
-    with pytest.raises(KafkaException, match="_INVALID_ARG") as caught:
-        made.enter([pattern], Callbacks())
+def test_pattern_that_does_not_compile_is_refused(
+    watcher: Watcher, pattern: str, shown: str, reason: str
+) -> None:
     said = f"topics: got {shown}, expected a regular expression ({reason}"
-    assert caught.value.args[0].str().startswith(f"Failed to set subscription: {said}")
-    assert watcher.wishes == []
+    assert refusal(watcher, pattern).startswith(said)
 
 
-def test_list_without_topics_is_refused() -> None:
+def test_list_without_topics_is_refused(watcher: Watcher) -> None:
     """The same as in confluent_kafka; `unsubscribe` leaves the group."""
-    made, _ = subscription()
-    with pytest.raises(KafkaException, match=r"_INVALID_ARG.*the list of topics is empty"):
-        made.enter([], Callbacks())
+    assert refusal(watcher) == "the list of topics is empty"
 
 
 @pytest.mark.parametrize("wrong", ["orders", ("orders",), [b"orders"], None])
-def test_topics_that_are_no_list_of_strings_are_refused(wrong: Any) -> None:  # noqa: ANN401
-    made, _ = subscription()
+def test_topics_that_are_no_list_of_strings_are_refused(watcher: Watcher, wrong: Any) -> None:  # noqa: ANN401
     with pytest.raises(TypeError, match="expected list of topic unicode strings"):
-        made.enter(wrong, Callbacks())
+        watcher.subscription().enter(wrong, Callbacks())
 
 
-def test_read_topics_when_wrong_raises_what_a_command_line_shows() -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"topics: got '.', {RULE}")):
-        read_topics(["."])
-
-
-def test_member_that_handed_over_leaves_permanently() -> None:
-    driver = FakeDriver()
-    made = subscription_of(driver, Watcher())
+def test_member_that_handed_over_leaves_permanently(watcher: Watcher) -> None:
+    made = watcher.subscription()
     for takes_it_back in (False, True):
         made.enter(["orders"], Callbacks())
         made.hand_over()
         if takes_it_back:
             made.enter(["orders"], Callbacks())
         made.leave("consumer closed", for_good=False)
-    assert driver.left == [("consumer closed", True), ("consumer closed", False)]
+    assert watcher.driver.left == [("consumer closed", True), ("consumer closed", False)]

@@ -9,22 +9,21 @@ import pytest
 from attrs import define, field
 
 from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import TopicLane
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Coordinator
 from coopgroup.telemetry import Envelope, ResourcesStarted, from_json
-from tests.unit.kafka.fakes import HandTransport
+from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
 
-HERE = Coordinator(node_id=1, host="here", port=1)
-THERE = Coordinator(node_id=2, host="there", port=2)
-FOUND = FoundPartition(error_code=0, partition=3, leader=HERE)
-LOST = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 TAKEN = ProduceAnswer(error_code=0)
 NOT_LEADER = ProduceAnswer(error_code=6)
 TOO_LARGE = ProduceAnswer(error_code=10)
 MISSING = FoundPartition(error_code=3)
+
+
+def dropped(records: int) -> tuple[str, dict[str, Any]]:
+    return "telemetry_topic_dropped", {"topic": "telemetry", "records": records}
 
 
 def envelope(number: int) -> Envelope:
@@ -37,8 +36,9 @@ class Host:
     transport: HandTransport = field(factory=lambda: HandTransport(find_lane=TopicLane.TELEMETRY))
     warnings: list[tuple[str, dict[str, Any]]] = field(factory=list)
 
-    def topic(self, capacity: int = 1_000) -> TelemetryTopic:
-        return TelemetryTopic(
+    def topic(self, *numbers: int, capacity: int = 1_000) -> TelemetryTopic:
+        """Return a topic into which records were put."""
+        topic = TelemetryTopic(
             transport=self.transport,
             topic="telemetry",
             group_id="g",
@@ -46,30 +46,36 @@ class Host:
             warn=lambda event, **fields: self.warnings.append((event, fields)),
             timeout_ms=1_000,
         )
+        self.put(topic, *numbers)
+        return topic
 
     def put(self, topic: TelemetryTopic, *numbers: int) -> None:
         for number in numbers:
             topic.put(envelope(number))
 
-    def found(self, *numbers: int) -> TelemetryTopic:
+    def found(self, *numbers: int, capacity: int = 1_000) -> TelemetryTopic:
         """Return a topic that has found its partition, and sends these records."""
-        topic = self.topic()
-        self.put(topic, *numbers)
+        topic = self.topic(*numbers, capacity=capacity)
         assert self.transport.run() == 0.1
         self.transport.answer(FindPartition, FOUND)
         return topic
 
-    def sent(self) -> list[int]:
+    def closing(self, topic: TelemetryTopic) -> threading.Thread:
+        """Let another thread finish the topic, and return when it has sent a request."""
+        thread = threading.Thread(target=topic.finish, args=(10.0,))
+        thread.start()
+        while not self.transport.requests:
+            pass
+        return thread
+
+    def sent(self, leader: Coordinator = HERE) -> list[int]:
         """Return the numbers of the batch that waits for its answer."""
         ((lane, request, node, _, _),) = self.transport.requests
-        assert (lane, node) == (TopicLane.TELEMETRY, self.leader)
+        assert (lane, node) == (TopicLane.TELEMETRY, leader)
         assert isinstance(request, Produce)
-        assert [from_json(json.loads(value)).at_ms for _, value in request.records] == [
-            at_ms for at_ms, _ in request.records
-        ]
-        return [at_ms for at_ms, _ in request.records]
-
-    leader: Coordinator = HERE
+        numbers = [at_ms for at_ms, _ in request.records]
+        assert [from_json(json.loads(value)).at_ms for _, value in request.records] == numbers
+        return numbers
 
 
 @pytest.fixture
@@ -83,16 +89,13 @@ def test_records_of_a_moment_are_one_batch_with_the_group_as_its_key(host: Host)
     request, _ = host.transport.answer(Produce, TAKEN)
     assert (request.topic, request.partition, request.group_id) == ("telemetry", 3, "g")
     assert request.acks == -1
+    assert [from_json(json.loads(value)) for _, value in request.records] == [
+        envelope(number) for number in (1, 2, 3)
+    ]
+    assert not any(b"\n" in value for _, value in request.records)
     assert (host.transport.requests, host.transport.actions) == ([], [])
     topic.finish(0.0)
     assert host.warnings == []
-
-
-def test_value_is_a_line_of_the_file(host: Host) -> None:
-    host.found(7)
-    ((_, value),) = host.transport.requests[0][1].records
-    assert b"\n" not in value
-    assert from_json(json.loads(value)) == envelope(7)
 
 
 def test_records_that_come_during_a_request_are_the_next_batch(host: Host) -> None:
@@ -110,30 +113,21 @@ def test_batch_is_bounded(host: Host) -> None:
 
 
 def test_full_queue_drops_and_says_so_less_and_less_often(host: Host) -> None:
-    topic = host.topic(capacity=2)
-    host.put(topic, *range(7))
-    host.transport.run()
-    host.transport.answer(FindPartition, FOUND)
+    host.found(*range(7), capacity=2)
     assert host.sent() == [0, 1]
-    counts = [
-        fields["records"] for event, fields in host.warnings if event == "telemetry_topic_dropped"
-    ]
-    assert counts == [1, 2, 4]
+    assert host.warnings == [dropped(1), dropped(2), dropped(4)]
 
 
 def test_leader_that_moved_is_found_and_gets_the_same_batch(host: Host) -> None:
     host.found(1, 2)
     host.transport.answer(Produce, NOT_LEADER)
     assert host.transport.run() == 0.2
-    host.leader = THERE
-    host.transport.answer(FindPartition, FoundPartition(error_code=0, partition=3, leader=THERE))
-    assert host.sent() == [1, 2]
-    assert host.warnings == []
+    host.transport.answer(FindPartition, MOVED)
+    assert (host.sent(THERE), host.warnings) == ([1, 2], [])
 
 
 def test_missing_topic_is_one_warning_and_its_records_wait(host: Host) -> None:
-    topic = host.topic(capacity=2)
-    host.put(topic, 1, 2, 3)
+    host.topic(1, 2, 3, capacity=2)
     host.transport.run()
     for _ in range(3):
         host.transport.answer(FindPartition, MISSING)
@@ -143,14 +137,14 @@ def test_missing_topic_is_one_warning_and_its_records_wait(host: Host) -> None:
     host.transport.answer(Produce, TAKEN)
     error = "UNKNOWN_TOPIC_OR_PARTITION"
     assert host.warnings == [
-        ("telemetry_topic_dropped", {"topic": "telemetry", "records": 1}),
+        dropped(1),
         ("telemetry_topic_unavailable", {"topic": "telemetry", "error": error}),
         ("telemetry_topic_available", {"topic": "telemetry", "dropped": 0}),
     ]
 
 
 def test_broker_that_is_away_is_asked_less_and_less_often_and_told_once(host: Host) -> None:
-    host.put(host.topic(), 1)
+    host.topic(1)
     host.transport.run()
     pauses = []
     for _ in range(10):
@@ -183,47 +177,35 @@ def test_record_that_is_too_large_is_dropped_alone(host: Host) -> None:
 
 def test_finish_does_not_wait_for_more_records(host: Host) -> None:
     """It sends at once what waits, and waits for the answer."""
-    topic = host.topic()
-    host.put(topic, 1)
-    closing = threading.Thread(target=topic.finish, args=(10.0,))
-    closing.start()
-    while not host.transport.requests:
-        pass
+    topic = host.topic(1)
+    closing = host.closing(topic)
     host.put(topic, 2)
     host.transport.answer(FindPartition, FOUND)
     assert host.sent() == [1]
     assert closing.is_alive()
     host.transport.answer(Produce, TAKEN)
     closing.join(5.0)
-    assert not closing.is_alive()
-    assert host.warnings == []
+    assert (closing.is_alive(), host.warnings) == (False, [])
 
 
 @pytest.mark.parametrize("answer", [LOST, MISSING])
 def test_finish_gives_up_at_the_first_failure(host: Host, answer: Any) -> None:  # noqa: ANN401
-    topic = host.topic()
-    host.put(topic, 1, 2)
-    closing = threading.Thread(target=topic.finish, args=(10.0,))
-    closing.start()
-    while not host.transport.requests:
-        pass
+    closing = host.closing(host.topic(1, 2))
     host.transport.answer(FindPartition, answer)
     closing.join(5.0)
-    assert not closing.is_alive()
-    assert host.warnings == [("telemetry_topic_dropped", {"topic": "telemetry", "records": 2})]
+    assert (closing.is_alive(), host.warnings) == (False, [dropped(2)])
 
 
 def test_finish_is_bounded_and_counts_what_is_lost(host: Host) -> None:
     topic = host.found(1)
     topic.finish(0.01)
     topic.finish(10.0)
-    assert host.warnings == [("telemetry_topic_dropped", {"topic": "telemetry", "records": 1})]
+    assert host.warnings == [dropped(1)]
 
 
 def test_records_before_the_transport_starts_go_with_the_next_one(host: Host) -> None:
-    topic = host.topic()
     host.transport.is_closed = True
-    host.put(topic, 1)
+    topic = host.topic(1)
     host.transport.is_closed = False
     host.put(topic, 2)
     host.transport.run()
@@ -237,7 +219,7 @@ def test_transport_that_closed_costs_no_exception(host: Host) -> None:
     host.put(topic, 2)
     host.transport.answer(Produce, LOST)
     topic.finish(0.01)
-    assert host.warnings == [("telemetry_topic_dropped", {"topic": "telemetry", "records": 2})]
+    assert host.warnings == [dropped(2)]
 
 
 def test_forked_child_writes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

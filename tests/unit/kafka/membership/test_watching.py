@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -40,7 +40,11 @@ def test_wish_when_a_pattern_is_invalid_is_refused() -> None:
 
 @define
 class Cluster:
-    """Topics by name, with their partitions; or an error."""
+    """Topics by name, with their partitions; or an error.
+
+    Attributes:
+        on_look: an event of the next look-up.
+    """
 
     topics: dict[str, list[int]]
     error: Exception | None = None
@@ -49,26 +53,24 @@ class Cluster:
     is_unused: bool = True
     looked: list[str] = field(factory=list)
 
-    def _happen(self) -> None:
-        """Run the event of this look-up, once."""
+    def _look(self, what: str) -> None:
+        self.looked.append(what)
         on_look, self.on_look = self.on_look, None
         if on_look is not None:
             on_look()
-
-    def topic_names(self) -> tuple[str, ...]:
-        self.looked.append("names")
-        self._happen()
         if self.error is not None:
             raise self.error
+
+    def topic_names(self) -> tuple[str, ...]:
+        self._look("names")
         return tuple(sorted(self.topics))
 
     def forget_names(self) -> None:
         pass
 
     def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
-        self.looked.append("metadata")
         known = {name: self.topics[name] for name in names if name in self.topics}
-        self._happen()
+        self._look("metadata")
         return TopicMetadata(resources=ResourceSet(known))
 
     def give_back(self, unused_s: float) -> bool:
@@ -100,9 +102,9 @@ class Watched:
     _next: Job | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        unused: Any = None
+        unused, cluster = cast("Any", None), cast("Any", self.cluster)
         sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.append(event))
-        leader = RoundLeader(
+        self.assigned = RoundLeader(
             assignor=unused,
             policy=unused,
             lookup=unused,
@@ -111,11 +113,9 @@ class Watched:
             sink=sink,
             seen=SeenTopics(topics=("a", "b"), partitions=ResourceSet({"a": [0]})),
         )
-        self.assigned = leader
-        lookup: Any = self.cluster
         self.watcher = TopicWatcher(
-            lookup=lookup,
-            leader=leader,
+            lookup=cluster,
+            leader=self.assigned,
             leads=lambda: self.leads,
             post=self._post,
             refresh_ms=self.refresh_ms,
@@ -127,10 +127,12 @@ class Watched:
         else:
             self.posted.append(event)
 
-    def start(self) -> None:
-        """Do what the group's thread does for the watcher."""
+    def start(self, *topics: str) -> None:
+        """Do what the group's thread does for the watcher; wish for topics."""
         self.is_started = True
         self._plan()
+        if topics:
+            self.watcher.watch(TopicWish.read(topics))
 
     def _plan(self) -> None:
         if self._next is not None:
@@ -152,8 +154,7 @@ def test_names_are_posted_at_once_without_a_look(hand: Hand) -> None:
 
 def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.advance(0.05)
     assert watched.cluster.looked == ["names"] * 3
     watched.cluster.topics = {"orders": [0], "other": [0], "third": [0]}
@@ -166,8 +167,7 @@ def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
 
 def test_leader_asks_for_a_round_when_partitions_change(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"a": [0]}), leads=True)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["a", "b"]))
+    watched.start("a", "b")
     hand.advance(0.6)
     assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
     assert len(watched.cluster.looked) > 3
@@ -189,8 +189,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
         watched.assigned.seen = led
 
     watched.cluster.on_look = lead
-    watched.watcher.watch(TopicWish.read(["a", "b"]))
-    watched.start()
+    watched.start("a", "b")
     hand.advance(2.0)
     assert watched.cluster.looked == ["metadata"] * 2
     assert watched.assigned.seen is led
@@ -200,8 +199,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
 def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     watched = Watched(hand, Cluster({"orders": [0]}, error), refresh_ms=-1)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.run()
     assert (watched.warned, watched.posted) == (["topics_unavailable"], [])
     watched.cluster.error = None
@@ -238,12 +236,14 @@ def test_wish_when_withdrawn_is_looked_for_no_more(hand: Hand) -> None:
 
 
 def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(hand: Hand) -> None:
+    """After the look, the watcher has no job until the next one is due."""
     watched = Watched(hand, Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
     watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    watched.start()
+    watched.start("^o")
     hand.run()
     assert watched.posted == [SubscriptionChanged(topics=("bills",))]
+    assert hand.jobs("coopgroup-watcher") == []
+    assert watched.watcher.due_s == hand.now_s + 600
 
 
 def posix_matches(pattern: str, topic: str) -> bool:
@@ -295,33 +295,16 @@ def test_clients_are_given_back_when_they_are_idle(hand: Hand) -> None:
     hand.advance(600.0)
     assert watched.cluster.looked[3:] == ["given back"]
     assert watched.watcher.due_s == math.inf
-
-
-def test_clients_are_not_given_back_after_the_end(hand: Hand) -> None:
-    """The close frees them."""
-    watched = Watched(hand, Cluster({}))
-    watched.start()
-    watched.watcher.stop()
+    watched.watcher.stop()  # the close frees them
     watched.watcher.give_back_soon()
     hand.advance(600.0)
-    assert watched.cluster.looked == []
-
-
-def test_watcher_has_no_job_between_looks(hand: Hand) -> None:
-    watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=600_000)
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    hand.run()
-    assert watched.posted == [SubscriptionChanged(topics=("orders",))]
-    assert hand.jobs("coopgroup-watcher") == []
-    assert watched.watcher.due_s == hand.now_s + 600
+    assert len(watched.cluster.looked) == 4
 
 
 def test_watcher_without_a_free_thread_tries_again(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.start()
     submit, refused = Worker.submit, [True, True]
 
     def refuse(worker: Worker, call: Callable[[], None], **more: Any) -> Job:  # noqa: ANN401
@@ -331,7 +314,7 @@ def test_watcher_without_a_free_thread_tries_again(
         return submit(worker, call, **more)
 
     monkeypatch.setattr(Worker, "submit", refuse)
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.start("^o")
     hand.advance(2.0)
     assert watched.posted == [SubscriptionChanged(topics=("orders",))]
     assert refused == []
@@ -342,12 +325,16 @@ def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(
     hand: Hand, *, is_looking: bool
 ) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}), refresh_ms=0 if is_looking else 600_000)
-    watched.start()
     done: list[str] = []
-    if is_looking:
-        watched.cluster.on_look = lambda: watched.watcher.finish(lambda: done.append("duty"))
-        watched.watcher.watch(TopicWish.read(["^o"]))
-    else:
+
+    def finish() -> None:
         watched.watcher.finish(lambda: done.append("duty"))
+
+    if is_looking:
+        watched.cluster.on_look = finish
+        watched.start("^o")
+    else:
+        watched.start()
+        finish()
     hand.advance(60.0)
     assert done == ["duty"]

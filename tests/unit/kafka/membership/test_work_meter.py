@@ -1,5 +1,6 @@
 """The measured consumption rate, and the time that counts as work."""
 
+import pytest
 from attrs import define, field
 
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -41,26 +42,32 @@ def test_rate_when_nothing_was_done_is_unknown() -> None:
     assert application.meter.rate_per_s is None
 
 
-def test_rate_when_there_is_always_more_is_that_of_the_work() -> None:
+@pytest.mark.parametrize(
+    ("waits_s", "handed", "waiting", "works_s", "rate_per_s"),
+    [(0.1, 1, 99, 2.0, 50.0), (0.5, 1, 0, 60.0, 1 / 60)],
+    ids=["there is always more", "one record takes long"],
+)
+def test_rate_is_that_of_the_work(
+    waits_s: float, handed: int, waiting: int, works_s: float, rate_per_s: float
+) -> None:
     application = Application()
     for _ in range(5):
-        application.ask(0.1, handed=1, waiting=99)
-        application.work(2.0)
-    assert application.meter.rate_per_s == 50.0
+        application.ask(waits_s, handed, waiting)
+        application.work(works_s)
+    assert application.meter.rate_per_s == rate_per_s
 
 
 def test_rate_when_the_member_mostly_waits_is_left_alone() -> None:
     """Quick work between two waits says nothing about the rate."""
     application = Application()
-    for _ in range(3):
-        application.ask(0.0, handed=100)
-        application.work(2.0)
-    for _ in range(200):
-        application.ask(5.0, handed=3)
-        application.work(0.001)
-    for _ in range(200):
-        application.ask(5.0, handed=1)
-        application.work(4.0)
+    for count, waits_s, handed, works_s in (
+        (3, 0.0, 100, 2.0),
+        (200, 5.0, 3, 0.001),
+        (200, 5.0, 1, 4.0),
+    ):
+        for _ in range(count):
+            application.ask(waits_s, handed)
+            application.work(works_s)
     assert application.meter.rate_per_s == 50.0
 
 
@@ -80,32 +87,22 @@ def test_rate_when_speed_changes_follows_over_some_ten_seconds_of_work() -> None
     application = Application()
     application.ask(0.0, handed=90)
     application.work(1.0)
-    rates = []
+    rates: list[float] = []
     for _ in range(40):
         application.ask(0.0, handed=30)
         application.work(1.0)
-        rates.append(application.meter.rate_per_s)
+        rates.append(application.meter.rate_per_s or 0.0)
+    assert rates == sorted(rates, reverse=True)
     assert rates[0] == 90.0
-    assert rates == sorted(rates, key=lambda rate: -(rate or 0.0))
-    assert abs((rates[10] or 0.0) - 52.07) < 0.01
-    assert 30.0 < (rates[-1] or 0.0) < 32.0
-
-
-def test_rate_when_one_record_takes_long_counts_all_of_it() -> None:
-    application = Application()
-    for _ in range(3):
-        application.ask(0.5, handed=1)
-        application.work(60.0)
-    assert application.meter.rate_per_s == 1 / 60
+    assert rates[10] == pytest.approx(52.07, abs=0.01)
+    assert 30.0 < rates[-1] < 32.0
 
 
 def test_rate_when_partitions_are_paused_tells_nothing_of_that_stretch() -> None:
     application = Application()
     application.ask(0.0, handed=1, waiting=99)
-    application.work(1.0)
-    application.rearranged += 1
-    application.ask(0.0, handed=1, waiting=199)
-    application.rearranged += 1
-    application.work(1.0)
-    application.ask(0.0, handed=1, waiting=9)
+    for waiting in (199, 9):
+        application.work(1.0)
+        application.rearranged += 1
+        application.ask(0.0, handed=1, waiting=waiting)
     assert application.meter.rate_per_s is None

@@ -14,10 +14,3 @@ def test_commits_are_counted_by_outcome_and_duration() -> None:
     assert counts.bucket_seconds[0] == 0.004 + 0.005
     assert (counts + counts).by_outcome == {"committed": 4, "failed": 2}
     assert counts.buckets == (2, *(0,) * (len(COMMIT_BUCKETS_S) - 1), 1)
-
-
-def test_counts_are_those_of_their_moment() -> None:
-    meter = CommitMeter()
-    before = meter.counts()
-    meter.add(1.0, is_committed=True)
-    assert before.by_outcome["committed"] == 0

@@ -3,9 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-from confluent_kafka import KafkaError, KafkaException
-
 from coopgroup.kafka.records.committing import Codes, Committing
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
@@ -71,12 +68,3 @@ def test_commit_when_nobody_waits_any_more_is_abandoned() -> None:
     late: Codes = (("t", 0, 0),)
     driver.waiting[requested.commit_id](late)
     assert store.noted == list(OFFSETS)
-
-
-def test_commit_that_is_refused_raises_and_is_not_abandoned() -> None:
-    driver, store = FakeDriver(code=KafkaError.ILLEGAL_GENERATION), _Store()
-    with pytest.raises(KafkaException) as caught:
-        _committing(driver, store).commit_now(OFFSETS)
-    assert caught.value.args[0].code() == KafkaError.ILLEGAL_GENERATION
-    assert [type(one) for one in driver.posted] == [CommitRequested]
-    assert store.noted == []

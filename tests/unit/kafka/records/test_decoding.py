@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,12 +65,9 @@ def test_deserializers_get_bytes_or_none_and_the_context() -> None:
 
     [one] = decoder_of(read, read).decode([message(1, value=None)])
     assert data_of(one) == ("<b'k'>", "<None>")
+    [plain] = decoder_of(key=StringDeserializer(), value=None).decode([message(1)])
+    assert data_of(plain) == ("k", b"1")
     assert seen == [(b"k", "t", "key", [("h", b"1")]), (None, "t", "value", [("h", b"1")])]
-
-
-def test_field_without_a_deserializer_stays_bytes() -> None:
-    [one] = decoder_of(key=StringDeserializer(), value=None).decode([message(1)])
-    assert data_of(one) == ("k", b"1")
 
 
 @pytest.mark.parametrize(
@@ -150,16 +145,3 @@ def test_processing_gets_bytes_and_decodes_around_the_handler() -> None:
 def test_wrong_deserializer_is_refused(key: str, value: object, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         CooperativeConsumer({**CONFIG, key: value})
-
-
-def test_only_consumers_with_deserializers_leave_the_hot_path() -> None:
-    def ready_of(**more: Callable[..., object]) -> tuple[object, object]:
-        with CooperativeConsumer({**CONFIG, **more}) as consumer:
-            parts = consumer._parts  # noqa: SLF001
-            return parts.ready, parts.fetching.record_buffer.ready
-
-    hot, waiting = ready_of()
-    assert hot is waiting
-    hot, waiting = ready_of(**{"value.deserializer": number})
-    assert hot is not waiting
-    assert hot == deque()

@@ -54,15 +54,6 @@ def later(pause_s: float, call: Callable[[], None]) -> None:
     Worker("group").submit(call, after_s=pause_s)
 
 
-def test_take_when_records_are_there_gives_as_many_as_asked_for() -> None:
-    stage = owning()
-    stage.librdkafka.feed([record(0, 1), record(1, 1), record(0, 2)])
-    assert places(stage.delivery.take(1, 0)) == [(0, 1)]
-    assert places(stage.delivery.take(5, 0)) == [(1, 1), (0, 2)]
-    assert stage.delivery.take(1, 0) == []
-    assert stage.delivery.take(0, 0) == []
-
-
 @pytest.mark.parametrize("timeout_s", [-1, None])
 def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> None:
     stage = owning()
@@ -77,47 +68,43 @@ def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> 
     assert places(stage.delivery.take(2, timeout_s)) == [(0, 2), (0, 4)]
 
 
-def test_take_when_the_lease_is_over_gives_nothing(hand: Hand) -> None:
-    """The call waits for the group. Without a pause, the clock of this test would never move."""
-    stage = owning()
-    stage.librdkafka.feed([record(0, 1), record(0, 2)])
-    stage.delivery.take(1, 0)
-    stage.driver.lease_until_s = hand.now_s
-    assert stage.delivery.take(1, 0.02) == []
-    stage.driver.lease_until_s = math.inf
-    assert places(stage.delivery.take(1, 0)) == [(0, 2)]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int, hand: Hand) -> None:
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_take_when_the_lease_is_over_gives_nothing(count: int, hand: Hand) -> None:
     """A process that freezes during a fetch wakes up with records of partitions that it lost."""
     stage = owning()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
-    stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", hand.now_s - 1)
-    assert stage.delivery.take(count, 0.02) == []
+    if count:
+        stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", hand.now_s - 1)
+    else:  # the call waits for the group
+        stage.fetching.fetch(2, 0)
+        stage.driver.lease_until_s = hand.now_s
+    assert stage.delivery.take(count or 1, 0.02) == []
     stage.librdkafka.on_fetch = None
     stage.driver.lease_until_s = math.inf
     assert places(stage.delivery.take(2, 0)) == [(0, 1), (0, 2)]
 
 
-def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:
+@pytest.mark.parametrize(
+    ("notice", "given"),
+    [
+        (LoseResources(resources=BOTH, cause="fenced"), []),
+        (RevokeResources(resources=ONE), [(0, 1)]),
+    ],
+)
+def test_take_when_a_notice_comes_while_fetching_gives_what_stays(
+    notice: Any,  # noqa: ANN401  (those of a group)
+    given: list[tuple[int, int]],
+) -> None:
     stage = owning()
-    lost = LoseResources(resources=BOTH, cause="fenced")
     stage.librdkafka.feed([record(0, 1), record(1, 1)])
-    once = [lost]
+    once = [notice]
     stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
-    assert stage.delivery.take(2, 0.02) == []
-    assert stage.driver.posted == [LossHandled()]
-
-
-def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
-    stage = owning()
-    stage.librdkafka.feed([record(0, 1), record(1, 1)])
-    once = [RevokeResources(resources=ONE)]
-    stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
-    assert places(stage.delivery.take(2, 0.02)) == [(0, 1)]
-    commits = [one for one in stage.driver.posted if isinstance(one, CommitRequested)]
-    assert [one.offsets for one in commits] == [(Offset("t", 1, 1),)]
+    assert places(stage.delivery.take(2, 0.02)) == given
+    if given:
+        commits = [one for one in stage.driver.posted if isinstance(one, CommitRequested)]
+        assert [one.offsets for one in commits] == [(Offset("t", 1, 1),)]
+    else:
+        assert stage.driver.posted == [LossHandled()]
 
 
 def test_take_when_the_clock_says_so_commits_what_was_handed_out(hand: Hand) -> None:
@@ -201,14 +188,6 @@ def test_take_when_the_application_works_has_it_measured(count: int, hand: Hand)
     assert stage.meter.rate_per_s == pytest.approx(40 / 6.0, rel=0.03)
 
 
-def test_take_when_nothing_comes_measures_nothing(hand: Hand) -> None:
-    stage = owning()
-    for _ in range(5):
-        assert stage.delivery.take(1, 0.01) == []
-        hand.advance(2.0)
-    assert stage.meter.rate_per_s is None
-
-
 def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> None:
     """The text and the fields are those that librdkafka 2.16 gave on its mock broker."""
     stage = owning()
@@ -236,17 +215,12 @@ def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> 
     assert stage.delivery.take(5, 0) == []  # reported once
 
 
-@pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID"])
-def test_other_losses_are_no_events(cause: str) -> None:
+@pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID", STALLED])
+def test_other_losses_are_no_events_nor_is_a_stall_before_the_group_was_left(cause: str) -> None:
     stage = owning()
     stage.driver.inbox.put(LoseResources(resources=BOTH, cause=cause))
-    assert stage.delivery.take(1, 0) == []
-
-
-def test_stall_is_void_when_the_group_is_left_before_the_next_poll() -> None:
-    stage = owning()
-    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
-    stage.driver.inbox.clear()
+    if cause == STALLED:
+        stage.driver.inbox.clear()
     assert stage.delivery.take(1, 0) == []
 
 
@@ -283,15 +257,6 @@ def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
     assert [wait for wait in waits[became_long:-1] if wait < 0.05] == []
 
 
-def test_waits_after_a_notice_are_short(waits: list[float], hand: Hand) -> None:
-    stage = owning()
-    stage.driver.is_quiet = False
-    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=False)
-    stage.driver.inbox.wake()
-    assert stage.delivery.take(1, 0.02) == []
-    assert max(waits) == 0.005
-
-
 def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand: Hand) -> None:
     """Librdkafka rounds down: it would be asked again and again in the last millisecond."""
     stage = owning()
@@ -324,7 +289,7 @@ def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
     assert len(fetches) >= 3
 
 
-@pytest.mark.parametrize("work", ["none", "offset", "commit", "paused"])
+@pytest.mark.parametrize("work", ["none", "offset", "commit", "paused", "batch"])
 def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
     waits: list[float], work: str, monkeypatch: pytest.MonkeyPatch, hand: Hand
 ) -> None:
@@ -339,24 +304,11 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
         stage.driver.commits.are_waited_for = True
     elif work == "paused":
         stage.fetching.record_buffer.pause([("t", 0)])
-    stage.delivery.take(1, 1.0)
+    stage.delivery.take(2 if work == "batch" else 1, 1.0)
     assert max(waits) > IDLE_S if work == "none" else max(waits) == IDLE_S
 
 
-def test_waits_of_an_idle_consumer_for_a_batch_are_not_longer_than_those_for_signals(
-    waits: list[float], hand: Hand
-) -> None:
-    stage = owning()
-    stage.delivery.pace = Pace(IDLE_S)
-    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
-    stage.driver.calm_until_s = math.inf
-    assert stage.delivery.take(2, 0.6) == []
-    assert max(waits) == IDLE_S
-
-
-def test_take_of_an_idle_consumer_leaves_librdkafka_when_the_lease_ends(
-    waits: list[float], hand: Hand
-) -> None:
+def test_take_of_an_idle_consumer_ends_with_the_lease(waits: list[float], hand: Hand) -> None:
     stage = owning()
     stage.driver.lease_until_s = hand.now_s + 0.1
     assert stage.delivery.take(1, 0.4) == []

@@ -138,28 +138,7 @@ ASKS: dict[str, Ask] = {
 @pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
 @pytest.mark.parametrize("name", ASKS)
 @pytest.mark.parametrize("shell", [shell_of, decoding_shell_of])
-def test_records_when_a_signal_strikes_are_handed_out_once(
-    name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
-) -> None:
-    for place in range(1, PLACES_MAX):
-        stage = owning(*(record(0, offset) for offset in range(RECORDS)))
-        consumer = shell(stage)
-        before = polled(consumer) if fetched_before else []
-        handed = strike(consumer, ASKS[name], place, interrupt)
-        if handed is None:
-            assert place > 2
-            return
-        found = (*before, *handed, *rest(consumer))
-        assert [one.offset() for one in found] == [*range(RECORDS)], f"at place {place}"
-        value = b"v" if shell is shell_of else "v"
-        assert {one.value() for one in found} == {value}, f"at place {place}"
-    pytest.fail("it never ends")
-
-
-@pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
-@pytest.mark.parametrize("name", ASKS)
-@pytest.mark.parametrize("shell", [shell_of, decoding_shell_of])
-def test_positions_when_a_signal_strikes_count_what_was_handed_out(
+def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
     name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
 ) -> None:
     """A handler that closes the consumer and ends the process commits no record too many."""
@@ -177,7 +156,12 @@ def test_positions_when_a_signal_strikes_count_what_was_handed_out(
 
         handed = strike(consumer, ASKS[name], place, close)
         if handed is None:
+            assert place > 2
             return
         assert handed == []
         assert committed in ([], [len(before)]), f"at place {place}"
+        found = (*before, *rest(consumer))
+        assert [one.offset() for one in found] == [*range(RECORDS)], f"at place {place}"
+        value = b"v" if shell is shell_of else "v"
+        assert {one.value() for one in found} == {value}, f"at place {place}"
     pytest.fail("it never ends")

@@ -79,15 +79,6 @@ def test_fetch_when_interrupted_fetches_again_what_was_dropped(wanted: int) -> N
     assert positions(fetching) == [10, 51]
 
 
-def test_fetch_when_interrupted_without_records_changes_nothing() -> None:
-    """The usual Ctrl-C arrives while no record comes."""
-    fetching, librdkafka = begun()
-    librdkafka.failure = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        fetching.fetch(1, 0.1)
-    assert librdkafka.calls == []
-
-
 def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -> None:
     """Another thread asks: librdkafka is already ahead, the hand-out lacks the records."""
     fetching, librdkafka = begun(record(0, 7))
@@ -112,9 +103,7 @@ def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
 
 
 @pytest.mark.parametrize("first", ["application", "processing"])
-def test_partition_goes_on_when_neither_the_application_nor_processing_pauses_it(
-    first: Pauser,
-) -> None:
+def test_partition_goes_on_when_all_its_pauses_have_ended(first: Pauser) -> None:
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     fetching.fetch(2, 0)
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -148,84 +137,55 @@ def test_seek_forgets_what_waits_and_the_position() -> None:
     assert (ready(fetching), positions(fetching)) == ([(1, 50)], [-1001, 50])
 
 
-def test_close_hands_out_nothing_more() -> None:
-    fetching, librdkafka = begun(record(0, 7))
-    fetching.fetch(2, 0)
-    fetching.close()
-    assert (ready(fetching), librdkafka.calls) == ([], [("close", None)])
-
-
 # --- topics ahead of the first assignment ---------------------------------------------------------
 
 
-class _TopicsOnly:
-    """The look-up of topics of librdkafka's consumer.
+class _Topics(FakeLibrdkafka):
+    """Notes the topics that are looked up, None for all; a look-up takes time of the clock."""
 
-    Attributes:
-        asked: topics that were looked up, None for all.
-        is_connected: whether look-ups are answered.
-    """
-
-    def __init__(
-        self, delay_s: float = 0.0, pass_s: Callable[[float], None] = lambda _: None
-    ) -> None:
+    def __init__(self, delay_s: float = 0.0, pass_s: Callable[[float], None] | None = None) -> None:
+        super().__init__()
         self.asked: list[str | None] = []
-        self.is_connected = True
-        self.delay_s = delay_s
-        self.pass_s = pass_s
+        self.delay_s, self.pass_s = delay_s, pass_s
 
     def list_topics(self, topic: str | None = None, *, timeout: float) -> None:
-        """Answer, or raise the error of a missing connection."""
-        if not self.is_connected:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        assert timeout > 0
-        self.pass_s(min(self.delay_s, timeout))
+        super().list_topics("", timeout=timeout)
+        if self.pass_s is not None:
+            self.pass_s(min(self.delay_s, timeout))
         if timeout < self.delay_s:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self.asked.append(topic)
 
-    def incremental_assign(self, _partitions: list[TopicPartition]) -> None:
-        pass
 
-    def incremental_unassign(self, _partitions: list[TopicPartition]) -> None:
-        pass
-
-
-def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
+def test_a_topic_of_which_nothing_is_fetched_is_looked_up_before_it_is() -> None:
     """Otherwise librdkafka waits for its next tick. It already knows fetched topics."""
-    consumer = _TopicsOnly()
+    consumer = _Topics()
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition("a", 0), TopicPartition("a", 1)])
     fetching.begin([TopicPartition("a", 2), TopicPartition("b", 0)])
     assert consumer.asked == ["a", "b"]
-
-
-def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -> None:
-    consumer = _TopicsOnly()
-    fetching = Fetching(consumer, starts())
-    fetching.begin([TopicPartition("a", 0)])
-    fetching.end(ResourceSet({"a": [0]}))
-    fetching.begin([TopicPartition("a", 0)])
-    assert consumer.asked == ["a", "a"]
+    fetching.end(ResourceSet({"b": [0]}))
+    fetching.begin([TopicPartition("b", 0)])
+    assert consumer.asked == ["a", "b", "b"]
 
 
 def test_many_topics_are_looked_up_at_once() -> None:
     """A thousand requests for one topic each would take longer than one request for all."""
-    consumer = _TopicsOnly()
+    consumer = _Topics()
     Fetching(consumer, starts()).begin([TopicPartition(str(number), 0) for number in range(1_000)])
     assert consumer.asked == [None]
 
 
 def test_partitions_are_fetched_although_no_topic_could_be_looked_up() -> None:
-    consumer = _TopicsOnly()
+    consumer = _Topics()
     fetching = Fetching(consumer, starts())
-    consumer.is_connected = False
+    consumer.without_broker = True
     fetching.begin([TopicPartition("a", 0)])
     assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
 
 
 def test_slow_look_ups_of_topics_share_one_limit(hand: Hand) -> None:
-    consumer = _TopicsOnly(0.3 * _LEARN_TIMEOUT_S, hand.advance)
+    consumer = _Topics(0.3 * _LEARN_TIMEOUT_S, hand.advance)
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
     assert len(consumer.asked) == 3
@@ -274,8 +234,8 @@ def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool
     assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 100])
-def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
+@pytest.mark.parametrize("fetch", ["fetch 1", "fetch 2", "fetch 100", "past", "past, kept"])
+def test_close_inside_a_fetch_waits_for_its_end(fetch: str) -> None:
     """Without the wait librdkafka hangs or crashes. Records of that fetch are not handed out."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     seen: list[object] = []
@@ -287,22 +247,11 @@ def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
         seen.extend(name for name, _ in librdkafka.calls)
 
     librdkafka.on_fetch = close
-    fetching.fetch(wanted, 0)
+    if fetch.startswith("past"):
+        assert fetching.fetch_past(2, 0, lambda: fetch == "past") == []
+    else:
+        fetching.fetch(int(fetch.split()[1]), 0)
     assert seen == ["unassign"]
-    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
-    fetching, librdkafka = begun(record(0, 7), record(1, 50))
-
-    def close() -> None:
-        fetching.end(HELD)
-        fetching.close()
-        assert ("close", None) not in librdkafka.calls
-
-    librdkafka.on_fetch = close
-    assert fetching.fetch_past(2, 0, lambda: leaves) == []
     assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
 
 
@@ -320,7 +269,7 @@ def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is()
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_positions_are_asked_for_anew_only_where_they_moved_far(
+def test_positions_are_asked_anew_if_they_moved_far(
     few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 positions are slow to read. An interrupted batch is fetched again in either case."""

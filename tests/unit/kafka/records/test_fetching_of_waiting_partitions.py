@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -63,19 +63,19 @@ def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
 
 
 @pytest.mark.parametrize(
-    ("reset", "offset"), [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END)]
+    ("reset", "found", "begins"),
+    [
+        ("earliest", CommittedOffset(-1), (OFFSET_BEGINNING, None, None)),
+        ("latest", CommittedOffset(-1), (OFFSET_END, None, None)),
+        ("latest", CommittedOffset(7, 3, "note"), (7, 3, "note")),
+    ],
 )
-def test_without_a_commit_it_begins_as_auto_offset_reset_says(reset: str, offset: int) -> None:
-    """The offset is explicit; without it librdkafka would look for a commit first."""
-    _, librdkafka = begin(reset, CommittedOffset(-1))
-    assert [one.offset for one in librdkafka.assigned] == [offset]
-
-
-def test_with_a_commit_it_begins_there_with_epoch_and_note() -> None:
+def test_partition_begins_at_its_commit_or_as_auto_offset_reset_says(
+    reset: str, found: CommittedOffset, begins: tuple[int, int | None, str | None]
+) -> None:
     """With the epoch librdkafka detects a truncated log (KIP-320)."""
-    _, librdkafka = begin("latest", CommittedOffset(7, 3, "note"))
-    (one,) = librdkafka.assigned
-    assert (one.offset, one.leader_epoch, one.metadata) == (7, 3, "note")
+    (one,) = begin(reset, found)[1].assigned
+    assert (one.offset, one.leader_epoch, one.metadata) == begins
 
 
 def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> None:
@@ -160,9 +160,7 @@ def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: 
     assert [name for name, _ in librdkafka.calls] == ["pause", "resume"] * is_paused
 
 
-def test_a_partition_begins_when_a_signal_struck_while_its_topic_was_looked_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_partition_begins_after_a_signal_in_its_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     fetching, librdkafka, coordinator = silent()
 
     def interrupted(*_: object, **__: object) -> None:
@@ -180,88 +178,84 @@ def test_a_partition_begins_when_a_signal_struck_while_its_topic_was_looked_up(
 STRUCK = {"fetching.py", "offset_lookup.py", "starting_offsets.py"}
 
 
-def struck(call: Callable[[], None], place: int) -> bool:
-    """Interrupt a call at a place; return whether it has such a place."""
+def strikes(at_least: int = 1) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Yield functions that interrupt a call: the first one at its first place, and so on."""
     anything: Any = None
+    is_struck = True
 
-    def ask(_: object) -> list[Any]:
-        call()
-        return []
+    def strike_at(place: int, call: Callable[[], None]) -> None:
+        nonlocal is_struck
 
-    return strike(anything, ask, place, interrupt, STRUCK) is not None
+        def ask(_: object) -> list[Any]:
+            call()
+            return []
+
+        is_struck = strike(anything, ask, place, interrupt, STRUCK) is not None
+
+    for place in range(1, PLACES_MAX):
+        yield partial(strike_at, place)
+        if not is_struck:
+            assert place > at_least
+            return
+    pytest.fail("it never ends")
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_a_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
+def test_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
     *, is_paused: bool
 ) -> None:
     """The next call does the rest. librdkafka refuses a partition that it has already."""
-    for place in range(1, PLACES_MAX):
+    for struck in strikes(at_least=5):
         fetching, librdkafka, coordinator = silent()
         coordinator.committed["t", 0] = CommittedOffset(7)
         fetching.begin([ZERO, TopicPartition("t", 1)])
         answer(coordinator)
         if is_paused:
             fetching.pause([ZERO], HELD, "application")
-        is_struck = struck(fetching.begin_known, place)
+        struck(fetching.begin_known)
         fetching.begin_known()
         places = [(one.partition, one.offset) for one in librdkafka.assigned]
-        assert places == [(0, 7), (1, OFFSET_BEGINNING)], f"at place {place}"
-        last = "pause" if is_paused else "assign"
-        assert librdkafka.calls[-1][0] == last, f"at place {place}"
-        assert (fetching.fetched, fetching.waiting) == (HELD, frozenset()), f"at place {place}"
-        if not is_struck:
-            assert place > 5
-            return
-    pytest.fail("it never ends")
+        assert places == [(0, 7), (1, OFFSET_BEGINNING)]
+        assert librdkafka.calls[-1][0] == ("pause" if is_paused else "assign")
+        assert (fetching.fetched, fetching.waiting) == (HELD, frozenset())
 
 
 def test_a_partition_is_asked_for_when_a_signal_strikes_as_it_begins() -> None:
     """A question that counts as asked but was not sent would never get its answer."""
-    for place in range(1, PLACES_MAX):
+    for struck in strikes():
         fetching, librdkafka, coordinator = silent()
         coordinator.committed["t", 0] = CommittedOffset(7)
-        is_struck = struck(partial(fetching.starts.want, [("t", 0)]), place)
+        struck(partial(fetching.starts.want, [("t", 0)]))
         fetching.begin([ZERO])
         fetching.starts.pause_s()
         answer(coordinator)
         fetching.begin_known()
-        assert [one.offset for one in librdkafka.assigned] == [7], f"at place {place}"
-        if not is_struck:
-            return
-    pytest.fail("it never ends")
+        assert [one.offset for one in librdkafka.assigned] == [7]
 
 
 def test_an_event_is_told_when_a_signal_strikes_as_it_is_taken() -> None:
-    for place in range(1, PLACES_MAX):
+    for struck in strikes():
         fetching, _, coordinator = silent("error")
         fetching.begin([ZERO])
         answer(coordinator)
-        is_struck = struck(fetching.begin_known, place)
+        struck(fetching.begin_known)
         fetching.begin_known()
-        assert fetching.record_buffer.ready, f"at place {place}"
-        assert fetching.begun == ResourceSet({"t": [0]}), f"at place {place}"
-        if not is_struck:
-            return
-    pytest.fail("it never ends")
+        assert fetching.record_buffer.ready
+        assert fetching.begun == ResourceSet({"t": [0]})
 
 
-def test_held_partition_begins_when_it_is_released() -> None:
+@pytest.mark.parametrize("sought", [None, 7])
+def test_held_partition_begins_when_it_is_released_where_seek_says(sought: int | None) -> None:
     fetching = Fetching(FakeLibrdkafka(), starts())
     held = fetching.hold([ZERO])
     assert (fetching.begun, fetching.fetched) == (ResourceSet({"t": [0]}), ResourceSet({}))
     assert fetching.positions([ZERO])[0].offset == OFFSET_INVALID
+    if sought is not None:
+        fetching.seek(TopicPartition("t", 0, sought))
     fetching.release(held)
-    assert fetching.consumer.calls == [("assign", [(0, OFFSET_BEGINNING)])]
+    begins = OFFSET_BEGINNING if sought is None else sought
+    assert fetching.consumer.calls == [("assign", [(0, begins)])]
     assert fetching.held == {}
-
-
-def test_held_partition_begins_where_seek_says() -> None:
-    fetching = Fetching(FakeLibrdkafka(), starts())
-    held = fetching.hold([ZERO])
-    fetching.seek(TopicPartition("t", 0, 7))
-    fetching.release(held)
-    assert fetching.consumer.calls == [("assign", [(0, 7)])]
 
 
 def test_held_partition_that_is_given_up_or_held_again_is_not_begun() -> None:

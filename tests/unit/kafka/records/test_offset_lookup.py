@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,18 +80,14 @@ def test_all_partitions_are_asked_for_in_one_request(stage: Stage) -> None:
     assert stage.lookup.advance() == math.inf
 
 
-def test_the_coordinator_is_looked_up_when_the_member_knows_none(stage: Stage) -> None:
-    stage.lookup.ask([A])
-    assert stage.asked == [("find", None), ("fetch", 1)]
-
-
 @pytest.mark.parametrize(
     "failure",
     [
-        NO_ANSWER,
-        TransportFailure(kind=FailureKind.TIMED_OUT, message="late"),
-        TransportFailure(kind=FailureKind.AUTHENTICATION, message="who"),
-        TransportFailure(kind=FailureKind.HANDSHAKE, message="how"),
+        *(
+            TransportFailure(kind=one, message="gone")
+            for one in FailureKind
+            if one is not FailureKind.UNSUPPORTED
+        ),
         FetchOffsetsAnswer(error_code=ErrorCode.NOT_COORDINATOR, offsets={}),
         FetchOffsetsAnswer(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, offsets={}),
         FetchOffsetsAnswer(
@@ -186,27 +181,6 @@ def test_an_answer_to_an_earlier_question_does_not_count(stage: Stage) -> None:
     assert stage.take([A]) == {A: FIVE}
 
 
-def test_what_was_found_is_forgotten_when_it_is_asked_for_anew(stage: Stage) -> None:
-    stage.told = HERE
-    stage.lookup.ask([A])
-    stage.coordinator.committed[A] = SEVEN
-    stage.lookup.want([A])  # already known
-    stage.lookup.ask([A])
-    assert stage.take([A]) == {A: SEVEN}
-
-
-def test_an_answer_for_what_was_dropped_is_nothing(stage: Stage) -> None:
-    stage.told, stage.coordinator.is_silent = HERE, True
-    stage.lookup.ask([A, B])
-    stage.lookup.drop([A])
-    request, hear = stage.coordinator.waiting[0]
-    hear(stage.coordinator.answer(request))
-    assert stage.take([A, B]) == {B: SEVEN}
-    stage.lookup.ask([A])
-    stage.lookup.drop_all()
-    assert stage.lookup.is_idle
-
-
 def test_a_question_at_a_frozen_broker_follows_the_member(stage: Stage) -> None:
     """The member's heartbeats find the new coordinator long before the request times out."""
     stage.told, stage.coordinator.is_silent = HERE, True
@@ -265,25 +239,20 @@ def _read(coordinator: FakeCoordinator, **more: Any) -> dict[Any, Any]:  # noqa:
 def test_read_offsets_waits_for_all() -> None:
     coordinator = FakeCoordinator(committed={A: FIVE})
     failures = [FetchOffsetsAnswer(error_code=ErrorCode.NOT_COORDINATOR, offsets={})] * 2
-    fetches: Callable[[Any], Any] = lambda request: (  # noqa: E731
+    coordinator.override = lambda request: (
         failures.pop() if failures and isinstance(request, FetchOffsetsRequest) else None
     )
-    coordinator.override = fetches
     assert _read(coordinator) == {A: FIVE, B: CommittedOffset(-1)}
 
 
-def test_read_offsets_when_refused_says_so() -> None:
-    coordinator = FakeCoordinator(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    with pytest.raises(KafkaException, match="committed offsets: Broker: Group authorization fail"):
-        _read(coordinator)
-
-
-def test_read_offsets_when_no_coordinator_may_be_named_says_so() -> None:
+@pytest.mark.parametrize("find_is_refused", [False, True])
+def test_read_offsets_when_refused_says_so(*, find_is_refused: bool) -> None:
     """FindCoordinator is refused without the right to describe the group."""
-    coordinator = FakeCoordinator()
-    coordinator.override = lambda _: FindCoordinatorAnswer(
-        error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="", coordinator=None
-    )
+    coordinator = FakeCoordinator(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if find_is_refused:
+        coordinator.override = lambda _: FindCoordinatorAnswer(
+            error_code=coordinator.code, error_message="", coordinator=None
+        )
     with pytest.raises(KafkaException, match="Group authorization failed"):
         _read(coordinator)
 

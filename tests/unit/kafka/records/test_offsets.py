@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metadata
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_of_partitions
-from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.member import MemberConfig, new_member
 from coopgroup.member.events import Offset
 from coopgroup.model import ResourceSet
@@ -85,15 +85,6 @@ def test_given_offsets_when_wrong_are_refused_as_there(
         given_offsets(message, offsets, "store")
 
 
-def test_partitions_become_resources_and_back() -> None:
-    resources = to_resources([TopicPartition("t", 1, 5), TopicPartition("a", 0)])
-    assert resources == ResourceSet({"a": [0], "t": [1]})
-    assert [(one.topic, one.partition, one.offset) for one in to_partitions(resources)] == [
-        ("a", 0, -1001),
-        ("t", 1, -1001),
-    ]
-
-
 @pytest.mark.parametrize(("instance_id", "end"), [(None, b"\1"), ("static-1", b"\0static-1\0")])
 def test_group_metadata_is_what_librdkafka_writes(instance_id: str | None, end: bytes) -> None:
     """The bytes of librdkafka 2.16 for a consumer without membership."""
@@ -109,3 +100,16 @@ def test_fence_names_the_last_generation_until_there_is_a_new_one() -> None:
     lost = attrs.evolve(member, member_id="", generation=-1, claim_generation=-1)
     assert fence.after(lost) is fence
     assert fence.after(attrs.evolve(joined, member_id="n")) == Fence("n", 7)
+
+
+def test_all_but_leaves_a_wrong_item_for_librdkafka_to_refuse() -> None:
+    """`resume` reads the argument of the application, also while a partition is being revoked."""
+    zero, one, wrong = TopicPartition("t", 0), TopicPartition("t", 1, 7), dict[str, Any](a=1)
+    given: Any = [zero, wrong, one]
+    assert all_but(given, {("t", 0)}) == [wrong, one]
+
+
+@pytest.mark.parametrize("given", [1, None, "t", (TopicPartition("t", 0),)])
+def test_all_but_takes_a_list_only(given: Any) -> None:  # noqa: ANN401
+    with pytest.raises(TypeError, match="requires list of TopicPartition"):
+        all_but(given, {("t", 0)})

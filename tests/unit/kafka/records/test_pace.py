@@ -6,43 +6,33 @@ import pytest
 
 from coopgroup.kafka.records.pace import BELL_S, CALM_S, IDLE_S, QUIET_S, Pace
 
-
-def test_slice_when_nothing_is_expected_is_long() -> None:
-    assert Pace().slice_s(10.0, is_quiet=True) == QUIET_S
+SHORT_S = 0.005
 
 
-def test_slices_of_a_round_are_short() -> None:
-    pace = Pace()
-    assert pace.slice_s(10.0, is_quiet=False) == 0.005
-    assert pace.slice_s(10.04, is_quiet=False) == 0.005
+@pytest.mark.parametrize(
+    ("longest_s", "slices"),
+    [
+        (QUIET_S, {0.0: SHORT_S, 0.04: SHORT_S, 0.1: 0.01, 0.3: 0.03, 0.5: QUIET_S, 600: QUIET_S}),
+        (IDLE_S, {0.0: SHORT_S, 0.5: 0.05, 1.0: 0.1, 600.0: IDLE_S}),
+    ],
+    ids=["with a bell", "without"],
+)
+def test_slices_of_a_round_grow_if_it_lasts(longest_s: float, slices: dict[float, float]) -> None:
+    pace = Pace(longest_s)
+    assert [round(pace.slice_s(10.0 + at, is_quiet=False), 3) for at in slices] == [
+        *slices.values()
+    ]
 
 
-def test_slices_of_a_state_that_lasts_grow_to_the_quiet_slice() -> None:
-    pace = Pace()
-    pace.slice_s(10.0, is_quiet=False)
-    slices = [pace.slice_s(10.0 + after_s, is_quiet=False) for after_s in (0.1, 0.3, 0.5, 600.0)]
-    assert [round(one, 3) for one in slices] == [0.01, 0.03, QUIET_S, QUIET_S]
-
-
-def test_slices_of_a_state_that_lasts_grow_to_the_idle_slice_without_a_bell() -> None:
-    pace = Pace(IDLE_S)
-    pace.slice_s(10.0, is_quiet=False)
-    slices = [pace.slice_s(10.0 + after_s, is_quiet=False) for after_s in (0.5, 1.0, 600.0)]
-    assert [round(one, 3) for one in slices] == [0.05, 0.1, IDLE_S]
-
-
-def test_slices_after_a_notice_are_short_again() -> None:
+@pytest.mark.parametrize("is_told", [True, False])
+def test_slices_after_a_notice_or_a_quiet_time_are_short_again(*, is_told: bool) -> None:
     pace = Pace()
     pace.slice_s(10.0, is_quiet=False)
-    pace.restart()
-    assert pace.slice_s(20.0, is_quiet=False) == 0.005
-
-
-def test_slices_after_a_quiet_time_are_short_again() -> None:
-    pace = Pace()
-    pace.slice_s(10.0, is_quiet=False)
-    pace.slice_s(15.0, is_quiet=True)
-    assert pace.slice_s(20.0, is_quiet=False) == 0.005
+    if is_told:
+        pace.restart()
+    else:
+        pace.slice_s(15.0, is_quiet=True)
+    assert pace.slice_s(20.0, is_quiet=False) == SHORT_S
 
 
 def test_long_state_wakes_the_thread_at_most_45_times_in_its_first_second() -> None:
@@ -62,36 +52,27 @@ def test_slices_of_an_idle_consumer_are_long_until_it_hears_something() -> None:
     assert pace.slice_s(12.1, is_quiet=True) == QUIET_S
     assert pace.slice_s(14.2, is_quiet=True) == IDLE_S
     pace.restart()
-    assert pace.slice_s(14.3, is_quiet=True) == QUIET_S
+    assert pace.slice_s(14.3, is_quiet=True, calm_until_s=17.0) == QUIET_S
 
 
-def test_slices_of_an_idle_consumer_with_a_bell_stay_short_enough_for_its_rounds() -> None:
-    pace = Pace()
+@pytest.mark.parametrize(
+    ("longest_s", "calm_s", "expected_s"),
+    [
+        (IDLE_S, 3.0, CALM_S),
+        (IDLE_S, 0.4, 0.43),
+        (IDLE_S, 0.0, QUIET_S),
+        (IDLE_S, -60.0, QUIET_S),
+        (IDLE_S, math.inf, CALM_S),
+        (IDLE_S, None, IDLE_S),
+        (BELL_S, 3.0, BELL_S),
+        (QUIET_S, None, QUIET_S),
+    ],
+)
+def test_slice_of_an_idle_consumer_without_a_bell_ends_with_the_answer_to_the_next_heartbeat(
+    longest_s: float, calm_s: float | None, expected_s: float
+) -> None:
+    """Rounds of a bell come at any time. Without an expected time, signals are the limit."""
+    pace = Pace(longest_s)
     pace.slice_s(10.0, is_quiet=True)
-    assert pace.slice_s(600.0, is_quiet=True) == QUIET_S
-
-
-def test_slice_of_an_idle_consumer_ends_with_the_answer_to_the_next_heartbeat() -> None:
-    pace = Pace(IDLE_S)
-    pace.slice_s(10.0, is_quiet=True)
-    slices = [
-        pace.slice_s(20.0, is_quiet=True, calm_until_s=20.0 + after_s)
-        for after_s in (3.0, 0.4, 0.0, -60.0, math.inf)
-    ]
-    assert slices == [CALM_S, pytest.approx(0.43), QUIET_S, QUIET_S, CALM_S]
-
-
-def test_slice_without_an_expected_time_is_not_longer_than_that_of_signals() -> None:
-    pace = Pace(IDLE_S)
-    pace.slice_s(10.0, is_quiet=True)
-    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=None) == IDLE_S
-
-
-def test_slice_soon_after_records_does_not_wait_for_the_next_heartbeat() -> None:
-    assert Pace(IDLE_S).slice_s(10.0, is_quiet=True, calm_until_s=13.0) == QUIET_S
-
-
-def test_slice_of_a_member_with_a_bell_does_not_wait_for_the_next_heartbeat() -> None:
-    pace = Pace(BELL_S)
-    pace.slice_s(10.0, is_quiet=True)
-    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=23.0) == BELL_S
+    until_s = None if calm_s is None else 20.0 + calm_s
+    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=until_s) == pytest.approx(expected_s)

@@ -1,5 +1,6 @@
 """Positions for threads that must not ask librdkafka."""
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
@@ -33,22 +34,17 @@ def test_position_is_that_of_the_first_waiting_record_then_after_the_last_one() 
     assert places == [4, 5, 6]
 
 
-def test_position_of_an_earlier_assignment_is_forgotten() -> None:
-    """Committing it could skip records of the owner in between."""
+@pytest.mark.parametrize("is_sought", [True, False])
+def test_position_is_forgotten_by_seek_and_at_the_end_of_an_assignment(*, is_sought: bool) -> None:
+    """Committing an earlier one could skip records of the owner in between."""
     fetching = begun()
     fetching.consumer.feed([record(0, 4)])
     fetching.fetch(10, 0)
     fetching.record_buffer.take(1)
     assert offset(fetching) == 5
-    fetching.end(ResourceSet({"t": [0]}))
-    fetching.begin([TopicPartition("t", 0, 2)])
-    assert offset(fetching) == -1001
-
-
-def test_position_is_forgotten_by_seek() -> None:
-    fetching = begun()
-    fetching.consumer.feed([record(0, 4)])
-    fetching.fetch(10, 0)
-    fetching.record_buffer.take(1)
-    fetching.seek(TopicPartition("t", 0, 9))
+    if is_sought:
+        fetching.seek(TopicPartition("t", 0, 9))
+    else:
+        fetching.end(ResourceSet({"t": [0]}))
+        fetching.begin([TopicPartition("t", 0, 2)])
     assert offset(fetching) == -1001

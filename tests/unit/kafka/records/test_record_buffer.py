@@ -3,36 +3,23 @@
 import threading
 from contextlib import suppress
 
+import pytest
 from confluent_kafka import KafkaError, Message
 
-from coopgroup.kafka.records.record_buffer import RecordBuffer, partition_of
+from coopgroup.kafka.records.record_buffer import RecordBuffer
 from tests.unit.kafka.fakes import places, record
 
 EOF = Message(topic="t", partition=1, offset=5, error=KafkaError(KafkaError._PARTITION_EOF))
 
 
-def filled(*messages: Message) -> RecordBuffer:
-    record_buffer = RecordBuffer()
+def filled(*messages: Message, is_shared: bool = False) -> RecordBuffer:
+    record_buffer = RecordBuffer(is_shared=is_shared)
     record_buffer.add(messages)
     return record_buffer
 
 
 def rest(record_buffer: RecordBuffer) -> list[tuple[int | None, int | None]]:
     return places(record_buffer.ready)
-
-
-def test_partition_of_an_error_of_no_partition_is_none_of_any_topic() -> None:
-    assert partition_of(Message(error=KafkaError(KafkaError._TRANSPORT))) == ("", -1)
-
-
-def test_peek_when_records_are_not_taken_gives_them_again() -> None:
-    record_buffer = filled(record(0, 0), record(1, 0), record(0, 1))
-    assert places(record_buffer.peek(2)) == [(0, 0), (1, 0)]
-    assert places(record_buffer.peek(9)) == [(0, 0), (1, 0), (0, 1)]
-    record_buffer.take(2)
-    assert rest(record_buffer) == [(0, 1)]
-    record_buffer.take(1)
-    assert record_buffer.peek(1) == []
 
 
 def test_ready_stays_the_same_object_whatever_happens() -> None:
@@ -46,8 +33,9 @@ def test_ready_stays_the_same_object_whatever_happens() -> None:
     assert record_buffer.ready is ready
 
 
-def test_pause_puts_what_waits_aside_and_what_comes_too() -> None:
-    record_buffer = filled(record(0, 0), record(1, 0), record(0, 1))
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_pause_puts_what_waits_aside_and_what_comes_too(*, is_shared: bool) -> None:
+    record_buffer = filled(record(0, 0), record(1, 0), record(0, 1), is_shared=is_shared)
     record_buffer.pause([("t", 0), ("t", 0)])
     record_buffer.add([record(0, 2), record(1, 1)])
     assert rest(record_buffer) == [(1, 0), (1, 1)]
@@ -85,26 +73,11 @@ def test_first_and_last_waiting_leave_events_out() -> None:
     assert last == {("t", 0): 4, ("t", 1): 6}
 
 
-def shared(*messages: Message) -> RecordBuffer:
-    record_buffer = RecordBuffer(is_shared=True)
-    record_buffer.add(messages)
-    return record_buffer
-
-
-def test_shared_buffer_rearranges_like_any_other() -> None:
-    record_buffer = shared(record(0, 0), record(1, 0), record(0, 1), record(1, 1))
-    record_buffer.pause([("t", 0)])
-    assert (rest(record_buffer), record_buffer.waiting_of(("t", 0))) == ([(1, 0), (1, 1)], 2)
-    record_buffer.resume([("t", 0)])
-    assert rest(record_buffer) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    record_buffer.drop([("t", 1)])
-    assert rest(record_buffer) == [(0, 0), (0, 1)]
-
-
 def test_shared_buffer_while_another_thread_takes_loses_none_and_repeats_none() -> None:
     """The other thread takes from the start, without the lock."""
     count = 40_000
-    record_buffer = shared(*(record(number % 2, number) for number in range(count)))
+    messages = (record(number % 2, number) for number in range(count))
+    record_buffer = filled(*messages, is_shared=True)
     taken: list[int] = []
 
     def take() -> None:
@@ -120,10 +93,3 @@ def test_shared_buffer_while_another_thread_takes_loses_none_and_repeats_none() 
         record_buffer.resume([("t", 0)])
     for partition in range(2):
         assert [one for one in taken if one % 2 == partition] == list(range(partition, count, 2))
-
-
-def test_take_all_and_take_of_remove_what_they_return() -> None:
-    record_buffer = shared(record(0, 0), record(1, 0), record(0, 1), record(1, 1))
-    assert places(record_buffer.take_of([("t", 1)], 1)) == [(1, 0)]
-    assert places(record_buffer.take_all(2)) == [(0, 0), (0, 1)]
-    assert rest(record_buffer) == [(1, 1)]

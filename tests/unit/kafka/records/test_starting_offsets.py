@@ -49,15 +49,6 @@ def test_a_partition_that_was_lost_and_came_back_begins_where_its_owner_was() ->
     assert [one.offset for one in made.look([A]).begin] == [50]
 
 
-def test_what_the_application_drops_late_is_asked_for_again() -> None:
-    coordinator = FakeCoordinator(committed={A: CommittedOffset(5)})
-    inbox, made = inbox_of(coordinator)
-    inbox.put(GrantResources(resources=HELD))
-    made.drop([A, B])
-    made.want([A])
-    assert [one.offset for one in made.look([A]).begin] == [5]
-
-
 def test_leaving_forgets_everything() -> None:
     inbox, made = inbox_of(FakeCoordinator(is_silent=True))
     inbox.put(GrantResources(resources=HELD))

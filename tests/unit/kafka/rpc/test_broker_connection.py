@@ -5,11 +5,12 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from attrs import frozen
 from kafka.errors import KafkaConnectionError
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -17,13 +18,58 @@ from coopgroup.kafka.rpc import broker_connection
 from coopgroup.kafka.rpc.channel import _kind
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import Coordinator, HeartbeatAnswer, HeartbeatRequest
+from coopgroup.model.group_api import HeartbeatAnswer
 from tests.support.oidc_provider import oidc_provider
 from tests.support.sasl_broker import REFUSED, SaslBroker, sasl_broker
+from tests.unit.kafka.rpc.transport_stage import HEARTBEAT, begin, node_at, running
 
 WAIT_S = 10.0
-HEARTBEAT = HeartbeatRequest(group_id="g", generation=1, member_id="m", group_instance_id=None)
 ALIVE = HeartbeatAnswer(error_code=0)
+PLAIN: Final[dict[str, Any]] = {
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "me",
+    "sasl.password": "old",
+}
+HANDSHAKE, FINAL = FailureKind.HANDSHAKE, FailureKind.AUTHENTICATION
+
+
+@frozen
+class Stage:
+    """A broker with authentication, and a transport to it."""
+
+    broker: SaslBroker
+    settings: ConnectionSettings
+    transport: GroupTransport
+
+    def begin(self, lane: Lane = Lane.COMMIT) -> "queue.Queue[Any]":
+        return begin(self.transport, HEARTBEAT, node_at(self.broker.address), 5_000, lane)
+
+    def ask(self, lane: Lane = Lane.COMMIT) -> Any:  # noqa: ANN401
+        return self.begin(lane).get(timeout=WAIT_S)
+
+    def kinds(self, count: int) -> list[FailureKind | None]:
+        return [kind_of(self.ask()) for _ in range(count)]
+
+
+@contextmanager
+def stage_of(
+    judge: Callable[[bytes], int | None] = lambda _: 0,
+    reported: list[BaseException] | None = None,
+    mechanisms: tuple[str, ...] = ("PLAIN",),
+    lifetime_ms: int = 0,
+    **keys: Any,  # noqa: ANN401
+) -> Iterator[Stage]:
+    with sasl_broker(judge, mechanisms=mechanisms, lifetime_ms=lifetime_ms) as broker:
+        settings = broker.settings(**keys)
+        with running(settings, reported) as transport:
+            yield Stage(broker, settings, transport)
+
+
+def kind_of(outcome: object) -> FailureKind | None:
+    return outcome.kind if isinstance(outcome, TransportFailure) else None
+
+
+OAUTH = ("OAUTHBEARER",)
 
 
 class Tokens:
@@ -37,59 +83,20 @@ class Tokens:
         return f"token-{self.given}", time.time() + 3600
 
 
-@contextmanager
-def transport_with(
-    settings: ConnectionSettings, reported: list[BaseException] | None = None
-) -> Iterator[GroupTransport]:
-    errors = [] if reported is None else reported
-    transport = GroupTransport(settings, errors.append)
-    transport.start()
-    try:
-        yield transport
-    finally:
-        assert transport.close()
-
-
-def begin(
-    transport: GroupTransport, broker: SaslBroker, lane: Lane = Lane.COMMIT, timeout_ms: int = 5_000
-) -> "queue.SimpleQueue[Any]":
-    host, _, port = broker.address.partition(":")
-    node = Coordinator(node_id=1, host=host, port=int(port))
-    outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    transport.send(lane, HEARTBEAT, outcomes.put, node=node, timeout_ms=timeout_ms)
-    return outcomes
-
-
-def ask(transport: GroupTransport, broker: SaslBroker, lane: Lane = Lane.COMMIT) -> Any:  # noqa: ANN401
-    return begin(transport, broker, lane).get(timeout=WAIT_S)
-
-
-def kind_of(outcome: object) -> FailureKind | None:
-    return outcome.kind if isinstance(outcome, TransportFailure) else None
-
-
 def test_refused_token_is_fetched_anew() -> None:
     """A token that is revoked early costs one attempt, not the membership."""
     tokens = Tokens()
-    with (
-        sasl_broker(lambda given: REFUSED if b"token-1" in given else 0) as broker,
-        transport_with(broker.settings(oauth_cb=tokens)) as transport,
-    ):
-        assert kind_of(ask(transport, broker)) is FailureKind.HANDSHAKE
-        assert ask(transport, broker) == ALIVE
-        assert ask(transport, broker, Lane.JOIN) == ALIVE
-    assert tokens.given == 2
-    assert [b"token-2" in one for one in broker.seen] == [False, True, True]
+    judge = lambda given: REFUSED if b"token-1" in given else 0  # noqa: E731
+    with stage_of(judge, mechanisms=OAUTH, oauth_cb=tokens) as stage:
+        assert stage.kinds(2) == [HANDSHAKE, None]
+        assert stage.ask(Lane.JOIN) == ALIVE
+        assert tokens.given == 2
+        assert [b"token-2" in one for one in stage.broker.seen] == [False, True, True]
 
 
 def test_refusal_of_a_new_token_is_final() -> None:
-    tokens = Tokens()
-    with (
-        sasl_broker(lambda _: REFUSED) as broker,
-        transport_with(broker.settings(oauth_cb=tokens)) as transport,
-    ):
-        kinds = [kind_of(ask(transport, broker)) for _ in range(2)]
-    assert kinds == [FailureKind.HANDSHAKE, FailureKind.AUTHENTICATION]
+    with stage_of(lambda _: REFUSED, mechanisms=OAUTH, oauth_cb=Tokens()) as stage:
+        assert stage.kinds(2) == [HANDSHAKE, FINAL]
 
 
 def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
@@ -103,16 +110,13 @@ def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
             return REFUSED
         return 0
 
-    with (
-        sasl_broker(judge, lifetime_ms=600) as broker,
-        transport_with(broker.settings(oauth_cb=tokens)) as transport,
-    ):
-        assert ask(transport, broker) == ALIVE
+    with stage_of(judge, mechanisms=OAUTH, lifetime_ms=600, oauth_cb=tokens) as stage:
+        assert stage.ask() == ALIVE
         revoked.set()
         assert refused.wait(WAIT_S)
-        outcomes = [ask(transport, broker) for _ in range(3)]
-    assert (tokens.given, outcomes[-1]) == (2, ALIVE)
-    assert {kind_of(one) for one in outcomes} <= {None, FailureKind.HANDSHAKE}
+        kinds = stage.kinds(3)
+    assert (tokens.given, kinds[-1]) == (2, None)
+    assert set(kinds) <= {None, HANDSHAKE}
 
 
 def test_replaced_credentials_are_not_refused_before_a_new_connection_has_tried_them() -> None:
@@ -125,20 +129,15 @@ def test_replaced_credentials_are_not_refused_before_a_new_connection_has_tried_
             refused.set()
         return code
 
-    with (
-        sasl_broker(judge, mechanisms=("PLAIN",), lifetime_ms=600) as broker,
-        transport_with(
-            settings := broker.settings(**{"sasl.username": "me", "sasl.password": "old"})
-        ) as transport,
-    ):
-        assert ask(transport, broker) == ALIVE
-        assert settings.credentials is not None
-        settings.credentials.replace("you", "new")
+    with stage_of(judge, lifetime_ms=600, **PLAIN) as stage:
+        assert stage.ask() == ALIVE
+        assert stage.settings.credentials is not None
+        stage.settings.credentials.replace("you", "new")
         assert refused.wait(WAIT_S)
-        outcomes = [ask(transport, broker) for _ in range(3)]
-    assert outcomes[-1] == ALIVE
-    assert {kind_of(one) for one in outcomes} <= {None, FailureKind.HANDSHAKE}
-    logins = [given.rsplit(b"\0", 2)[1:] for given in broker.seen]
+        kinds = stage.kinds(3)
+        logins = [given.rsplit(b"\0", 2)[1:] for given in stage.broker.seen]
+    assert kinds[-1] is None
+    assert set(kinds) <= {None, HANDSHAKE}
     assert logins[:3] == [[b"me", b"old"], [b"you", b"new"], [b"you", b"new"]]
 
 
@@ -153,60 +152,36 @@ def test_missing_token_is_reported_as_a_failed_handshake() -> None:
             (provider.configuration(), "the endpoint answered 401 (invalid_client)"),
             ({"oauth_cb": fails}, "OSError"),
         ):
-            with (
-                sasl_broker(lambda _: 0) as broker,
-                transport_with(broker.settings(**keys)) as transport,
-            ):
-                assert ask(transport, broker) == TransportFailure(
-                    kind=FailureKind.HANDSHAKE, message=f"no OAuth token: {said}"
+            with stage_of(mechanisms=OAUTH, **keys) as stage:
+                assert stage.ask() == TransportFailure(
+                    kind=HANDSHAKE, message=f"no OAuth token: {said}"
                 )
 
 
-def test_password_that_is_refused_is_final() -> None:
-    """No retry helps, and each attempt may count towards a lock of the account."""
-    with (
-        sasl_broker(lambda _: REFUSED, mechanisms=("PLAIN",)) as broker,
-        transport_with(
-            broker.settings(**{"sasl.username": "me", "sasl.password": "wrong"})
-        ) as transport,
-    ):
-        outcome = ask(transport, broker)
-    assert outcome == TransportFailure(
-        kind=FailureKind.AUTHENTICATION, message="SaslAuthenticationFailedError: no"
-    )
-
-
 @pytest.mark.parametrize(
-    ("code", "mechanisms", "kind"),
+    ("code", "mechanism", "kind"),
     [
-        (None, ("PLAIN",), FailureKind.DISCONNECTED),
-        (34, ("PLAIN",), FailureKind.HANDSHAKE),
-        (-1, ("PLAIN",), FailureKind.HANDSHAKE),
-        (0, ("SCRAM-SHA-512",), FailureKind.HANDSHAKE),
+        (REFUSED, "PLAIN", FINAL),
+        (None, "PLAIN", FailureKind.DISCONNECTED),
+        (34, "PLAIN", HANDSHAKE),
+        (-1, "PLAIN", HANDSHAKE),
+        (0, "SCRAM-SHA-512", HANDSHAKE),
     ],
-    ids=["hangs up", "illegal state", "broker's own error", "mechanism is not on yet"],
+    ids=["refused", "hangs up", "illegal state", "broker's own error", "mechanism is not on yet"],
 )
-def test_sasl_that_fails_otherwise_may_pass(
-    code: int | None, mechanisms: tuple[str, ...], kind: FailureKind
-) -> None:
-    """A broker that is starting or being configured has refused no credentials."""
-    with sasl_broker(lambda _: code, mechanisms=mechanisms) as broker:
-        settings = broker.settings(
-            **{"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "right"}
-        )
-        with transport_with(settings) as transport:
-            assert kind_of(ask(transport, broker)) is kind
+def test_only_refusals_are_final(code: int | None, mechanism: str, kind: FailureKind) -> None:
+    """Each retry may count towards a lock of the account. A starting broker has refused none."""
+    with stage_of(lambda _: code, mechanisms=(mechanism,), **PLAIN) as stage:
+        assert stage.kinds(1) == [kind]
 
 
 def test_handshakes_that_fail_are_reported_less_and_less_often() -> None:
     reported: list[BaseException] = []
-    with sasl_broker(lambda _: -1, mechanisms=("PLAIN",)) as broker:
-        settings = broker.settings(**{"sasl.username": "me", "sasl.password": "right"})
-        with transport_with(settings, reported) as transport:
-            counts = []
-            for _ in range(5):
-                ask(transport, broker)
-                counts.append(len(reported))
+    counts = []
+    with stage_of(lambda _: -1, reported, **PLAIN) as stage:
+        for _ in range(5):
+            stage.ask()
+            counts.append(len(reported))
     assert counts == [1, 2, 2, 3, 3]
     assert "UnknownError: no" in str(reported[0])
 
@@ -223,7 +198,7 @@ def test_handshakes_that_fail_are_reported_less_and_less_often() -> None:
         (None, FailureKind.HANDSHAKE),
     ],
 )
-def test_tls_is_final_only_if_the_broker_refuses_our_certificate(
+def test_tls_is_final_only_if_our_certificate_is_refused(
     reason: str | None, kind: FailureKind
 ) -> None:
     """The rule also holds where kafka-python wraps the error, as after a handshake of TLS 1.3."""
@@ -249,34 +224,27 @@ class SlowMechanism:
 
 
 def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    with sasl_broker(lambda _: 0, mechanisms=("PLAIN",)) as broker:
-        settings = broker.settings(
-            **{
-                "sasl.username": "me",
-                "sasl.password": "right",
-                "socket.connection.setup.timeout.ms": 200,
-            }
-        )
-        with transport_with(settings) as transport:
-            monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
-            assert ask(transport, broker, Lane.JOIN) == ALIVE
-            monkeypatch.setattr(broker_connection, "get_sasl_mechanism", lambda _: SlowMechanism)
-            slow = begin(transport, broker, Lane.COMMIT)
-            assert SlowMechanism.waiting.get(timeout=WAIT_S) == "coopgroup-sasl"
-            began = time.monotonic()
-            assert ask(transport, broker, Lane.JOIN) == ALIVE
-            assert time.monotonic() - began < 5.0
-            assert kind_of(slow.get(timeout=WAIT_S)) is FailureKind.TIMED_OUT
-            again = [ask(transport, broker, Lane.COMMIT) for _ in range(3)]
-            assert {kind_of(one) for one in again} == {FailureKind.DISCONNECTED}
-            assert "has not returned yet" in again[0].message
-            (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-sasl"]
-            SlowMechanism.hung.set()
+    more: dict[str, Any] = {"socket.connection.setup.timeout.ms": 200}
+    with stage_of(**PLAIN, **more) as stage:
+        monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
+        assert stage.ask(Lane.JOIN) == ALIVE
+        monkeypatch.setattr(broker_connection, "get_sasl_mechanism", lambda _: SlowMechanism)
+        slow = stage.begin()
+        assert SlowMechanism.waiting.get(timeout=WAIT_S) == "coopgroup-sasl"
+        began = time.monotonic()
+        assert stage.ask(Lane.JOIN) == ALIVE
+        assert time.monotonic() - began < 5.0
+        assert kind_of(slow.get(timeout=WAIT_S)) is FailureKind.TIMED_OUT
+        again = [stage.ask() for _ in range(3)]
+        assert {kind_of(one) for one in again} == {FailureKind.DISCONNECTED}
+        assert "has not returned yet" in again[0].message
+        (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-sasl"]
+        SlowMechanism.hung.set()
     thread.join(WAIT_S)
     assert not thread.is_alive()
 
 
-def test_name_server_that_hangs_keeps_one_thread_for_each_connection(
+def test_hanging_name_server_keeps_one_thread_of_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answered = threading.Event()
@@ -286,29 +254,22 @@ def test_name_server_that_hangs_keeps_one_thread_for_each_connection(
         assert host != "localhost" or answered.wait(WAIT_S)
         return look_up(host, *arguments)
 
-    with sasl_broker(lambda _: 0, mechanisms=("PLAIN",)) as broker:
-        settings = broker.settings(
-            **{
-                "sasl.username": "me",
-                "sasl.password": "right",
-                "broker.address.family": "v4",
-                "socket.connection.setup.timeout.ms": 100,
-            }
-        )
-        node = Coordinator(node_id=1, host="localhost", port=int(broker.address.split(":")[1]))
-        with transport_with(settings) as transport:
-            monkeypatch.setattr(socket, "getaddrinfo", hang)
-            outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    more: dict[str, Any] = {
+        "broker.address.family": "v4",
+        "socket.connection.setup.timeout.ms": 100,
+    }
+    with stage_of(**PLAIN, **more) as stage:
+        node = node_at(stage.broker.address.replace("127.0.0.1", "localhost"))
+        monkeypatch.setattr(socket, "getaddrinfo", hang)
 
-            def by_name() -> Any:  # noqa: ANN401
-                transport.send(Lane.JOIN, HEARTBEAT, outcomes.put, node=node, timeout_ms=5_000)
-                return outcomes.get(timeout=WAIT_S)
+        def by_name() -> Any:  # noqa: ANN401
+            return begin(stage.transport, HEARTBEAT, node, 5_000, Lane.JOIN).get(timeout=WAIT_S)
 
-            for _ in range(4):
-                assert kind_of(by_name()) is FailureKind.TIMED_OUT
-            (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-resolve"]
-            assert ask(transport, broker) == ALIVE
-            answered.set()
-            thread.join(WAIT_S)
-            # On a busy machine, a connection may take more than 100 ms.
-            assert any(by_name() == ALIVE for _ in range(20))
+        for _ in range(4):
+            assert kind_of(by_name()) is FailureKind.TIMED_OUT
+        (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-resolve"]
+        assert stage.ask() == ALIVE
+        answered.set()
+        thread.join(WAIT_S)
+        # On a busy machine, a connection may take more than 100 ms.
+        assert any(by_name() == ALIVE for _ in range(20))

@@ -1,7 +1,4 @@
-"""An abandoned connection: only an OffsetCommit on it still waits for its answer.
-
-The broker is a socket that answers when the test tells it to.
-"""
+"""An abandoned connection: only an OffsetCommit on it still waits for its answer."""
 
 from __future__ import annotations
 
@@ -13,24 +10,25 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from attrs import frozen
 
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
-    Coordinator,
-    GroupRequest,
-    OffsetCommitAnswer,
-    OffsetCommitRequest,
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport
+from coopgroup.model.group_api import Coordinator, OffsetCommitAnswer, OffsetCommitRequest
+from tests.unit.kafka.rpc.transport_stage import (
+    HEARTBEAT,
+    HEARTBEAT_KEY,
+    LONG_MS,
+    WAIT_S,
+    PlayedBroker,
+    begin,
+    key_of,
+    listening,
+    node_at,
+    transport_to,
 )
-from tests.unit.kafka.rpc.test_transport import HEARTBEAT, coordinator_at, listening, transport_to
 
-WAIT_S: Final = 10.0
-LONG_MS: Final = 30_000
 SHORT_MS: Final = 100
 COMMIT_KEY: Final = 8
-HEARTBEAT_KEY: Final = 12
-VERSIONS_KEY: Final = 18
-VERSIONS: Final = ((COMMIT_KEY, 0, 7), (HEARTBEAT_KEY, 0, 3), (VERSIONS_KEY, 0, 0))
 COMMIT: Final = OffsetCommitRequest(
     group_id="g",
     generation=1,
@@ -40,48 +38,32 @@ COMMIT: Final = OffsetCommitRequest(
 )
 
 
-class SlowBroker:
-    """Accept connections, read requests, and answer only when told to."""
+@frozen
+class Stage:
+    """A transport, and its broker that answers only when told to."""
 
-    def __init__(self, server: socket.socket, address: str) -> None:
-        server.settimeout(WAIT_S)
-        self.server = server
-        self.node: Coordinator = coordinator_at(address)
-        self.connections: list[socket.socket] = []
+    transport: GroupTransport
+    broker: PlayedBroker
+    node: Coordinator
+
+    def send(self, request: object, timeout_ms: int) -> queue.Queue[Any]:
+        return begin(self.transport, request, self.node, timeout_ms)
 
     def accept(self) -> socket.socket:
-        """Accept the next connection, and answer ApiVersions."""
-        connection, _ = self.server.accept()
-        connection.settimeout(WAIT_S)
-        self.connections.append(connection)
-        key, correlation = self.request_of(connection)
-        assert key == VERSIONS_KEY
-        rows = b"".join(struct.pack(">hhh", *row) for row in VERSIONS)
-        head = struct.pack(">ihi", correlation, 0, len(VERSIONS))
-        self._answer(connection, head + rows + struct.pack(">i", 0))
-        return connection
+        return self.broker.accept({COMMIT_KEY: 7, HEARTBEAT_KEY: 3})
 
-    def request_of(self, connection: socket.socket) -> tuple[int, int]:
-        """Return the key and the correlation id of the next request."""
-        (size,) = struct.unpack(">i", _read(connection, 4))
-        key, _, correlation = struct.unpack(">hhi", _read(connection, size)[:8])
-        return key, correlation
-
-    def answer_commit(self, connection: socket.socket, correlation: int) -> None:
-        """Answer an OffsetCommit without throttling and without topics."""
-        self._answer(connection, struct.pack(">iii", correlation, 0, 0))
-
-    def _answer(self, connection: socket.socket, body: bytes) -> None:
-        connection.sendall(struct.pack(">i", len(body)) + body)
+    def give_up(self) -> None:
+        """Let a heartbeat time out, which abandons its connection."""
+        late = self.send(HEARTBEAT, SHORT_MS)
+        assert late.get(timeout=WAIT_S).kind is FailureKind.TIMED_OUT
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
-    read = b""
-    while len(read) < size:
-        part = connection.recv(size - len(read))
-        assert part, "the connection was closed"
-        read += part
-    return read
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with listening() as (server, address), transport_to(address) as transport:
+        made = Stage(transport, PlayedBroker(server), node_at(address))
+        yield made
+        made.broker.close()
 
 
 def is_reset(connection: socket.socket) -> bool:
@@ -91,75 +73,49 @@ def is_reset(connection: socket.socket) -> bool:
     return any(events & select.POLLERR for _, events in watched.poll(WAIT_S * 1_000))
 
 
-@pytest.fixture
-def broker() -> Iterator[SlowBroker]:
-    with listening() as (server, address):
-        slow = SlowBroker(server, address)
-        yield slow
-        for connection in slow.connections:
-            connection.close()
-
-
-@pytest.fixture
-def transport(broker: SlowBroker) -> Iterator[GroupTransport]:
-    with transport_to(f"{broker.node.host}:{broker.node.port}") as running:
-        yield running
-
-
-def send(
-    transport: GroupTransport, request: GroupRequest, node: Coordinator, timeout_ms: int
-) -> queue.Queue[Any]:
-    """Send a request on the commit lane; the queue receives the outcome."""
-    outcomes: queue.Queue[Any] = queue.Queue()
-    transport.send(Lane.COMMIT, request, outcomes.put, node=node, timeout_ms=timeout_ms)
-    return outcomes
-
-
-def test_commit_when_a_heartbeat_times_out_waits_for_its_answer_on_the_old_connection(
-    transport: GroupTransport, broker: SlowBroker
-) -> None:
+def test_commit_when_a_heartbeat_times_out_waits_on_the_old_connection(stage: Stage) -> None:
     """The commit failed, was sent again with newer offsets, and arrived last."""
-    committed = send(transport, COMMIT, broker.node, LONG_MS)
-    old = broker.accept()
-    key, correlation = broker.request_of(old)
-    assert key == COMMIT_KEY
-    late = send(transport, HEARTBEAT, broker.node, SHORT_MS)
-    assert late.get(timeout=WAIT_S).kind is FailureKind.TIMED_OUT
-    send(transport, HEARTBEAT, broker.node, LONG_MS)
-    assert broker.request_of(broker.accept())[0] == HEARTBEAT_KEY
+    committed = stage.send(COMMIT, LONG_MS)
+    old = stage.accept()
+    commit = stage.broker.request(old)
+    assert key_of(commit) == COMMIT_KEY
+    stage.give_up()
+    stage.send(HEARTBEAT, LONG_MS)
+    assert key_of(stage.broker.request(stage.accept())) == HEARTBEAT_KEY
     assert committed.empty()
-    assert broker.request_of(old)[0] == HEARTBEAT_KEY  # the heartbeat that timed out
-    broker.answer_commit(old, correlation)
+    assert key_of(stage.broker.request(old)) == HEARTBEAT_KEY  # the heartbeat that timed out
+    stage.broker.answer(commit, struct.pack(">ii", 0, 0), old)
     assert committed.get(timeout=WAIT_S) == OffsetCommitAnswer(codes=())
     assert is_reset(old)  # no request waits there
 
 
-def test_commit_when_its_own_time_is_over_is_discarded_by_the_kernel(
-    transport: GroupTransport, broker: SlowBroker
-) -> None:
+def test_commit_when_its_own_time_is_over_is_discarded_by_the_kernel(stage: Stage) -> None:
     """After a plain close, the kernel would keep sending the commit for minutes."""
-    committed = send(transport, COMMIT, broker.node, SHORT_MS)
-    connection = broker.accept()
-    assert broker.request_of(connection)[0] == COMMIT_KEY
+    committed = stage.send(COMMIT, SHORT_MS)
+    connection = stage.accept()
+    assert key_of(stage.broker.request(connection)) == COMMIT_KEY
     assert committed.get(timeout=WAIT_S).kind is FailureKind.TIMED_OUT
     assert is_reset(connection)
 
 
-@pytest.mark.parametrize("end", ["lost", "closed", "timed out"])
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        ("lost", FailureKind.DISCONNECTED),
+        ("closed", FailureKind.DISCONNECTED),
+        ("timed out", FailureKind.TIMED_OUT),
+    ],
+)
 def test_commit_on_a_given_up_connection_has_one_outcome_however_it_ends(
-    end: str, transport: GroupTransport, broker: SlowBroker
+    end: str, kind: FailureKind, stage: Stage
 ) -> None:
-    committed = send(transport, COMMIT, broker.node, 500 if end == "timed out" else LONG_MS)
-    old = broker.accept()
-    broker.request_of(old)
-    late = send(transport, HEARTBEAT, broker.node, SHORT_MS)
-    assert late.get(timeout=WAIT_S).kind is FailureKind.TIMED_OUT
+    committed = stage.send(COMMIT, 500 if end == "timed out" else LONG_MS)
+    old = stage.accept()
+    stage.broker.request(old)
+    stage.give_up()
     if end == "lost":
         old.close()
     elif end == "closed":
-        transport.close()
-    outcome = committed.get(timeout=WAIT_S)
-    assert isinstance(outcome, TransportFailure)
-    wanted = FailureKind.TIMED_OUT if end == "timed out" else FailureKind.DISCONNECTED
-    assert outcome.kind is wanted
+        stage.transport.close()
+    assert committed.get(timeout=WAIT_S).kind is kind
     assert committed.empty()

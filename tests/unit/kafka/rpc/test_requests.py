@@ -13,6 +13,14 @@ from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.model import group_api as api
 
 
+def protocol(name: str, byte: int) -> dict[str, Any]:
+    return {"name": name, "metadata": bytes([byte])}
+
+
+def assignment(member_id: str, content: bytes) -> dict[str, Any]:
+    return {"member_id": member_id, "assignment": content}
+
+
 def join(group_instance_id: str | None = None) -> api.JoinGroupRequest:
     return api.JoinGroupRequest(
         group_id="g",
@@ -68,70 +76,6 @@ def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int)
     return fields
 
 
-def test_join_is_complete_when_the_version_is_new() -> None:
-    assert over_the_wire(join("static"), 9) == {
-        "group_id": "g",
-        "session_timeout_ms": 1,
-        "rebalance_timeout_ms": 2,
-        "member_id": "m",
-        "group_instance_id": "static",
-        "protocol_type": "consumer",
-        "protocols": [
-            {"name": "first", "metadata": b"\x01"},
-            {"name": "second", "metadata": b"\x02"},
-        ],
-        "reason": "why",
-    }
-
-
-def test_join_leaves_the_reason_out_when_the_version_is_old() -> None:
-    fields = over_the_wire(join(), 5)
-    assert (fields.get("reason"), fields["group_instance_id"]) == (None, None)
-
-
-def test_sync_is_complete_when_the_version_is_new() -> None:
-    assert over_the_wire(sync(), 5) == {
-        "group_id": "g",
-        "generation_id": 3,
-        "member_id": "m",
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocol_name": "first",
-        "assignments": [
-            {"member_id": "m", "assignment": b"\x03"},
-            {"member_id": "n", "assignment": b""},
-        ],
-    }
-
-
-def test_heartbeat_is_complete_when_the_version_is_new() -> None:
-    assert over_the_wire(heartbeat("static"), 4) == {
-        "group_id": "g",
-        "generation_id": 3,
-        "member_id": "m",
-        "group_instance_id": "static",
-    }
-
-
-def test_leave_names_the_member_when_the_version_is_new_or_old() -> None:
-    new = over_the_wire(leave("static"), 5)
-    assert new["members"] == [{"member_id": "m", "group_instance_id": "static", "reason": "why"}]
-    assert over_the_wire(leave(), 2) == {"group_id": "g", "member_id": "m"}
-
-
-def test_commit_is_sorted_by_topic_when_offsets_are_in_no_order() -> None:
-    assert over_the_wire(commit(), 9) == {
-        "group_id": "g",
-        "generation_id_or_member_epoch": 3,
-        "member_id": "m",
-        "group_instance_id": None,
-        "topics": [
-            {"name": "a", "partitions": [committed_offset(1, 6, 4, "note")]},
-            {"name": "b", "partitions": [committed_offset(0, 7), committed_offset(2, 5)]},
-        ],
-    }
-
-
 def committed_offset(
     partition: int, offset: int, leader_epoch: int = -1, metadata: str = ""
 ) -> dict[str, Any]:
@@ -143,11 +87,64 @@ def committed_offset(
     }
 
 
-def test_look_up_names_the_group_when_the_version_is_new_or_old() -> None:
-    """From v4 on a look-up has a list of keys; before, it has a single key."""
-    request = api.FindCoordinatorRequest(group_id="g")
-    assert over_the_wire(request, 6) == {"key_type": 0, "coordinator_keys": ["g"]}
-    assert over_the_wire(request, 0) == {"key": "g"}
+MEMBER = {"group_id": "g", "member_id": "m"}
+STATIC = {**MEMBER, "group_instance_id": "static"}
+FIND = api.FindCoordinatorRequest(group_id="g")
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "fields"),
+    [
+        (
+            join("static"),
+            9,
+            STATIC
+            | {"session_timeout_ms": 1, "rebalance_timeout_ms": 2, "protocol_type": "consumer"}
+            | {"protocols": [protocol("first", 1), protocol("second", 2)], "reason": "why"},
+        ),
+        (
+            sync("static"),
+            5,
+            STATIC
+            | {"generation_id": 3, "protocol_type": "consumer", "protocol_name": "first"}
+            | {"assignments": [assignment("m", b"\x03"), assignment("n", b"")]},
+        ),
+        (heartbeat("static"), 4, STATIC | {"generation_id": 3}),
+        (
+            leave("static"),
+            5,
+            {
+                "group_id": "g",
+                "members": [{"member_id": "m", "group_instance_id": "static", "reason": "why"}],
+            },
+        ),
+        (leave(), 2, MEMBER),
+        (
+            commit(),  # sorted by topic
+            9,
+            MEMBER
+            | {"generation_id_or_member_epoch": 3, "group_instance_id": None}
+            | {
+                "topics": [
+                    {"name": "a", "partitions": [committed_offset(1, 6, 4, "note")]},
+                    {"name": "b", "partitions": [committed_offset(0, 7), committed_offset(2, 5)]},
+                ]
+            },
+        ),
+        (FIND, 6, {"key_type": 0, "coordinator_keys": ["g"]}),
+        (FIND, 0, {"key": "g"}),  # a list of keys only from v4 on
+    ],
+    ids=["join", "sync", "heartbeat", "leave", "leave-v2", "commit", "find", "find-v0"],
+)
+def test_request_is_complete(
+    request_: api.GroupRequest, version: int, fields: dict[str, Any]
+) -> None:
+    assert over_the_wire(request_, version) == fields
+
+
+def test_join_leaves_the_reason_out_when_the_version_is_old() -> None:
+    fields = over_the_wire(join(), 5)
+    assert (fields.get("reason"), fields["group_instance_id"]) == (None, None)
 
 
 OFFSETS = FetchOffsetsRequest(
@@ -171,38 +168,44 @@ def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
     assert (group.get("member_id"), group.get("member_epoch", -1)) == (None, -1)
 
 
-@pytest.mark.parametrize(("known", "expected"), [((0, 1), 1), ((1, 8), 8), ((1, 10), 9)])
-def test_offset_fetch_speaks_versions_with_names(known: tuple[int, int], expected: int) -> None:
-    """v0 reads from ZooKeeper; v10 has topic ids instead of names."""
-    message = build_message(OFFSETS)
+@pytest.mark.parametrize(
+    ("request_", "known", "expected"),
+    [(OFFSETS, (0, 1), 1), (OFFSETS, (1, 8), 8), (OFFSETS, (1, 10), 9), (commit(), (2, 10), 9)],
+)
+def test_requests_about_offsets_speak_versions_with_names(
+    request_: Any,  # noqa: ANN401
+    known: tuple[int, int],
+    expected: int,
+) -> None:
+    """Offset fetches of v10 and commits of v10 have topic ids instead of names."""
+    message = build_message(request_)
     assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
-    ancient = BrokerVersionData(api_versions={message.API_KEY: (0, 0)})
+
+
+def test_offset_fetch_that_would_read_from_zookeeper_is_not_sent() -> None:
+    message = build_message(OFFSETS)
     with pytest.raises(IncompatibleBrokerVersion):
-        ancient.api_version(message)
+        BrokerVersionData(api_versions={message.API_KEY: (0, 0)}).api_version(message)
 
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
     """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
     response: Any = wire.OffsetFetchResponse
-    partition = {"committed_offset": 7, "committed_leader_epoch": 3, "metadata": "note"}
-    refused = {"committed_offset": -1, "metadata": "", "error_code": 88}
+    topics = response.OffsetFetchResponseTopic
+    if version >= 8:
+        topics = response.OffsetFetchResponseGroup.OffsetFetchResponseTopics
+    partition = getattr(topics, "OffsetFetchResponsePartition" + ("s" if version >= 8 else ""))
+    found = partition(
+        partition_index=1, committed_offset=7, committed_leader_epoch=3, metadata="note"
+    )
+    refused = partition(partition_index=2, committed_offset=-1, metadata="", error_code=88)
+    given = [topics(name="a", partitions=[found, refused])]
     if version < 8:
-        topic = response.OffsetFetchResponseTopic
-        kind = topic.OffsetFetchResponsePartition
-        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
-        message = response(
-            version=version, topics=[topic(name="a", partitions=parts)], error_code=0
-        )
+        message = response(version=version, topics=given, error_code=0)
     else:
-        group = response.OffsetFetchResponseGroup
-        topics = group.OffsetFetchResponseTopics
-        kind = topics.OffsetFetchResponsePartitions
-        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
-        message = response(
-            version=version,
-            groups=[group(group_id="g", topics=[topics(name="a", partitions=parts)])],
-        )
+        group = response.OffsetFetchResponseGroup(group_id="g", topics=given)
+        message = response(version=version, groups=[group])
     decoded = response.decode(message.encode(version=version), version=version)
     assert read_answer(OFFSETS, decoded) == FetchOffsetsAnswer(
         error_code=0,
@@ -231,84 +234,73 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
     assert new.api_version(message) == version_min
 
 
-def test_commit_stays_with_names_when_the_broker_knows_topic_ids() -> None:
-    message = build_message(commit())
-    broker = BrokerVersionData(api_versions={message.API_KEY: (2, 10)})
-    assert broker.api_version(message) == 9
-
-
-def join_response(version: int, **fields: Any) -> Any:  # noqa: ANN401
-    member = wire.JoinGroupResponse.JoinGroupResponseMember
-    response = wire.JoinGroupResponse(
+@pytest.mark.parametrize(("version", "skips"), [(9, True), (5, False)])
+def test_join_answer_is_complete_when_read(version: int, *, skips: bool) -> None:
+    """A leader reads the members; before v9 it is never told to skip the assignment."""
+    response: Any = wire.JoinGroupResponse
+    given = {"member_id": "m", "group_instance_id": "s", "metadata": b"\x01"}
+    fields = {"generation_id": 4, "protocol_type": "consumer", "protocol_name": "first"}
+    message = response(
         version=version,
         throttle_time_ms=0,
         error_code=0,
-        generation_id=4,
-        protocol_type="consumer",
-        protocol_name="first",
         leader="m",
         member_id="m",
-        members=[member(version=version, member_id="m", group_instance_id="s", metadata=b"\x01")],
+        members=[response.JoinGroupResponseMember(version=version, **given)],
         **fields,
+        **({"skip_assignment": True} if skips else {}),
     )
-    return wire.JoinGroupResponse.decode(response.encode(), version=version)
-
-
-@pytest.mark.parametrize(("version", "skip_assignment"), [(9, True), (5, False)])
-def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: bool) -> None:
-    """A leader reads the members; before v9 it is never told to skip the assignment."""
-    fields = {"skip_assignment": True} if version == 9 else {}
-    assert read_answer(join(), join_response(version, **fields)) == api.JoinGroupAnswer(
+    decoded = response.decode(message.encode(), version=version)
+    assert read_answer(join(), decoded) == api.JoinGroupAnswer(
         error_code=0,
         generation=4,
         protocol_name="first",
         leader_id="m",
         member_id="m",
         members=(api.JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
-        skip_assignment=skip_assignment,
+        skip_assignment=skips,
     )
 
 
-COORDINATOR = wire_coordinator.FindCoordinatorResponse.Coordinator
 LEFT = wire.LeaveGroupResponse.MemberResponse
-COMMITTED = wire.OffsetCommitResponse.OffsetCommitResponseTopic
-COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
+HERE: Any = {"node_id": 1, "host": "h", "port": 2}
+NOT_NOW: Any = {"error_code": 15, "error_message": "not now"}
+
+
+def found(**fields: Any) -> Any:  # noqa: ANN401
+    return wire_coordinator.FindCoordinatorResponse(**fields)
+
+
+def committed(topic: str, *codes: tuple[int, int]) -> Any:  # noqa: ANN401
+    kind = wire.OffsetCommitResponse.OffsetCommitResponseTopic
+    partition: Any = kind.OffsetCommitResponsePartition
+    partitions = [partition(partition_index=one, error_code=code) for one, code in codes]
+    return kind(name=topic, partitions=partitions)
 
 
 @pytest.mark.parametrize(
     ("request_", "response", "answer"),
     [
         (
-            api.FindCoordinatorRequest(group_id="g"),
-            wire_coordinator.FindCoordinatorResponse(
+            FIND,
+            found(
                 coordinators=[
-                    COORDINATOR(
-                        key="g", node_id=1, host="h", port=2, error_code=0, error_message=None
-                    )
+                    found().Coordinator(key="g", error_code=0, error_message=None, **HERE)
                 ]
             ),
             api.FindCoordinatorAnswer(
-                error_code=0,
-                error_message="",
-                coordinator=api.Coordinator(node_id=1, host="h", port=2),
+                error_code=0, error_message="", coordinator=api.Coordinator(**HERE)
             ),
         ),
         (
-            api.FindCoordinatorRequest(group_id="g"),
-            wire_coordinator.FindCoordinatorResponse(
-                error_code=15, error_message="not now", node_id=-1, host="", port=-1
-            ),
-            api.FindCoordinatorAnswer(error_code=15, error_message="not now", coordinator=None),
+            FIND,
+            found(**NOT_NOW, node_id=-1, host="", port=-1),
+            api.FindCoordinatorAnswer(**NOT_NOW, coordinator=None),
         ),
         (
             sync(),
             wire.SyncGroupResponse(error_code=0, assignment=b"\x05"),
             api.SyncGroupAnswer(error_code=0, assignment=b"\x05"),
-        ),
-        (
-            sync(),
-            wire.SyncGroupResponse(error_code=27, assignment=b""),
-            api.SyncGroupAnswer(error_code=27, assignment=b""),
         ),
         (heartbeat(), wire.HeartbeatResponse(error_code=27), api.HeartbeatAnswer(error_code=27)),
         (
@@ -324,23 +316,12 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
         (
             commit(),
             wire.OffsetCommitResponse(
-                topics=[
-                    COMMITTED(
-                        name="b",
-                        partitions=[
-                            COMMITTED_PARTITION(partition_index=2, error_code=22),
-                            COMMITTED_PARTITION(partition_index=0, error_code=0),
-                        ],
-                    ),
-                    COMMITTED(
-                        name="a", partitions=[COMMITTED_PARTITION(partition_index=1, error_code=3)]
-                    ),
-                ]
+                topics=[committed("b", (2, 22), (0, 0)), committed("a", (1, 3))]
             ),
             api.OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
         ),
     ],
-    ids=["found", "not-found", "synced", "unsynced", "alive", "unleft", "unleft-member", "commit"],
+    ids=["found", "not-found", "synced", "alive", "unleft", "unleft-member", "commit"],
 )
 def test_answer_is_plain_when_read(
     request_: api.GroupRequest,

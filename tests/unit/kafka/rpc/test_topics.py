@@ -69,10 +69,6 @@ def test_leader_of_the_groups_partition_is_found() -> None:
     leader = Coordinator(node_id=index + 1, host=f"host{index + 1}", port=9092)
     expected = FoundPartition(error_code=0, partition=index, leader=leader)
     assert read_answer(request, metadata()) == expected
-
-
-def test_partition_without_a_leader_and_a_missing_topic_are_told() -> None:
-    request = FindPartition(topic="bell", group_id="billing")
     without = request.read(metadata(leaders=(-1, -1)))
     assert (without.error_code, without.leader) == (5, None)
     assert request.read(metadata(code=3, leaders=())) == FoundPartition(error_code=3)
@@ -123,15 +119,6 @@ def batch(*keys: bytes | None, offset: int = 7, compression: int = 0) -> bytes:
     return bytes(made.buffer())
 
 
-def test_ring_is_a_record_with_the_group_as_its_key_and_nothing_else() -> None:
-    message = build_message(RING)
-    (topic,) = message.topic_data
-    (one,) = topic.partition_data
-    assert (message.acks, message.transactional_id, topic.name, one.index) == (1, None, "bell", 2)
-    answer = LISTEN.read(fetched(one.records))
-    assert answer.keys == (b"billing",)
-
-
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_records_of_any_size_are_one_batch_with_their_times_and_values(size: int) -> None:
     """Large batches are compressed."""
@@ -148,28 +135,24 @@ def test_records_of_any_size_are_one_batch_with_their_times_and_values(size: int
     assert (len(sent) < 3 * size) is (size > 1)
 
 
-def test_rings_of_several_batches_are_read_in_order() -> None:
-    response = fetched(batch(b"billing", b"orders") + batch(None, offset=9), end=12)
-    assert read_answer(LISTEN, response) == RingsAnswer(
-        error_code=0, keys=(b"billing", b"orders", None), next_offset=10, end_offset=12
-    )
+WHOLE = batch(b"billing")
 
 
-def test_batch_that_was_cut_off_is_left_for_the_next_request() -> None:
-    whole = batch(b"billing")
-    answer = LISTEN.read(fetched(whole + batch(b"orders", offset=8)[:-5]))
-    assert (answer.keys, answer.next_offset) == ((b"billing",), 8)
-
-
-def test_compressed_batch_is_not_opened() -> None:
-    """It may come from anybody, and become large."""
-    answer = LISTEN.read(fetched(batch(*[b"billing"] * 100, compression=1)))
-    assert (answer.keys, answer.next_offset) == ((None,), 107)
-
-
-def test_answer_without_rings_leaves_the_offset() -> None:
-    answer = LISTEN.read(fetched(b"", end=7))
-    assert (answer.keys, answer.next_offset) == ((), 7)
+@pytest.mark.parametrize(
+    ("records", "keys", "next_offset"),
+    [
+        (WHOLE + batch(b"orders", None, offset=8), (b"billing", b"orders", None), 10),
+        (WHOLE + batch(b"orders", offset=8)[:-5], (b"billing",), 8),  # the rest comes later
+        # A compressed batch is not opened: it may come from anybody, and become large.
+        (batch(*[b"billing"] * 100, compression=1), (None,), 107),
+        (b"", (), 7),
+        (build_message(RING).topic_data[0].partition_data[0].records, (b"billing",), 7),
+    ],
+    ids=["several", "cut off", "compressed", "none", "own"],
+)
+def test_rings_are_keys(records: bytes, keys: tuple[bytes | None, ...], next_offset: int) -> None:
+    answer = read_answer(LISTEN, fetched(records, end=12))
+    assert answer == RingsAnswer(error_code=0, keys=keys, next_offset=next_offset, end_offset=12)
 
 
 def test_refusals_are_told() -> None:
@@ -179,10 +162,3 @@ def test_refusals_are_told() -> None:
     one = SimpleNamespace(error_code=6)
     response = SimpleNamespace(responses=[SimpleNamespace(partition_responses=[one])])
     assert read_answer(RING, response) == ProduceAnswer(error_code=6)
-
-
-def test_requests_build_themselves_and_only_the_look_up_goes_anywhere() -> None:
-    find, end = FindPartition(topic="b", group_id="g"), FindEnd(topic="b", partition=0)
-    for request in (find, end, LISTEN, RING):
-        assert isinstance(request, OtherRequest)
-        assert request.asks_any_broker is (request is find)

@@ -1,14 +1,9 @@
 """Episodes: grouping of absences, identity of processes, and omitted absences."""
 
+import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.advice.history import (
-    Absence,
-    Episode,
-    Seen,
-    episodes_of,
-    span_words,
-)
+from coopgroup.pipeline.advice.history import Absence, Episode, Seen, episodes_of, span_words
 from coopgroup.simulator.scenario import How
 
 SEEN = Seen(
@@ -26,26 +21,11 @@ def made(*absences: Seen, joins: dict[int, int] | None = None) -> tuple[Episode,
 
 def test_absences_far_apart_are_episodes_of_their_own() -> None:
     later = evolve(SEEN, gone_ms=1_100_000, how=How.CRASH)
+    absence = Absence(at_ms=0, process=1, absent_ms=20_000, how=How.CLOSE)
     assert made(later, SEEN) == (
-        Episode(
-            begin_ms=1_000_000,
-            absences=(Absence(at_ms=0, process=1, absent_ms=20_000, how=How.CLOSE),),
-        ),
-        Episode(
-            begin_ms=1_100_000,
-            absences=(Absence(at_ms=0, process=1, absent_ms=20_000, how=How.CRASH),),
-        ),
+        Episode(begin_ms=1_000_000, absences=(absence,)),
+        Episode(begin_ms=1_100_000, absences=(evolve(absence, how=How.CRASH),)),
     )
-
-
-def test_deployment_is_one_episode() -> None:
-    rolled = [
-        evolve(SEEN, process=f"p@{number}", gone_ms=1_000_000 + 40_000 * number)
-        for number in range(4)
-    ]
-    (episode,) = made(*rolled)
-    assert [one.at_ms for one in episode.absences] == [0, 40_000, 80_000, 120_000]
-    assert [one.process for one in episode.absences] == [1, 2, 3, 4]
 
 
 def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
@@ -96,13 +76,16 @@ def test_joins_are_episodes_in_order_of_time() -> None:
     ]
 
 
-def test_spans_are_said_in_their_own_unit() -> None:
-    spans = (14, 1, 0.5, 1 / 24, 1 / 96, 1 / 1_440)
-    assert [span_words(one) for one in spans] == [
-        "14.0 days",
-        "1.0 days",
-        "12.0 hours",
-        "1.0 hours",
-        "15 minutes",
-        "1 minute",
-    ]
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (14, "14.0 days"),
+        (1, "1.0 days"),
+        (0.5, "12.0 hours"),
+        (1 / 24, "1.0 hours"),
+        (1 / 96, "15 minutes"),
+        (1 / 1_440, "1 minute"),
+    ],
+)
+def test_spans_are_said_in_their_own_unit(days: float, words: str) -> None:
+    assert span_words(days) == words

@@ -7,52 +7,33 @@ from coopgroup.pipeline.advice.tables import policy_led, seen_of
 from coopgroup.simulator.scenario import Choice, How
 
 
-def absence(
-    *, gone_ms: int = 1_000_000, gone_latest_ms: int, returned_ms: int, instance_id: str | None
-) -> Row:
-    return Row(
+@pytest.mark.parametrize(
+    ("gone_latest_s", "returned_s", "instance_id", "absent_s", "how"),
+    [
+        pytest.param(44, 44, None, 22, How.CRASH, id="waits in its join until the session ends"),
+        pytest.param(3_600, 3_600, None, 22.5, How.CRASH, id="a guess stays below the session"),
+        pytest.param(44, 60, None, 60, How.CRASH, id="back in a later round"),
+        pytest.param(60, 60, "static-1", 60, How.CRASH, id="a static member joins immediately"),
+        pytest.param(22.499, 1_000, None, 1_000, How.CLOSE, id="noticed soon: announced"),
+        pytest.param(22.5, 1_000, None, 1_000, How.CRASH, id="noticed after half a session"),
+    ],
+)
+def test_absence_is_guessed_only_where_the_join_hides_the_return(
+    gone_latest_s: float, returned_s: int, instance_id: str | None, absent_s: float, how: How
+) -> None:
+    row = Row(
         instance_id=instance_id,
         client_id="c",
         client_host="h",
-        gone_ms=gone_ms,
-        gone_latest_ms=gone_latest_ms,
-        returned_ms=returned_ms,
-        absent_ms=returned_ms - gone_ms,
+        gone_ms=1_000_000,
+        gone_latest_ms=1_000_000 + round(1_000 * gone_latest_s),
+        returned_ms=1_000_000 + 1_000 * returned_s,
+        absent_ms=1_000 * returned_s,
         observed_until_ms=9_000_000,
         session_timeout_ms=45_000,
     )
-
-
-def test_process_that_is_back_before_the_group_goes_on_was_not_away_for_its_session() -> None:
-    """The process waits in its join until the old session ends, so its return time is hidden."""
-    row = absence(gone_latest_ms=1_044_000, returned_ms=1_044_000, instance_id=None)
     seen = seen_of(row)
-    assert seen.absent_ms == 22_000
-    assert seen.how is How.CRASH
-
-
-def test_guess_of_a_return_in_time_stays_below_the_session() -> None:
-    row = absence(gone_latest_ms=4_600_000, returned_ms=4_600_000, instance_id=None)
-    assert seen_of(row).absent_ms == 22_500
-
-
-@pytest.mark.parametrize(
-    ("gone_latest_ms", "instance_id"), [(1_044_000, None), (1_060_000, "static-1")]
-)
-def test_return_that_is_seen_is_taken_as_it_is(
-    gone_latest_ms: int, instance_id: str | None
-) -> None:
-    """The return is in a later round, or of a static member, which joins immediately."""
-    row = absence(gone_latest_ms=gone_latest_ms, returned_ms=1_060_000, instance_id=instance_id)
-    assert seen_of(row).absent_ms == 60_000
-
-
-@pytest.mark.parametrize(("heard_ms", "how"), [(22_499, How.CLOSE), (22_500, How.CRASH)])
-def test_departure_that_is_noticed_within_half_a_session_was_announced(
-    heard_ms: int, how: How
-) -> None:
-    row = absence(gone_latest_ms=1_000_000 + heard_ms, returned_ms=2_000_000, instance_id=None)
-    assert seen_of(row).how is how
+    assert (seen.absent_ms, seen.how) == (1_000 * absent_s, how)
 
 
 def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:
@@ -93,15 +74,11 @@ def test_time_out_that_was_not_seen_is_said_to_be_a_guess(
     assert "--today" in found[1][0]
 
 
-def test_policy_before_a_change_does_not_count() -> None:
+def test_only_the_newest_of_our_policies_counts() -> None:
     rounds = led("simple", (0, 0)) + led("deferred", (3, 30_000))
     assert policy_led(rounds) == (Choice(name="simple"), ())
-    rounds = led("deferred", (0, 0)) + led("incremental", (3, 30_000))
-    found = policy_led(rounds)
+    found = policy_led(led("deferred", (0, 0)) + led("incremental", (3, 30_000)))
     assert found is not None
     assert found[0] == Choice(name="deferred")
-
-
-def test_policy_of_a_user_is_not_told() -> None:
     assert policy_led([]) is None
     assert policy_led(led("my own", (1, 1_000))) is None

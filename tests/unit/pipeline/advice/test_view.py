@@ -74,10 +74,3 @@ def test_group_to_which_nobody_came_back_has_no_such_chart() -> None:
         "unavailable_over_timeout",
         "moves_over_timeout",
     ]
-
-
-def test_cards_show_what_was_observed_beside_what_was_replayed() -> None:
-    cards = dict(view_of(made_advice()).cards)
-    assert cards["out of service a day, today"] == "90 s"
-    assert cards["out of service a day, as observed"] == "95 s"
-    assert cards["moves a day, as observed"] == "12"

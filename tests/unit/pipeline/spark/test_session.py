@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,18 +38,13 @@ def test_master_when_invalid_is_refused(master: str) -> None:
         build_session(master=master)
 
 
-def test_jar_when_missing_is_refused(tmp_path: Path) -> None:
+def test_only_jars_of_this_machine_are_looked_for(tmp_path: Path) -> None:
     """Spark itself looks for a jar on another file system."""
     (tmp_path / "one.jar").touch()
     there = [str(tmp_path / "one.jar"), "hdfs://cluster/two.jar"]
     check_settings(master="local[2]", jars=there, extra={})
     with pytest.raises(ConfigurationError, match=r"--jars: got .*none\.jar"):
         build_session(jars=[*there, str(tmp_path / "none.jar")])
-
-
-def test_setting_when_not_of_spark_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="memory"):
-        build_session(extra={"memory": "1g"})
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pandas", "pyarrow"])
@@ -62,21 +58,24 @@ def test_package_when_missing_names_the_extra(
         require_spark()
 
 
-@pytest.mark.parametrize(("version", "said"), [("11.0.2", "is 11"), ("1.8.0_392", "is 8")])
-def test_java_when_old_is_refused(
-    version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("11.0.2", "is 11"),
+        ("1.8.0_392", "is 8"),
+        (None, r"Java \(java\) is missing"),
+    ],
+)
+def test_java_when_old_or_missing_is_refused(
+    version: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark 4 needs Java 17."""
-    _java(tmp_path, version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(PipelineError, match=said):
-        require_spark()
-
-
-def test_java_when_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PipelineError, match=r"Java \(java\) is missing"):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if version is not None:
+        _java(tmp_path, version)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(PipelineError, match=said):
         require_spark()
 
 
@@ -119,22 +118,29 @@ def test_lines_of_every_start_are_silenced_and_errors_stay(
     assert sorted(said.splitlines()) == sorted([*TOLD.splitlines(), "at the end", "ours"])
 
 
+Step = Callable[[list[str]], None]
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
+def _with_maven(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+    monkeypatch.setattr(maven_module, "run_step", lambda command, *_: step(command))
+    monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
+
+
 def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
+    def fetch(command: list[str]) -> None:
         calls.append(command)
         folder = next(one for one in command if one.startswith("-DoutputDirectory="))
         Path(folder.partition("=")[2], "source.jar").touch()
 
-    monkeypatch.setattr(maven_module, "run_step", maven)
-    monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
+    _with_maven(monkeypatch, fetch)
     found = connector_jars()
     assert [Path(one).name for one in found] == ["source.jar"]
     assert connector_jars() == found
@@ -153,12 +159,10 @@ def test_a_missing_maven_is_one_line(
 def test_a_maven_that_fails_leaves_nothing_behind(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(command: list[str]) -> None:
+        raise KafkaFetchError("no network")
 
-    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
-        raise KafkaFetchError(f"{complaint}: no network")
-
-    monkeypatch.setattr(maven_module, "run_step", maven)
-    monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
+    _with_maven(monkeypatch, fail)
     with pytest.raises(PipelineError, match="no network; name the jars with --jars"):
         connector_jars()
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
@@ -190,29 +194,28 @@ class JavaError(Exception):
         self.java_exception = java
 
 
-def test_innermost_cause_is_told() -> None:
-    root = Throwable("java.io.IOException", "No space left on device")
-    middle = Throwable("org.apache.spark.SparkException", "[TASK_WRITE_FAILED] Task failed", root)
-    assert reason_of(JavaError(middle)) == "java.io.IOException: No space left on device"
+FULL = Throwable("java.io.IOException", "No space left on device")
+TRACEBACK = """Job aborted
+Traceback (most recent call last):
+  File "x.py", line 3, in f
+    g()
+ValueError: no such group
+\tat org.apache.x"""
 
 
-def test_cause_without_a_message_tells_less_than_what_it_caused() -> None:
-    outer = Throwable("java.io.IOException", "disk", Throwable("java.lang.Error", None))
-    assert reason_of(JavaError(outer)) == "java.io.IOException: disk"
-
-
-def test_failed_python_is_told_by_the_last_line_of_its_traceback() -> None:
-    text = (
-        "Job aborted\nTraceback (most recent call last):\n"
-        '  File "x.py", line 3, in f\n    g()\nValueError: no such group\n\tat org.apache.x'
-    )
-    assert reason_of(RuntimeError(text)) == "ValueError: no such group"
-
-
-@pytest.mark.parametrize("gone", [None, object()])
-def test_error_without_java_has_its_first_line(gone: object) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (JavaError(Throwable("Exception", "Task failed", FULL)), str(FULL.toString())),
+        (JavaError(Throwable("Exception", "disk", Throwable("Error", None))), "Exception: disk"),
+        (RuntimeError(TRACEBACK), "ValueError: no such group"),
+        (RuntimeError(), "RuntimeError"),
+        (RuntimeError("x" * 9_999), "x" * 399 + "…"),
+        (JavaError(None), "An error occurred while calling o6298.parquet."),
+        (JavaError(object()), "An error occurred while calling o6298.parquet."),
+    ],
+    ids=["innermost cause", "cause without a message", "Python", "empty", "long", "none", "gone"],
+)
+def test_reason_is_the_innermost_cause_that_says_something(error: Exception, said: str) -> None:
     """Also if the JVM does not answer any longer."""
-    error = JavaError(gone)
-    assert reason_of(error) == "An error occurred while calling o6298.parquet."
-    assert reason_of(RuntimeError()) == "RuntimeError"
-    assert len(reason_of(RuntimeError("x" * 9_999))) == 400
+    assert reason_of(error) == said

@@ -82,14 +82,3 @@ def test_tasks_are_of_some_seconds_and_shorter_in_the_end(cells: tuple[Cell, ...
     assert counts[:4] == [10, 10, 10, 9]  # 2.5 s at most
     assert counts == sorted(counts, reverse=True)
     assert counts[-3:] == [2, 2, 2]
-
-
-@pytest.mark.parametrize("cores", [1, 3, 50])
-def test_longest_cells_are_played_first_and_every_cell_once(
-    cells: tuple[Cell, ...], cores: int
-) -> None:
-    seconds = {cell: 1.0 + number % 7 for number, cell in enumerate(cells)}
-    tasks = tasks_of([(cost, cell) for cell, cost in seconds.items()], cores)
-    played = [seconds[cell] for task in tasks for cell in task]
-    assert played == sorted(seconds.values(), reverse=True)
-    assert {cell for task in tasks for cell in task} == set(cells)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, urlsafe_b64decode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 from coopgroup.errors import DecodeError, EncodeError
 from coopgroup.pipeline.topic.codec import (
@@ -45,51 +46,12 @@ GROUP = GroupValue(
     state_ms=1_730_000_000_001,
     members=(MEMBER, evolve(MEMBER, member_id="c2-77aa", instance_id=None)),
 )
-# A version brings back only the fields that it has.
-COMMITS = {
-    0: evolve(COMMIT, leader_epoch=-1, version=0),
-    1: evolve(COMMIT, leader_epoch=-1, expire_ms=1_730_000_000_009, version=1),
-    2: evolve(COMMIT, leader_epoch=-1, version=2),
-    3: evolve(COMMIT, version=3),
-    4: evolve(COMMIT, topic_id=UUID(int=77), version=4),
-}
-OLD = tuple(evolve(one, instance_id=None) for one in GROUP.members)
-OLDEST = tuple(evolve(one, rebalance_timeout_ms=6_000) for one in OLD)
-GROUPS = {
-    0: evolve(GROUP, members=OLDEST, state_ms=-1, version=0),
-    1: evolve(GROUP, members=OLD, state_ms=-1, version=1),
-    2: evolve(GROUP, members=OLD, version=2),
-    3: evolve(GROUP, version=3),
-    4: GROUP,
-}
 
 
-@frozen(kw_only=True)
-class Golden:
-    """Bytes that Kafka wrote.
-
-    Attributes:
-        name: unique within its kind.
-        says: the output of Kafka's own JSON converter for the bytes.
-    """
-
-    name: str
-    version: int
-    says: dict[str, Any]
-    content: bytes
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def vectors(kind: str) -> list[Golden]:
+def vectors(kind: str) -> list[Any]:
+    """Return version, Kafka's own JSON and Kafka's bytes of each vector."""
     return [
-        Golden(
-            name=row["name"],
-            version=row["version"],
-            says=row["says"],
-            content=bytes.fromhex(row["hex"]),
-        )
+        pytest.param(row["version"], row["says"], bytes.fromhex(row["hex"]), id=row["name"])
         for row in json.loads((VECTORS / "java.json").read_text())["vectors"]
         if row["kind"] == kind
     ]
@@ -101,18 +63,26 @@ def topic_id(said: str | None) -> UUID | None:
     return found if found.int else None
 
 
-def test_keys_are_as_kafka_writes_them() -> None:
-    for one in vectors("offset_key"):
-        assert decode_key(one.content) == OffsetKey(**one.says)
-        assert encode_key(OffsetKey(**one.says), version=one.version) == one.content
-    for one in vectors("group_key"):
-        assert decode_key(one.content) == GroupKey(**one.says)
-        assert encode_key(GroupKey(**one.says)) == one.content
+@pytest.mark.parametrize(("version", "says", "content"), vectors("offset_key"))
+def test_keys_of_commits_are_as_kafka_writes_them(
+    version: int, says: dict[str, Any], content: bytes
+) -> None:
+    assert decode_key(content) == OffsetKey(**says)
+    assert encode_key(OffsetKey(**says), version=version) == content
 
 
-@pytest.mark.parametrize("one", vectors("offset_value"), ids=str)
-def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
-    says = one.says
+@pytest.mark.parametrize(("version", "says", "content"), vectors("group_key"))
+def test_keys_of_groups_are_as_kafka_writes_them(
+    version: int, says: dict[str, Any], content: bytes
+) -> None:
+    assert decode_key(content) == GroupKey(**says)
+    assert encode_key(GroupKey(**says)) == content
+
+
+@pytest.mark.parametrize(("version", "says", "content"), vectors("offset_value"))
+def test_commits_are_as_kafka_writes_them(
+    version: int, says: dict[str, Any], content: bytes
+) -> None:
     expected = OffsetValue(
         committed=says["offset"],
         leader_epoch=says.get("leaderEpoch", -1),
@@ -120,16 +90,17 @@ def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
         commit_ms=says["commitTimestamp"],
         expire_ms=says.get("expireTimestamp", -1),
         topic_id=topic_id(says.get("topicId")),
-        version=one.version,
+        version=version,
     )
-    assert decode_offset_value(one.content) == expected
-    assert encode_offset_value(expected) == one.content
+    assert decode_offset_value(content) == expected
+    assert encode_offset_value(expected) == content
 
 
-@pytest.mark.parametrize("one", vectors("group_value"), ids=str)
-def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
+@pytest.mark.parametrize(("version", "says", "content"), vectors("group_value"))
+def test_groups_are_as_kafka_writes_them(
+    version: int, says: dict[str, Any], content: bytes
+) -> None:
     """v0 has one time-out for the session and the rebalance."""
-    says = one.says
     members = tuple(
         GroupMember(
             member_id=member["memberId"],
@@ -150,10 +121,10 @@ def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
         leader=says["leader"],
         state_ms=says.get("currentStateTimestamp", -1),
         members=members,
-        version=one.version,
+        version=version,
     )
-    assert decode_group_value(one.content) == expected
-    assert encode_group_value(expected) == one.content
+    assert decode_group_value(content) == expected
+    assert encode_group_value(expected) == content
 
 
 def test_lengths_beyond_a_byte_come_back() -> None:
@@ -164,22 +135,23 @@ def test_lengths_beyond_a_byte_come_back() -> None:
     assert decode_group_value(encode_group_value(many)) == many
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_every_truncation_is_refused(version: int) -> None:
-    commit, group = encode_offset_value(COMMITS[version]), encode_group_value(GROUPS[version])
-    for raw, decode in ((commit, decode_offset_value), (group, decode_group_value)):
-        for cut in range(len(raw)):
-            with pytest.raises(DecodeError):
-                decode(raw[:cut])
+WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [
+    (encode_key(KEY), decode_key),
+    (encode_key(GroupKey(group="billing")), decode_key),
+    (encode_offset_value(evolve(COMMIT, topic_id=UUID(int=77))), decode_offset_value),
+    *((encode_offset_value(evolve(COMMIT, version=one)), decode_offset_value) for one in range(5)),
+    *((encode_group_value(evolve(GROUP, version=one)), decode_group_value) for one in range(5)),
+]
+
+
+@pytest.mark.parametrize(("raw", "decode"), WRITTEN)
+def test_every_truncation_is_refused(raw: bytes, decode: Callable[[bytes], object]) -> None:
+    for cut in range(len(raw)):
+        with pytest.raises(DecodeError):
+            decode(raw[:cut])
+    if decode is not decode_key:
         with pytest.raises(DecodeError):
             decode(raw + b"\0")
-
-
-def test_every_truncation_of_a_key_is_refused() -> None:
-    for raw in (encode_key(KEY), encode_key(GroupKey(group="billing"))):
-        for cut in range(len(raw)):
-            with pytest.raises(DecodeError):
-                decode_key(raw[:cut])
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99])

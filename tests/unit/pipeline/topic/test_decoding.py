@@ -28,6 +28,7 @@ from tests.support.internal_topic import MEMBER, encode_group_value, encode_key,
 
 WRITTEN_MS = 1_730_000_000_500
 KEY = encode_key(OffsetKey(group="g", topic="orders", partition=3))
+GROUP_KEY = encode_key(GroupKey(group="g"))
 COMMIT = OffsetValue(committed=42, leader_epoch=5, commit_ms=1_730_000_000_000)
 GROUP = GroupValue(
     protocol_type="consumer",
@@ -40,17 +41,11 @@ GROUP = GroupValue(
 
 
 def batch(records: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBatch:
-    rows = [
-        {
-            "key": key,
-            "value": value,
-            "source_partition": 0,
-            "source_offset": number,
-            "written_ms": WRITTEN_MS,
-        }
-        for number, (key, value) in enumerate(records)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(RAW))
+    names = ("key", "value", "source_partition", "source_offset", "written_ms")
+    rows = [(*one, 0, number, WRITTEN_MS) for number, one in enumerate(records)]
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], schema=to_arrow_schema(RAW)
+    )
 
 
 def commits(*records: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
@@ -64,26 +59,25 @@ def groups(*records: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
 
 
 def test_a_commit_becomes_a_row() -> None:
-    assert commits((KEY, encode_offset_value(COMMIT))) == [
-        {
-            "group": "g",
-            "topic": "orders",
-            "partition": 3,
-            "at_ms": 1_730_000_000_000,
-            "committed": 42,
-            "leader_epoch": 5,
-            "metadata": "",
-            "is_tombstone": False,
-            "version": 4,
-            "written_ms": WRITTEN_MS,
-            "source_partition": 0,
-            "source_offset": 0,
-            "part": None,
-            "reason": None,
-            "key": None,
-            "value": None,
-        }
-    ]
+    row = {
+        "group": "g",
+        "topic": "orders",
+        "partition": 3,
+        "at_ms": 1_730_000_000_000,
+        "committed": 42,
+        "leader_epoch": 5,
+        "metadata": "",
+        "is_tombstone": False,
+        "version": 4,
+        "written_ms": WRITTEN_MS,
+        "source_partition": 0,
+        "source_offset": 0,
+    }
+    good = dict.fromkeys(("part", "reason", "key", "value"))
+    unread = dict.fromkeys(("committed", "leader_epoch", "metadata", "version"))
+    tombstone = {**row, **unread, "is_tombstone": True, "at_ms": WRITTEN_MS, "source_offset": 1}
+    found = commits((KEY, encode_offset_value(COMMIT)), (KEY, None))
+    assert found == [row | good, tombstone | good]
 
 
 def test_large_groups_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,15 +104,9 @@ def test_a_record_of_no_possible_time_is_rejected() -> None:
     assert [row["at_ms"] for row in rows] == [WRITTEN_MS, WRITTEN_MS, WRITTEN_MS, LAST_MS]
     assert [row["committed"] for row in rows] == [None, None, None, 42]
     value = encode_group_value(evolve(GROUP, state_ms=2**62))
-    (row,) = groups((encode_key(GroupKey(group="g")), value))
+    (row,) = groups((GROUP_KEY, value))
     assert (row["group"], row["value"]) == (None, value)
     assert row["rejections"] == [{"part": "value", "reason": reason}]
-
-
-def test_a_tombstone_becomes_a_row_without_an_offset() -> None:
-    (row,) = commits((KEY, None))
-    assert (row["group"], row["is_tombstone"], row["reason"]) == ("g", True, None)
-    assert (row["committed"], row["at_ms"]) == (None, WRITTEN_MS)
 
 
 def test_bad_records_come_out_with_a_reason_and_their_bytes() -> None:
@@ -177,11 +165,9 @@ def test_a_slice_of_a_batch_is_read_from_its_begin() -> None:
 
 
 def test_a_group_becomes_a_row_with_members() -> None:
-    (row,) = groups((encode_key(GroupKey(group="g")), encode_group_value(GROUP)))
-    assert row["generation"] == 7
-    assert row["member_count"] == 1
+    (row,) = groups((GROUP_KEY, encode_group_value(GROUP)))
+    assert (row["generation"], row["member_count"], row["rejections"]) == (7, 1, [])
     assert row["at_ms"] == 1_730_000_000_001
-    assert row["rejections"] == []
     assert row["members"] == [
         {
             "member_id": "a-1",
@@ -198,13 +184,10 @@ def test_a_group_becomes_a_row_with_members() -> None:
 
 
 def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:
-    broken = evolve(MEMBER, assignment=b"\0\0\0\0")
-    (row,) = groups(
-        (encode_key(GroupKey(group="g")), encode_group_value(evolve(GROUP, members=(broken,))))
-    )
+    broken = evolve(GROUP, members=(evolve(MEMBER, assignment=b"\0\0\0\0"),))
+    (row,) = groups((GROUP_KEY, encode_group_value(broken)))
     (member,) = row["members"]
-    assert member["topics"] == ["orders"]
-    assert member["assigned"] is None
+    assert (member["topics"], member["assigned"]) == (["orders"], None)
     (rejection,) = row["rejections"]
     assert rejection["part"] == "assignment"
     assert rejection["reason"].startswith("a-1: ")
@@ -214,9 +197,8 @@ def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:
 def test_members_of_other_protocols_are_not_looked_into() -> None:
     """Connect embeds its own messages, which a consumer's decoder cannot read."""
     connect = evolve(GROUP, protocol_type="connect", members=(evolve(MEMBER, assignment=b"\xff"),))
-    (row,) = groups((encode_key(GroupKey(group="g")), encode_group_value(connect)))
-    assert row["rejections"] == []
-    assert row["members"][0]["topics"] is None
+    (row,) = groups((GROUP_KEY, encode_group_value(connect)))
+    assert (row["rejections"], row["members"][0]["topics"]) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +207,8 @@ def test_members_of_other_protocols_are_not_looked_into() -> None:
         (None, b"", "key"),
         (b"\0\3\0\1g", b"\0\0", "key"),
         (b"", b"", "key"),
-        (encode_key(GroupKey(group="g")), b"\0\x07", "value"),
-        (encode_key(GroupKey(group="g")), b"", "value"),
+        (GROUP_KEY, b"\0\x07", "value"),
+        (GROUP_KEY, b"", "value"),
     ],
 )
 def test_what_is_no_group_is_rejected(key: bytes | None, value: bytes, part: str) -> None:

@@ -135,18 +135,6 @@ def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
     ]
 
 
-def test_rows_that_went_alike_become_one_bar() -> None:
-    held = [(number, number % 2, 0, END_MS) for number in range(1_000)]
-    drawn = timeline_of(
-        ownership_of(held, resources=1_000, until_ms=END_MS),
-        np.zeros(1_000, dtype=np.int64),
-        by_owner=True,
-    )
-    assert drawn.owned.owner.tolist() == [0, 1]
-    assert drawn.owned.first_row.tolist() == [0, 500]
-    assert drawn.owned.last_row.tolist() == [499, 999]
-
-
 def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
     """Partitions that start some milliseconds apart are joined, but a gap of 1 ms stays."""
     count, until_ms = 1_000, 1_000_000

@@ -4,19 +4,12 @@ import pytest
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_balance
-from coopgroup.telemetry import BalanceRequested, Envelope, Record, RoundDecided
-
-T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
+from coopgroup.telemetry import BalanceRequested, Envelope, Record
+from tests.unit.simulator.checkers.rows import T0, T01, envelope, led
 
 
 def by(member: str, at_ms: int, generation: int, record: Record) -> Envelope:
-    return Envelope(
-        at_ms=at_ms, group="g", member=member, generation=generation, record=record, client="a"
-    )
-
-
-def led(*, lost: ResourceSet = EMPTY, follow_up: bool = False) -> RoundDecided:
-    return RoundDecided(policy="p", assignor="s", members=("m",), lost=lost, follow_up=follow_up)
+    return envelope(at_ms, generation, record, member=member)
 
 
 def asked(resources: ResourceSet = T01) -> BalanceRequested:

@@ -13,41 +13,21 @@ from coopgroup.telemetry import (
     RoundRefused,
     WarmupsChanged,
 )
+from tests.unit.simulator.checkers.rows import envelope, led
 
 TOGETHER = [["T", "U"]]
 BOTH = ("T", "U")
 
 
-def envelope(member: str, record: Record, generation: int = 1) -> Envelope:
-    return Envelope(
-        at_ms=5,
-        group="g",
-        client=member,
-        member=member,
-        generation=generation,
-        record=record,
-    )
+def by(member: str, record: Record, generation: int = 1) -> Envelope:
+    return envelope(5, generation, record, member, member)
 
 
-def led(members: tuple[str, ...] = ("m", "n")) -> RoundDecided:
-    return RoundDecided(
-        policy="simple",
-        assignor="sticky",
-        members=members,
-        granted=EMPTY,
-        revoked=ResourceSet({"T": [0], "U": [0, 1]}),
-        lost=EMPTY,
-        created=EMPTY,
-        waiting=EMPTY,
-        contested=EMPTY,
-        follow_up=False,
-        scheduled_rebalance_timeout_ms=0,
-        protocol="",
-    )
+REVOKES = led(("m", "n"), revoked=ResourceSet({"T": [0], "U": [0, 1]}))
 
 
 def started(topics: tuple[str, ...]) -> ProcessStarted:
-    return ProcessStarted(topics=topics, instance_id="")
+    return ProcessStarted(topics=topics)
 
 
 def received(**parts: int) -> AssignmentReceived:
@@ -57,10 +37,10 @@ def received(**parts: int) -> AssignmentReceived:
 
 def rows(second: AssignmentReceived) -> list[Envelope]:
     return [
-        envelope("m", started(BOTH)),
-        envelope("m", led()),
-        envelope("m", received(T=0)),
-        envelope("n", second),
+        by("m", started(BOTH)),
+        by("m", REVOKES),
+        by("m", received(T=0)),
+        by("n", second),
     ]
 
 
@@ -77,20 +57,20 @@ def test_other_partitions_and_topics_are_no_bundle() -> None:
 def test_rounds_of_different_generations_are_not_compared() -> None:
     found = rows(received(U=0))
     found[-1] = attrs.evolve(found[-1], generation=2)
-    assert not [*check_bundles([*found, envelope("m", led(), 2)], TOGETHER)]
+    assert not [*check_bundles([*found, by("m", REVOKES, 2)], TOGETHER)]
 
 
 def test_refused_and_doubled_rounds_do_not_count() -> None:
     found = rows(received(U=0))
-    assert not [*check_bundles([*found, envelope("m", led())], TOGETHER)]
-    refused = envelope("m", RoundRefused(violations=("x",)))
+    assert not [*check_bundles([*found, by("m", REVOKES)], TOGETHER)]
+    refused = by("m", RoundRefused(violations=("x",)))
     assert not [*check_bundles([*found, refused], TOGETHER)]
 
 
 def test_topics_are_apart_if_a_process_subscribes_to_one() -> None:
     found = rows(received(U=0))
-    assert are_always_together([*found, envelope("o", started(("V",)))], TOGETHER)
-    assert not are_always_together([*found, envelope("o", started(("U",)))], TOGETHER)
+    assert are_always_together([*found, by("o", started(("V",)))], TOGETHER)
+    assert not are_always_together([*found, by("o", started(("U",)))], TOGETHER)
 
 
 def test_static_member_that_returns_gets_its_assignment_under_another_id() -> None:
@@ -100,7 +80,7 @@ def test_static_member_that_returns_gets_its_assignment_under_another_id() -> No
 
 
 def test_parts_of_a_bundle_become_one_resource() -> None:
-    (one,) = in_bundles([envelope("m", led())], TOGETHER)
+    (one,) = in_bundles([by("m", REVOKES)], TOGETHER)
     assert isinstance(one.record, RoundDecided)
     assert one.record.revoked == ResourceSet({"T": [0, 1]})
     assert one.record.granted == EMPTY
@@ -110,9 +90,9 @@ def test_bundle_is_cancelled_when_no_part_of_it_is_warm() -> None:
     """Regression: one of its topics shrank, and the other part moved as it should."""
     both, first = ResourceSet({"T": [1], "U": [1]}), ResourceSet({"T": [1]})
     rows = [
-        envelope("m", WarmupsChanged(begun=both, warm=both)),
-        envelope("m", WarmupsChanged(cancelled=both - first)),
-        envelope("m", WarmupsChanged(cancelled=first)),
+        by("m", WarmupsChanged(begun=both, warm=both)),
+        by("m", WarmupsChanged(cancelled=both - first)),
+        by("m", WarmupsChanged(cancelled=first)),
     ]
     records = [one.record for one in in_bundles(rows, TOGETHER)]
     cancelled = [one.cancelled for one in records if isinstance(one, WarmupsChanged)]

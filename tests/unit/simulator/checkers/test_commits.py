@@ -1,23 +1,21 @@
 """The checker of committed offsets."""
 
-from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers import check_commits
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
-
-T01 = ResourceSet({"T": [0, 1]})
+from tests.unit.simulator.checkers.rows import T01, envelope
 
 
 def committed(at_ms: int, *offsets: int, member: str = "m") -> Envelope:
     """Return a commit of offsets of both partitions."""
     record = OffsetsCommitted(resources=T01, offsets=offsets)
-    return Envelope(at_ms=at_ms, group="g", member=member, generation=1, record=record)
+    return envelope(at_ms, 1, record, member=member)
 
 
 def late(at_ms: int, member: str = "m") -> Envelope:
     """A commit of a former life arrives."""
     record = FaultInjected(description=late_commit_of(member))
-    return Envelope(at_ms=at_ms, group="g", member="", generation=-1, record=record)
+    return envelope(at_ms, -1, record, member="")
 
 
 def test_commits_when_they_ascend_are_right() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from coopgroup.model import ResourceSet
 from coopgroup.model.resource_set import Resource
 from coopgroup.simulator.checkers import check_pairs, check_single_owner
 from coopgroup.simulator.checkers.holdings import Holding, holdings
@@ -20,8 +19,8 @@ from coopgroup.telemetry import (
     ResourcesStopped,
     StopReason,
 )
+from tests.unit.simulator.checkers.rows import T0, envelope
 
-T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
 START = ProcessStarted(topics=("T",))
 GAIN = AssignmentReceived(leader=False, gained=T0)
 BEGIN = ResourcesStarted(resources=T0)
@@ -35,10 +34,7 @@ DEAD = ProcessEnded(cause=EndCause.CRASHED)
 
 def telemetry(*rows: tuple[int, str, Record]) -> list[Envelope]:
     """Return envelopes of records with time and process."""
-    return [
-        Envelope(at_ms=at_ms, group="g", member="", generation=1, record=record, client=client)
-        for at_ms, client, record in rows
-    ]
+    return [envelope(at_ms, 1, record, client, member="") for at_ms, client, record in rows]
 
 
 def test_holding_begins_with_the_assignment_and_ends_with_the_stop() -> None:

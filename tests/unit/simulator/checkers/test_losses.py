@@ -14,45 +14,29 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
 )
+from tests.unit.simulator.checkers.rows import envelope, led
 
 LOST, WAITING = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 DELAY_MS = 1_000
 
 
-def led(*, waiting: ResourceSet) -> RoundDecided:
+def waits(waiting: ResourceSet) -> RoundDecided:
     """Return a round in which the delay begins."""
-    return RoundDecided(
-        policy="incremental",
-        assignor="sticky",
-        members=("A", "B", "C"),
-        lost=LOST,
-        waiting=waiting,
-        scheduled_rebalance_timeout_ms=DELAY_MS,
-    )
+    return led(("A", "B", "C"), lost=LOST, waiting=waiting, scheduled_rebalance_timeout_ms=DELAY_MS)
 
 
 def second_wait(*, waiting: ResourceSet) -> list[Envelope]:
     """Process a reports a delay to b. Then b leads and restarts the delay."""
     rows: list[tuple[int, str, Record]] = [
         (10, "a", StateChanged(before="joining", after="leading", cause="")),
-        (10, "a", led(waiting=waiting)),
+        (10, "a", waits(waiting)),
         (10, "a", AssignmentReceived(leader=True, scheduled_rebalance_timeout_ms=DELAY_MS)),
         (10, "b", AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)),
         (500, "b", StateChanged(before="stable", after="joining", cause="")),
         (510, "b", StateChanged(before="joining", after="leading", cause="")),
-        (510, "b", led(waiting=waiting)),
+        (510, "b", waits(waiting)),
     ]
-    return [
-        Envelope(
-            at_ms=at_ms,
-            group="g",
-            member=client.upper(),
-            generation=1,
-            record=record,
-            client=client,
-        )
-        for at_ms, client, record in rows
-    ]
+    return [_of(client, at_ms, record) for at_ms, client, record in rows]
 
 
 def test_heard_delay_that_begins_once_more_is_a_breach() -> None:
@@ -64,9 +48,9 @@ def test_heard_delay_that_begins_once_more_is_a_breach() -> None:
 
 def test_heard_pause_of_paced_moves_is_no_delay() -> None:
     """The announced time may be the interval between moves."""
-    waits = Waits(delay_ms=DELAY_MS, interval_ms=200, has_hand_overs=True)
-    assert list(check_heard_delays(second_wait(waiting=WAITING), waits)) == []
-    assert len(list(check_heard_delays(second_wait(waiting=ResourceSet({})), waits))) == 1
+    times = Waits(delay_ms=DELAY_MS, interval_ms=200, has_hand_overs=True)
+    assert list(check_heard_delays(second_wait(waiting=WAITING), times)) == []
+    assert len(list(check_heard_delays(second_wait(waiting=ResourceSet({})), times))) == 1
 
 
 def test_heard_delay_lasts_no_longer_when_a_member_joins_the_next_round_meanwhile() -> None:
@@ -94,10 +78,10 @@ def test_heard_delay_of_a_static_member_whose_join_is_on_its_way_is_not_known(
         _of("b", 10, heard, generation=1),
         _of("b", 505, joining, generation=1),
         _of("c", 510, StateChanged(before="joining", after="leading", cause=""), generation=2),
-        _of("c", 510, led(waiting=ResourceSet({})), generation=2),
+        _of("c", 510, waits(ResourceSet({})), generation=2),
     ]
-    waits = Waits(delay_ms=DELAY_MS)
-    assert len(list(check_heard_delays(rows, waits))) == breaches
+    times = Waits(delay_ms=DELAY_MS)
+    assert len(list(check_heard_delays(rows, times))) == breaches
 
 
 def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it() -> None:
@@ -109,15 +93,15 @@ def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it
         _of("b", 910, StateChanged(before="syncing", after="joining", cause=""), generation=2),
         _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
     ]
-    waits = Waits(delay_ms=DELAY_MS)
+    times = Waits(delay_ms=DELAY_MS)
     # the remaining delay of ms 500 still counts at ms 900
     told = _of("b", 920, _told_in(490), generation=3)
-    assert list(check_heard_delays([*rows, told], waits)) == []
+    assert list(check_heard_delays([*rows, told], times)) == []
     longer = _of("b", 920, _told_in(700), generation=3)
-    assert len(list(check_heard_delays([*rows, longer], waits))) == 1
+    assert len(list(check_heard_delays([*rows, longer], times))) == 1
     # another member led the generation in between
     another = _of("b", 920, _told_in(590), generation=4)
-    assert len(list(check_heard_delays([*rows[:-1], *_again(rows[-1]), another], waits))) == 1
+    assert len(list(check_heard_delays([*rows[:-1], *_again(rows[-1]), another], times))) == 1
 
 
 def test_heard_delay_of_a_member_that_the_leader_cannot_read_is_not_known() -> None:
@@ -132,7 +116,7 @@ def test_heard_delay_of_a_member_that_the_leader_cannot_read_is_not_known() -> N
         _of("b", 900, _told_in(0), generation=2),
         _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
     ]
-    waits = Waits(delay_ms=DELAY_MS)
+    times = Waits(delay_ms=DELAY_MS)
 
     def breaches(timeout_ms: int, *unread_in: int) -> list[str]:
         played = rows.copy()
@@ -141,7 +125,7 @@ def test_heard_delay_of_a_member_that_the_leader_cannot_read_is_not_known() -> N
             unreadable = SubscriptionUnreadable(member_id="C", reason="")
             played.insert(place, _of("b", 900, unreadable, generation=generation))
         played.append(_of("b", 920, _told_in(timeout_ms), generation=3))
-        return [one.message for one in check_heard_delays(played, waits)]
+        return [one.message for one in check_heard_delays(played, times)]
 
     told_c, told_b = (f"{name} had been told that the wait ends at 1010" for name in "cb")
     assert breaches(490) == [told_c]
@@ -159,9 +143,7 @@ def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read()
             unreadable = SubscriptionUnreadable(member_id="C", reason="")
             rows.append(_of("a", at_ms, unreadable, generation=generation))
         moves = ResourceSet({"T": revoked})
-        record = RoundDecided(
-            policy="incremental", assignor="sticky", members=("A",), revoked=moves, waiting=moves
-        )
+        record = led(("A",), revoked=moves, waiting=moves)
         rows.append(_of("a", at_ms, record, generation=generation))
         rows.append(_of("a", at_ms, AssignmentReceived(leader=True), generation=generation))
     (hasty,) = check_losses(rows, Waits(delay_ms=0, interval_ms=500))
@@ -177,13 +159,8 @@ def test_move_of_what_two_members_have_received_is_only_an_older_claim() -> None
     for second, count in ((t1, 0), (ResourceSet(), 1)):
         rows: list[Envelope] = []
         for generation, at_ms in ((1, 100), (2, 300)):
-            record = RoundDecided(
-                policy="incremental",
-                assignor="sticky",
-                members=("A", "B"),
-                revoked=t1 if generation == 2 else LOST,
-                waiting=t1 if generation == 2 else LOST,
-            )
+            moves = t1 if generation == 2 else LOST
+            record = led(("A", "B"), revoked=moves, waiting=moves)
             rows.append(_of("a", at_ms, record, generation=generation))
             heard = AssignmentReceived(leader=True, kept=t1)
             rows.append(_of("a", at_ms, heard, generation=generation))
@@ -201,12 +178,7 @@ def _round(
     **decided: object,
 ) -> list[Envelope]:
     """Return a round: the decision, and what each member keeps and gains of topic T."""
-    record = RoundDecided(
-        policy="incremental",
-        assignor="sticky",
-        members=tuple(name.upper() for name in members),
-        **decided,  # type: ignore[arg-type]
-    )
+    record = led(tuple(name.upper() for name in members), **decided)
     rows = [_of(leader, at_ms, record, generation=generation)]
     for name, (kept, gained) in members.items():
         heard = AssignmentReceived(
@@ -287,7 +259,7 @@ def test_newcomer_that_cannot_take_the_whole_share_is_given_nothing_of_it(
         (1, ("A", "B"), ResourceSet({}), [("b", AssignmentReceived(leader=False, gained=share))]),
         (2, ("A", "C"), rest, [("c", AssignmentReceived(leader=False))]),
     ):
-        record = RoundDecided(policy="deferred", assignor="sticky", members=members, lost=lost)
+        record = led(members, lost=lost)
         rows.append(_of("a", 100 * number, record, generation=number))
         for client, heard in [("a", AssignmentReceived(leader=True)), *others]:
             rows.append(_of(client, 100 * number, heard, generation=number))
@@ -297,21 +269,14 @@ def test_newcomer_that_cannot_take_the_whole_share_is_given_nothing_of_it(
 
 def _told_in(timeout_ms: int) -> RoundDecided:
     return attrs.evolve(
-        led(waiting=ResourceSet({})),
+        waits(ResourceSet({})),
         scheduled_rebalance_timeout_ms=timeout_ms,
         follow_up=not timeout_ms,
     )
 
 
 def _of(client: str, at_ms: int, record: Record, *, generation: int = 1) -> Envelope:
-    return Envelope(
-        at_ms=at_ms,
-        group="g",
-        member=client.upper(),
-        generation=generation,
-        record=record,
-        client=client,
-    )
+    return envelope(at_ms, generation, record, client, client.upper())
 
 
 def _again(row: Envelope) -> list[Envelope]:
@@ -324,9 +289,7 @@ def test_new_partition_of_a_lost_bundle_waits_with_it() -> None:
     for together, count in (((("T", "U"),), 0), ((), 1)):
         rows: list[Envelope] = []
         for generation, lost in ((1, LOST), (2, bundle)):
-            record = RoundDecided(
-                policy="incremental", assignor="sticky", members=("A",), lost=lost
-            )
+            record = led(("A",), lost=lost)
             rows.append(_of("a", 100 * generation, record, generation=generation))
             heard = AssignmentReceived(leader=True)
             rows.append(_of("a", 100 * generation, heard, generation=generation))

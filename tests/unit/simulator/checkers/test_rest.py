@@ -11,8 +11,8 @@ from coopgroup.telemetry import (
     ResourcesStarted,
     StateChanged,
 )
+from tests.unit.simulator.checkers.rows import T0, T01, envelope
 
-T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
 LIFE: tuple[Record, ...] = (
     ProcessStarted(topics=("T",)),
     StateChanged(before="syncing", after="stable", cause="assigned"),
@@ -23,10 +23,7 @@ LIFE: tuple[Record, ...] = (
 
 def life(*records: Record) -> list[Envelope]:
     """Return records of one process, a millisecond apart."""
-    return [
-        Envelope(at_ms=at_ms, group="g", member="m", generation=1, record=record, client="a")
-        for at_ms, record in enumerate(records)
-    ]
+    return [envelope(at_ms, 1, record) for at_ms, record in enumerate(records)]
 
 
 def messages(

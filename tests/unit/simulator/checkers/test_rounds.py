@@ -2,35 +2,10 @@
 
 import attrs
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers import check_delays, check_ration, check_retained
-from coopgroup.telemetry import AssignmentReceived, Envelope, Record, ResourcesStarted, RoundDecided
-
-T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T": [0, 1]})
-
-
-def envelope(at_ms: int, generation: int, record: Record) -> Envelope:
-    return Envelope(
-        at_ms=at_ms, group="g", member="m", generation=generation, record=record, client="a"
-    )
-
-
-def led(
-    *,
-    revoked: ResourceSet = EMPTY,
-    waiting: ResourceSet = EMPTY,
-    lost: ResourceSet = EMPTY,
-    contested: ResourceSet = EMPTY,
-) -> RoundDecided:
-    return RoundDecided(
-        policy="p",
-        assignor="s",
-        members=("m",),
-        revoked=revoked,
-        waiting=waiting,
-        lost=lost,
-        contested=contested,
-    )
+from coopgroup.telemetry import AssignmentReceived, ResourcesStarted
+from tests.unit.simulator.checkers.rows import T0, T01, T1, envelope, led
 
 
 def told(revoked: ResourceSet) -> AssignmentReceived:

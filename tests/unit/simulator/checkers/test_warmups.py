@@ -12,37 +12,23 @@ from coopgroup.telemetry import (
     Envelope,
     MembershipLost,
     ProcessEnded,
-    Record,
     RoundDecided,
     RoundRefused,
     StateChanged,
     WarmupsChanged,
 )
 from coopgroup.telemetry.records import EndCause
+from tests.unit.simulator.checkers.rows import T0, T01, T1, envelope, led
 
-T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T": [0, 1]})
 OPTION = Warmup(max_concurrent=2, per_member=1, timeout_ms=1_000)
 
 
-def envelope(at_ms: int, generation: int, record: Record, client: str = "a") -> Envelope:
-    return Envelope(
-        at_ms=at_ms, group="g", member="m", generation=generation, record=record, client=client
-    )
-
-
-def led(
+def moved(
     revoked: ResourceSet = EMPTY,
     granted: ResourceSet = EMPTY,
     members: tuple[str, ...] = ("a", "b"),
 ) -> RoundDecided:
-    return RoundDecided(
-        policy="p",
-        assignor="s",
-        members=members,
-        revoked=revoked,
-        waiting=revoked,
-        granted=granted,
-    )
+    return led(members, revoked=revoked, waiting=revoked, granted=granted)
 
 
 def received(gained: ResourceSet = EMPTY, *, leader: bool = True) -> AssignmentReceived:
@@ -79,9 +65,9 @@ def test_warm_up_that_ended_does_not_count(end: str) -> None:
 
 def test_group_that_runs_too_many_is_broken() -> None:
     option = Warmup(max_concurrent=1, per_member=1, timeout_ms=1_000)
-    rows = [*settled("a"), *settled("b"), envelope(1, 2, led())]
+    rows = [*settled("a"), *settled("b"), envelope(1, 2, moved())]
     rows += [envelope(2, 2, WarmupsChanged(begun=T0), client) for client in ("a", "b")]
-    rows.append(envelope(3, 3, led()))
+    rows.append(envelope(3, 3, moved()))
     assert messages(rows, option) == ["2 run in generation 2, more than 1"]
     rows[-2] = envelope(2, 2, ProcessEnded(cause=EndCause.CRASHED), "b")
     assert messages(rows, option) == []
@@ -89,14 +75,14 @@ def test_group_that_runs_too_many_is_broken() -> None:
 
 def move(warmup: WarmupsChanged | None, assigned_ms: int = 100) -> list[Envelope]:
     """T-0 moves in two rounds of one leader to b, which was told to warm it up before."""
-    rows = [envelope(0, 2, led()), *settled("b")]
+    rows = [envelope(0, 2, moved()), *settled("b")]
     if warmup is not None:
         rows.append(envelope(1, 2, warmup, "b"))
     return [
         *rows,
-        envelope(assigned_ms - 2, 3, led(revoked=T0)),
+        envelope(assigned_ms - 2, 3, moved(revoked=T0)),
         envelope(assigned_ms - 2, 3, received(), "b"),
-        envelope(assigned_ms - 1, 4, led(granted=T0)),
+        envelope(assigned_ms - 1, 4, moved(granted=T0)),
         envelope(assigned_ms, 4, received(T0), "b"),
     ]
 
@@ -108,19 +94,44 @@ def test_planned_move_to_a_cold_member_is_broken() -> None:
     assert messages(move(WarmupsChanged(begun=T0), 900)) == expected
 
 
-def test_resource_that_returns_to_the_member_that_gave_it_up_has_not_moved() -> None:
-    """Its next owner leaves between the two rounds."""
+TOLD = AssignmentReceived(leader=True, revoked=T0)
+OTHERS = moved(revoked=T0, members=("a", "b", "c"))
+REFUSED, LOST = RoundRefused(violations=("x",)), MembershipLost(resources=T1, cause="lease expired")
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "kept_from"),
+    [
+        (envelope(98, 3, OTHERS), 3, 4),
+        (envelope(98, 3, REFUSED), 3, 3),
+        (envelope(98, 3, moved(revoked=T0), "b"), 3, 4),
+        (envelope(0, 2, moved(revoked=T0)), 0, 1),
+        (envelope(98, 3, received(leader=False), "b"), 4, 5),
+        (envelope(98, 3, LOST), 4, 4),
+        (None, 4, 5),
+        (envelope(98, 3, TOLD, "b"), 4, 5),
+    ],
+    ids=[
+        "its members changed",
+        "its leader could not read everything",
+        "another leader decided",
+        "an earlier round revoked it, whose receiver may have gone",
+        "its warm-up began in a round that no member received",
+        "it was lost in between",
+        "its receiver missed a round",
+        "it returns to the member that gave it up, because its next owner left",
+    ],
+)
+def test_resource_that_moves_for_another_reason_is_left_out(
+    change: Envelope | None, place: int, kept_from: int
+) -> None:
     rows = move(None)
-    told = AssignmentReceived(leader=True, revoked=T0)
-    rows[-3] = attrs.evolve(rows[-3], record=told)
-    assert messages(rows) == []
+    changes = [] if change is None else [change]
+    assert messages([*rows[:place], *changes, *rows[kept_from:]]) == []
 
 
-def test_planned_move_to_a_warm_member_is_allowed() -> None:
+def test_planned_move_is_allowed_if_warm_or_late_unless_late_warm_ups_are_cancelled() -> None:
     assert messages(move(WarmupsChanged(warm=T0))) == []
-
-
-def test_planned_move_after_the_time_out_is_allowed_unless_the_warm_up_is_cancelled() -> None:
     rows = move(WarmupsChanged(begun=T0), 1_002)
     assert messages(rows) == []
     cancels = Warmup(per_member=1, timeout_ms=1_000, on_timeout="cancel")
@@ -129,35 +140,12 @@ def test_planned_move_after_the_time_out_is_allowed_unless_the_warm_up_is_cancel
 
 def test_time_of_a_slow_leaders_warm_up_begins_when_it_began_to_lead() -> None:
     rows = move(WarmupsChanged(begun=T0), 902)
-    rows[0] = envelope(200, 2, led())
+    rows[0] = envelope(200, 2, moved())
     rows[3] = envelope(203, 2, WarmupsChanged(begun=T0), "b")
     assert len(messages(rows)) == 1
     leads = StateChanged(before="joining", after="leading", cause="joined")
     assert len(messages([envelope(0, 2, leads), *rows])) == 1
     assert messages([envelope(-100, 2, leads), *rows]) == []
-
-
-def test_resource_that_moves_for_another_reason_is_left_out() -> None:
-    """Its members changed, its leader could not read everything, or another leader decided."""
-    rows = move(None)
-    others = envelope(98, 3, led(revoked=T0, members=("a", "b", "c")))
-    assert messages([*rows[:3], others, *rows[4:]]) == []
-    refused = envelope(98, 3, RoundRefused(violations=("x",)))
-    assert messages([*rows[:3], refused, *rows[3:]]) == []
-    another = envelope(98, 3, led(revoked=T0), "b")
-    assert messages([*rows[:3], another, *rows[4:]]) == []
-
-
-def test_resource_that_an_earlier_round_revoked_is_left_out() -> None:
-    """Its first receiver may have gone since."""
-    rows = move(None)
-    assert messages([envelope(0, 2, led(revoked=T0)), *rows[1:]]) == []
-
-
-def test_resource_whose_warm_up_began_in_a_round_that_nobody_received_is_left_out() -> None:
-    rows = move(None)
-    unheard = envelope(98, 3, received(leader=False), "b")
-    assert messages([*rows[:4], unheard, *rows[5:]]) == []
 
 
 def test_resource_that_two_members_have_received_is_left_out() -> None:
@@ -182,12 +170,6 @@ def test_resource_that_two_members_have_received_is_left_out() -> None:
         assert len(messages([*heard, *rows])) == count
 
 
-def test_resource_that_was_lost_in_between_is_left_out() -> None:
-    rows = move(None)
-    lost = envelope(98, 3, MembershipLost(resources=T1, cause="lease expired"))
-    assert messages([*rows[:4], lost, *rows[4:]]) == []
-
-
 def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     rows = move(WarmupsChanged(warm=T0))
     failed = envelope(98, 3, WarmupsChanged(failed=T0), "b")
@@ -196,12 +178,6 @@ def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     declined = [*cold[:6], failed, *cold[6:]]
     assert messages(declined) == [], "it moves without a wait if there is no other choice"
     assert len(messages(declined, attrs.evolve(OPTION, on_timeout="cancel"))) == 1
-
-
-def test_member_that_missed_a_round_is_left_out() -> None:
-    rows = move(None)
-    del rows[4]
-    assert messages(rows) == []
 
 
 def test_warm_sets_are_those_of_the_living() -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from typing import cast
+
+import attrs
 
 from coopgroup.member import ErrorCode
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
-    Answer,
     GroupRequest,
-    HeartbeatAnswer,
-    HeartbeatRequest,
     JoinGroupAnswer,
     JoinGroupRequest,
-    LeaveGroupAnswer,
-    LeaveGroupRequest,
-    OffsetCommitAnswer,
-    OffsetCommitRequest,
     SyncGroupAnswer,
-    SyncGroupRequest,
 )
 from coopgroup.protocol import (
     Assignment,
@@ -27,7 +21,7 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
+from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.coordinator.consumer_api import (
     JOINS,
     LEAVES,
@@ -36,123 +30,72 @@ from coopgroup.simulator.coordinator.consumer_api import (
 )
 from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
 from coopgroup.simulator.coordinator.state import ClassicGroup
+from tests.support.simulated import (
+    REBALANCE_MS,
+    SESSION_MS,
+    DrivenCoordinator,
+    commit,
+    heartbeat,
+    join,
+    leave,
+    sync,
+)
 
 ALL = ResourceSet({"T": range(4)})
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
-SESSION_MS = 1_000
-REBALANCE_MS = 3_000
 
 
-@define(eq=False)
-class Group:
-    """A coordinator with one topic, and what its members remember."""
+class Group(DrivenCoordinator):
+    """A group of classic members beside members of KIP-848, with one topic."""
 
-    coordinator: GroupCoordinator = field(
-        factory=lambda: GroupCoordinator(existing=lambda: ALL),
-    )
-    now_ms: int = 0
-    tokens: int = 0
-    answers: dict[int, Answer] = field(factory=dict)
-
-    def send(self, request: GroupRequest | ConsumerBeatRequest) -> int:
-        self.tokens += 1
-        self.coordinator.receive(self.tokens, request, self.now_ms)
-        self._take()
-        return self.tokens
-
-    def ask(self, request: GroupRequest | ConsumerBeatRequest) -> Answer:
-        return self.answers[self.send(request)]
-
-    def wait(self, duration_ms: int) -> None:
-        self.now_ms += duration_ms
-        self.coordinator.advance(self.now_ms)
-        self._take()
-
-    def _take(self) -> None:
-        for token, answer in self.coordinator.take_answers():
-            assert isinstance(token, int)
-            self.answers[token] = answer
+    def __init__(self) -> None:
+        super().__init__()
+        self.coordinator.existing = lambda: ALL
 
     # --- classic members --------------------------------------------------------------------------
 
-    def join_request(
+    def join_of(
         self,
         member_id: str,
         owned: ResourceSet = EMPTY,
         *,
-        topics: tuple[str, ...] = ("T",),
         instance_id: str | None = None,
         protocol: str = "coopgroup",
     ) -> JoinGroupRequest:
-        said = encode_subscription(Subscription(topics=topics, owned=owned))
-        return JoinGroupRequest(
-            group_id="g",
-            member_id=member_id,
-            group_instance_id=instance_id,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            protocol_type="consumer",
-            protocols=((protocol, said),),
-            reason="",
-        )
+        said = encode_subscription(Subscription(topics=("T",), owned=owned))
+        return join(member_id, instance_id=instance_id, protocols=((protocol, said),))
 
     def join(
         self, member_id: str, owned: ResourceSet = EMPTY, *, instance_id: str | None = None
     ) -> JoinGroupAnswer:
-        answer = self.ask(self.join_request(member_id, owned, instance_id=instance_id))
-        assert isinstance(answer, JoinGroupAnswer)
-        return answer
+        return self.joined(self.send(self.join_of(member_id, owned, instance_id=instance_id)))
 
     def new_member(self) -> str:
-        refused = self.join("")
-        assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        return refused.member_id
+        return self.join("").member_id
 
     def sync(
-        self,
-        member_id: str,
-        generation: int,
-        *given: tuple[str, bytes],
-        protocol: str = "coopgroup",
+        self, member_id: str, generation: int, *given: tuple[str, bytes]
     ) -> tuple[int, ResourceSet]:
-        request = SyncGroupRequest(
-            group_id="g",
-            generation=generation,
-            member_id=member_id,
-            group_instance_id=None,
-            protocol_type="consumer",
-            protocol_name=protocol,
-            assignments=given,
-        )
-        answer = self.ask(request)
-        assert isinstance(answer, SyncGroupAnswer)
+        answer = self.ask(sync(member_id, generation, given), SyncGroupAnswer)
         if answer.error_code:
             return answer.error_code, EMPTY
         return 0, decode_kafka_assignment(answer.assignment).assigned
 
     def beat(self, member_id: str, generation: int) -> int:
-        request = HeartbeatRequest(
-            group_id="g", generation=generation, member_id=member_id, group_instance_id=None
-        )
-        answer = self.ask(request)
-        assert isinstance(answer, HeartbeatAnswer)
-        return answer.error_code
+        return self.code(heartbeat(member_id, generation))
 
-    def classic_member(self, assignment: Assignment | None = None) -> str:
+    def classic_member(
+        self, assignment: Assignment | None = None, *, instance_id: str | None = None
+    ) -> str:
         """Return the only member of a classic group that owns all partitions."""
-        member_id = self.new_member()
-        generation = self.join(member_id).generation
-        given = assignment or Assignment(assigned=ALL)
-        assert self.sync(member_id, generation, (member_id, encode_assignment(given)))[0] == 0
-        return member_id
-
-    def leave(self, member_id: str) -> int:
-        request = LeaveGroupRequest(
-            group_id="g", member_id=member_id, group_instance_id=None, reason=""
+        joined = self.join(
+            self.new_member() if instance_id is None else "", instance_id=instance_id
         )
-        answer = self.ask(request)
-        assert isinstance(answer, LeaveGroupAnswer)
-        return answer.error_code
+        given = encode_assignment(assignment or Assignment(assigned=ALL))
+        gift = ((joined.member_id, given),)
+        request = sync(joined.member_id, joined.generation, gift, instance_id=instance_id)
+        assert self.code(request) == 0
+        return joined.member_id
 
     # --- members of KIP-848 -----------------------------------------------------------------------
 
@@ -166,7 +109,7 @@ class Group:
             session_ms=SESSION_MS,
             rebalance_ms=REBALANCE_MS,
         )
-        answer: object = self.ask(request)
+        answer: object = self.answers[self.send(cast("GroupRequest", request))]
         assert isinstance(answer, ConsumerBeatAnswer)
         return answer
 
@@ -260,8 +203,8 @@ def test_classic_member_that_does_not_join_is_removed() -> None:
 
 def test_join_under_a_dropped_id_is_accepted_as_that_of_a_new_member() -> None:
     group, a, half = shared()
-    assert group.leave(a) == 0
-    assert group.leave(a) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.code(leave(a)) == 0
+    assert group.code(leave(a)) == ErrorCode.UNKNOWN_MEMBER_ID
     answer = group.join(a, half)
     assert (answer.error_code, answer.member_id) == (0, a)
     assert group.new("k", 2, ALL - half).error_code == 0
@@ -269,22 +212,11 @@ def test_join_under_a_dropped_id_is_accepted_as_that_of_a_new_member() -> None:
 
 def test_static_member_that_returns_keeps_its_partitions() -> None:
     group = Group()
-    first = group.join("", instance_id="one")
-    given = encode_assignment(Assignment(assigned=ALL))
-    request = SyncGroupRequest(
-        group_id="g",
-        generation=1,
-        member_id=first.member_id,
-        group_instance_id="one",
-        protocol_type="consumer",
-        protocol_name="coopgroup",
-        assignments=((first.member_id, given),),
-    )
-    group.ask(request)
+    first = group.classic_member(instance_id="one")
     group.new("k")
     second = group.join("", instance_id="one")
-    assert second.member_id != first.member_id
-    old = group.join(first.member_id, instance_id="one")
+    assert second.member_id != first
+    old = group.join(first, instance_id="one")
     assert old.error_code == ErrorCode.FENCED_INSTANCE_ID
     assert list(group.coordinator.group.seats) == ["k", second.member_id]
 
@@ -294,10 +226,9 @@ def test_requests_with_wrong_ids_epochs_and_protocols_are_refused() -> None:
     assert group.beat(a, 1) == ErrorCode.ILLEGAL_GENERATION
     assert group.beat("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     assert group.sync(a, 1)[0] == ErrorCode.ILLEGAL_GENERATION
-    assert group.sync(a, 2, protocol="range")[0] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    refused = group.ask(group.join_request("b", protocol="roundrobin"))
-    assert isinstance(refused, JoinGroupAnswer)
-    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert group.code(sync(a, 2, protocol_name="range")) == inconsistent
+    assert group.code(group.join_of("b", protocol="roundrobin")) == inconsistent
     assert group.new("k", 9).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert group.new("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -305,19 +236,31 @@ def test_requests_with_wrong_ids_epochs_and_protocols_are_refused() -> None:
 def test_commit_carries_the_epoch() -> None:
     group, a, half = shared()
 
-    def commit(generation: int) -> int:
-        request = OffsetCommitRequest(
-            group_id="g",
-            generation=generation,
-            member_id=a,
-            group_instance_id=None,
-            offsets=(("T", next(iter(half))[1], 7, -1, ""),),
-        )
-        answer = group.ask(request)
-        assert isinstance(answer, OffsetCommitAnswer)
-        return answer.codes[0][2]
+    (_, partition), *_ = half
+    codes = [group.code(commit(a, generation, partition=partition)) for generation in (2, 1)]
+    assert codes == [0, ErrorCode.ILLEGAL_GENERATION]
 
-    assert (commit(2), commit(1)) == (0, ErrorCode.ILLEGAL_GENERATION)
+
+def test_member_of_kip_848_commits_with_its_newest_epoch() -> None:
+    group, _, half = shared()
+    other = next(iter(ALL - half))[1]
+    codes = [group.code(commit("k", epoch, partition=other)) for epoch in (2, 1)]
+    assert codes == [0, ErrorCode.STALE_MEMBER_EPOCH]
+
+
+def test_next_target_waits_for_the_interval_and_for_a_request_that_makes_it() -> None:
+    """As in Kafka 4.3 (KIP-1263): a Heartbeat makes no target, and tells only of one."""
+    group = Group()
+    settings = group.coordinator.group.settings
+    group.coordinator.group.settings = attrs.evolve(settings, assignment_interval_ms=500)
+    a = group.classic_member()
+    group.new("k")
+    b = group.new_member()
+    assert group.join(b).generation == 2
+    group.wait(500)
+    assert group.beat(b, 2) == 0
+    assert group.join(b).generation == 3
+    assert group.beat(a, 1) == BEGUN
 
 
 def test_conversion_is_refused_while_a_list_of_revocations_is_stored() -> None:
@@ -334,7 +277,7 @@ def test_conversion_after_a_failed_round_does_not_know_what_a_member_owns() -> N
     group = Group()
     a = group.classic_member()
     group.join(a, ALL)  # it leads, and its sync is lost
-    group.send(group.join_request(group.new_member()))
+    group.send(group.join_of(group.new_member()))
     assert group.new("k").assigned
     assert group.coordinator.forgotten == ALL
     generation = group.join(a, ALL).generation
@@ -365,12 +308,10 @@ def test_waiting_join_is_refused_by_the_conversion() -> None:
     group = Group()
     a = group.classic_member()
     b = group.new_member()
-    token = group.send(group.join_request(b))
+    token = group.send(group.join_of(b))
     assert token not in group.answers
     group.new("k")
-    answer = group.answers[token]
-    assert isinstance(answer, JoinGroupAnswer)
-    assert answer.error_code == BEGUN
+    assert group.joined(token).error_code == BEGUN
     assert set(group.coordinator.group.seats) == {a, b, "k"}
 
 

@@ -1,10 +1,8 @@
 """The application behind a consumer: each resource is stopped and restored separately."""
 
-import pytest
-
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_instants
-from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.costs import Costs
@@ -51,20 +49,6 @@ def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
     assert heavy_ms - light_ms == 300
 
 
-def test_what_is_lost_while_it_stops_is_lost_once() -> None:
-    group = with_heavy_resources(stop_ms=500)
-    process = group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    group.start("b", ("T",))
-    while not process.application.stopping:
-        group.run(10)
-    process.stall()
-    assert group.run_until_rest(5_000, 200)
-    reasons = [record.reason for _, record in stops(group)]
-    assert reasons.count(StopReason.LOST) == 1
-    assert group.world.violations == []
-
-
 def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
     """After `max.poll.interval.ms`, as in production. No other resource is lost."""
     group = with_heavy_resources(stop_ms=10 * REBALANCE_MS)
@@ -78,21 +62,6 @@ def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
     assert all(record.resources <= HEAVY for record in lost)
     assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
     assert sum(len(process.application.working) for process in group.alive) == 4
-
-
-def test_what_is_called_lost_at_once_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(self: Application, resources: ResourceSet, reason: StopReason) -> None:
-        assert reason is StopReason.REVOKED
-        self._give_up(resources & self.owned, StopReason.LOST, self.process.world.now_ms)
-
-    group = quiet_group()
-    group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    monkeypatch.setattr(Application, "_stop", stop)
-    group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    found = check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)
-    assert {one.checker for one in found} == {"pairs"}
 
 
 def test_offsets_are_committed_before_a_resource_is_given_up() -> None:
@@ -145,3 +114,28 @@ def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:
     group.run(3_000)
     told = [one.session.member.next_join.consumption_rate_per_s for one in (slow, quick)]
     assert (10 < (told[0] or 0) < 13, told[1]) == (True, None)
+
+
+# --- the state that an application keeps: restored, being restored, and deleted -------------------
+
+
+def some(*indices: int) -> ResourceSet:
+    return ResourceSet({"T": indices})
+
+
+def test_end_of_a_cancelled_warm_up_finishes_no_later_one() -> None:
+    state = LocalState(is_kept=True)
+    state.begin(some(0, 1), 30)
+    state.drop(some(0))
+    state.begin(some(0), 50)
+    assert state.finish(some(0, 1), 30) == some(1)
+    assert state.finish(some(0), 50) == some(0)
+
+
+def test_assigned_resource_ends_its_warm_up_and_says_when_it_would_have_ended() -> None:
+    state = LocalState(is_kept=True)
+    state.begin(some(0), 30)
+    state.begin(some(1), 40)
+    assert state.take_restoring(some(0, 2)) == {30: some(0)}
+    assert state.finish(some(0), 30) == EMPTY
+    assert state.is_restoring

@@ -60,41 +60,6 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
     assert len(other.application.working) == 4
 
 
-def test_process_when_killed_says_nothing_to_anybody() -> None:
-    group = quiet_group()
-    process, other = group.start("a", ("T",)), group.start("b", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    process.crash()
-    group.run(SESSION_MS // 2)
-    assert len(other.application.working) == 2
-    assert group.run_until_rest(5_000, 200)
-    assert len(other.application.working) == 4
-
-
-def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
-    for skew_ppm in (-50_000, 30_000):
-        group = quiet_group()
-        process = group.start("a", ("T",), skew_ppm=skew_ppm)
-        group.run(20 * SESSION_MS)
-        assert len(process.application.working) == 4
-        assert process.session.member.generation == 1
-        assert group.world.violations == []
-
-
-def test_leader_when_metadata_is_missing_moves_nothing_and_asks_again() -> None:
-    group = quiet_group()
-    group.run_settings.no_metadata = 1.0
-    process = group.start("a", ("T",))
-    group.run(400)
-    records = [one.record for one in group.world.telemetry]
-    assert any(isinstance(one, RoundRefused) for one in records)
-    assert not process.application.owned
-    group.run_settings.no_metadata = 0.0
-    assert group.run_until_rest(5_000, 200)
-    assert len(process.application.working) == 4
-    assert group.world.violations == []
-
-
 def test_leader_whose_first_round_was_refused_waits_for_more_members() -> None:
     group = quiet_group()
     group.run_settings.policy = DeferredPolicy(initial_delay_ms=2_000)

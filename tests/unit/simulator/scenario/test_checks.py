@@ -1,4 +1,4 @@
-"""Scenarios made by hand follow the same rules as files."""
+"""Scenarios made by hand: as values, and under the same rules as files."""
 
 from collections.abc import Callable
 
@@ -84,3 +84,18 @@ def test_a_value_out_of_its_bounds_is_refused_when_it_is_made(
     with pytest.raises(ConfigurationError) as caught:
         kind(**fields)
     assert str(caught.value).startswith(message)
+
+
+def test_choice_reads_as_the_command_line_takes_it() -> None:
+    assert str(Choice(name="simple")) == "simple"
+    options = {"z": 1, "b": True, "a": None, "text": "topic"}
+    assert str(Choice(name="own", options=options)) == "own:a=null,b=true,text=topic,z=1"
+    assert Choice(name="own", options=options) == Choice(name="own", options=dict(options))
+    assert hash(Choice(name="own", options=options)) == hash(Choice(name="own"))
+
+
+def test_policy_named_has_the_options_that_the_scenario_gives_it() -> None:
+    own, other = Choice(name="own", options={"a": 1}), Choice(name="other", options={"b": 2})
+    scenario = evolve(SCENARIO, group=Group(policy=own), policies=(other,))
+    named = [scenario.policy_named(name) for name in ("own", "other", "third")]
+    assert named == [own, other, Choice(name="third")]

@@ -27,8 +27,8 @@ settle_ms = 20000
 group = { session_timeout_ms = 2000, heartbeat_interval_ms = 500 }
 members = [{ name = "worker", count = 2 }]
 """
-CONNECTORS = f"""\
-{HEAD}
+CONNECTORS = """\
+
 [connectors.light]
 tasks = 3
 
@@ -37,34 +37,16 @@ tasks = 2
 weight = [9, 8]
 
 [[costs]]
-resources = {{ heavy = [-1, 0] }}
+resources = { heavy = [-1, 0] }
 stop_ms = 500
 """
-ADDED = """
-[[events]]
-at_ms = 10000
-kind = "add_resources"
-name = "light"
-count = 2
-weight = 3
-
-[[events]]
-at_ms = 20000
-kind = "create_resources"
-name = "new"
-count = 1
-
-[[events]]
-at_ms = 30000
-kind = "weight"
-name = "heavy"
-indices = [1]
-weight = 1
-
-[[events]]
-at_ms = 40000
-kind = "delete_resources"
-name = "light"
+ADDED = """\
+events = [
+    { at_ms = 10000, kind = "add_resources", name = "light", count = 2, weight = 3 },
+    { at_ms = 20000, kind = "create_resources", name = "new", count = 1 },
+    { at_ms = 30000, kind = "weight", name = "heavy", indices = [1], weight = 1 },
+    { at_ms = 40000, kind = "delete_resources", name = "light" },
+]
 """
 
 
@@ -73,7 +55,7 @@ def read(text: str) -> Scenario:
 
 
 def test_file_of_connectors_says_tasks_and_weights() -> None:
-    scenario = read(CONNECTORS + ADDED)
+    scenario = read(HEAD + ADDED + CONNECTORS)
     assert scenario.shares is Shares.CONNECTORS
     assert scenario.topics == (
         Topic(name="light", partitions=3, rate_per_s=(0.0,) * 3, weights=(1, 1, 1)),
@@ -118,7 +100,7 @@ count = 2 -> topics = ["heavy"]
     members[0].topics: got ['heavy'], but there is no such key
 "add_resources" -> "rate"
     events[0].kind: got 'rate', expected one of add_resources, close,
-"light"; count -> "dark"; count
+"light", count -> "dark", count
     events[0].name: got 'dark', expected one of the connectors heavy, light
 "new" -> "heavy"
     events[1].name: got 'heavy', expected a name never used
@@ -133,12 +115,12 @@ weight = 1 -> weight = -1
 def test_invalid_file_is_refused_with_its_key_path(edit: str, message: str) -> None:
     old, new = edit.split(" -> ")
     with pytest.raises(ConfigurationError) as caught:
-        read((CONNECTORS + ADDED).replace(old, new, 1))
+        read((HEAD + ADDED + CONNECTORS).replace(old, new, 1))
     assert f"a.toml: {message}" in str(caught.value)
 
 
 def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
-    run = simulate(read(CONNECTORS + ADDED))
+    run = simulate(read(HEAD + ADDED + CONNECTORS))
     assert run.violations == ()
     owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
     names = {resource.name for resource in owned.resources}
@@ -155,7 +137,7 @@ def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
 
 def test_weight_that_changes_moves_things_where_nothing_waits() -> None:
     change = Weight(at_ms=20_000, topic="light", weight=20)
-    scenario = attrs.evolve(read(CONNECTORS), events=(change,))
+    scenario = attrs.evolve(read(HEAD + CONNECTORS), events=(change,))
     moved = {
         policy: [
             one.record.revoked

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from coopgroup.member import ErrorCode, MemberState
+from coopgroup.member import MemberState
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
-    HeartbeatRequest,
     JoinGroupRequest,
     OffsetCommitRequest,
     SyncGroupRequest,
@@ -39,18 +38,6 @@ def test_upset_happens_once_to_the_request_that_fits() -> None:
     assert len(a.application.working) == len(b.application.working) == 2
 
 
-def test_upset_refuses_with_a_code() -> None:
-    group = quiet_group()
-    group.start("a", ("T",))
-    assert group.run_until_rest(5_000, 200)
-    code = ErrorCode.UNKNOWN_MEMBER_ID
-    group.network.upset(Upset(request=HeartbeatRequest, mishap=Mishap.REFUSED, code=code))
-    group.run(SESSION_MS)
-    records = [one.record for one in group.world.telemetry]
-    assert refusals(records) == [("Heartbeat", "UNKNOWN_MEMBER_ID")]
-    assert sum(isinstance(one, MembershipLost) for one in records) == 1
-
-
 @pytest.mark.parametrize("identity", list(Identity))
 def test_requests_of_a_dead_process_still_arrive(identity: Identity) -> None:
     """With a kept identity a former life's commit may move offsets back, otherwise never."""
@@ -79,19 +66,6 @@ def test_requests_of_a_dead_process_still_arrive(identity: Identity) -> None:
                 newest[resource] = offset
     assert (backward > 0) == (identity is Identity.STATE_DIR)
     assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
-
-
-def test_delayed_request_delays_those_behind_it() -> None:
-    group = quiet_group()
-    upset = Upset(request=JoinGroupRequest, mishap=Mishap.DELAYED, delay_ms=250)
-    group.network.upset(upset)
-    group.start("a", ("T",))
-    group.run(250)
-    classic = group.brokers.coordinator.group
-    assert isinstance(classic, ClassicGroup)
-    assert classic.pending == {}
-    group.run(50)
-    assert group.brokers.coordinator.group.generation == 1
 
 
 def test_delayed_answer_is_to_a_request_that_was_served_in_time() -> None:

@@ -11,7 +11,12 @@ from attrs import evolve
 import coopgroup
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial.consumers import build_consumer, consumer_config
-from coopgroup.testing.trial.spec import WorkerSpec, dump_spec
+from coopgroup.testing.trial.spec import (
+    WorkerSpec,
+    check_kind,
+    dump_spec,
+    load_spec,
+)
 
 SPEC = WorkerSpec(
     kind="eager",
@@ -29,37 +34,27 @@ COMMON = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
 }
-TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+TIMEOUTS: dict[str, object] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+
+
+STATIC = {"group.instance.id": "m1"}
+KEPT = {"coopgroup.state.dir": "logs/state"}
+BELL = {"coopgroup.bell.topic": "trial-bell"}
+EAGER = {"partition.assignment.strategy": "range"}
+STICKY = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("coopgroup-simple", TIMEOUTS),
-        ("coopgroup-simple-static", {**TIMEOUTS, "group.instance.id": "m1"}),
-        ("coopgroup-deferred-kept", {**TIMEOUTS, "coopgroup.state.dir": "logs/state"}),
-        ("coopgroup-simple-bell", {**TIMEOUTS, "coopgroup.bell.topic": "trial-bell"}),
-        (
-            "coopgroup-deferred-kept-bell",
-            {
-                **TIMEOUTS,
-                "coopgroup.state.dir": "logs/state",
-                "coopgroup.bell.topic": "trial-bell",
-            },
-        ),
-        ("eager", {**TIMEOUTS, "partition.assignment.strategy": "range"}),
-        (
-            "cooperative-sticky",
-            {**TIMEOUTS, "partition.assignment.strategy": "cooperative-sticky"},
-        ),
-        (
-            "cooperative-sticky-static",
-            {
-                **TIMEOUTS,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "group.instance.id": "m1",
-            },
-        ),
+        ("coopgroup-simple-static", TIMEOUTS | STATIC),
+        ("coopgroup-deferred-kept", TIMEOUTS | KEPT),
+        ("coopgroup-simple-bell", TIMEOUTS | BELL),
+        ("coopgroup-deferred-kept-bell", TIMEOUTS | KEPT | BELL),
+        ("eager", TIMEOUTS | EAGER),
+        ("cooperative-sticky", TIMEOUTS | STICKY),
+        ("cooperative-sticky-static", TIMEOUTS | STICKY | STATIC),
         ("kip848", {"group.protocol": "consumer"}),
     ],
 )
@@ -121,3 +116,36 @@ def test_load_code_when_called_leaves_nothing_to_load_for_the_consumer(kind: str
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# --- the specifications that the controller sends to its processes --------------------------------
+
+
+WORKER = WorkerSpec(
+    kind="eager",
+    name="m1",
+    group_id="billing",
+    topics=("a", "b"),
+    partitions_per_topic=4,
+    log_path="logs/m1",
+    client_config={"bootstrap.servers": "127.0.0.1:9"},
+    policy_arguments={"scheduled_rebalance_timeout_ms": 5},
+    assign_failures=2,
+    heavy_partitions=(1, 5),
+)
+
+
+def test_worker_spec_when_sent_arrives_unchanged() -> None:
+    assert load_spec(WorkerSpec, dump_spec(WORKER)) == WORKER
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("", "lazy", "eager-static", "eager-kept", "eager-bell", "kip848-static"),
+        *("coopgroup-eager", "coopgroup-simple-static-kept", "coopgroup-simple-bell-kept"),
+    ],
+)
+def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected one of coopgroup-simple, "):
+        check_kind(kind)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from attrs import evolve
 
 from coopgroup.testing.trial import Trial, TrialError, measure
 from coopgroup.testing.trial.brokers import Stage
+from coopgroup.testing.trial.processes import wait_for_end
 from tests.support.facts import NOTHING
 
 
@@ -49,3 +53,63 @@ def test_window_when_still_open_has_no_end(trial: Trial) -> None:
     with trial.window() as opened, pytest.raises(TrialError, match="still open"):
         _ = opened.window
     assert opened.window.length_s >= 0
+
+
+# --- members as processes: names, ends and error messages -----------------------------------------
+
+
+def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
+    trial: Trial,
+) -> None:
+    group = trial.group("eager")
+    group.prepare("m1", "m2")
+    group.start("m1", "m2")
+    first = group.member("m1").process.pid
+    group.freeze("m1")
+    assert os.waitid(os.P_PID, first, os.WSTOPPED | os.WNOWAIT) is not None
+    group.resume("m1")
+    assert os.waitid(os.P_PID, first, os.WCONTINUED | os.WNOWAIT) is not None
+    group.kill("m1")
+    assert (group.living, group.names) == (("m2",), ("m1", "m2"))
+    group.start("m1")
+    assert group.member("m1").process.pid != first
+    assert group.living == ("m1", "m2")
+    assert [incarnation.member for incarnation in group.incarnations] == ["m1", "m2", "m1"]
+
+
+def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
+    group = trial.group("eager", extra_config={"no.such.key": 1})
+    group.start("m1")
+    with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
+        group.wait_stopped("m1")
+    with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
+        group.wait_settled()
+
+
+def test_group_when_a_member_is_unknown_says_so(trial: Trial) -> None:
+    with pytest.raises(TrialError, match="eager-0 has no member m9"):
+        trial.group("eager").stop("m9")
+
+
+# --- the end of a process of a trial --------------------------------------------------------------
+
+
+def _start(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_end_of_a_process_is_its_status(has_ended: bool) -> None:
+    with _start("raise SystemExit(3)") as process:
+        if has_ended:
+            process.wait()
+        assert wait_for_end(process, 60.0) == 3
+
+
+def test_process_that_does_not_end_is_reported_and_lives() -> None:
+    with _start("input()") as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            wait_for_end(process, 0.05)
+        assert process.poll() is None
+        process.communicate("\n")
+        assert wait_for_end(process, 60.0) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from coopgroup.testing.trial.recording import EventLog, RowLog
 from coopgroup.testing.trial.watch import GroupWatch
 
@@ -33,26 +35,28 @@ def living(folder: Path, *names: str) -> frozenset[Path]:
     return frozenset(rows_path(folder, name) for name in names)
 
 
-def test_is_settled_when_every_partition_flows_is_true(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("partitions", "alive", "fair", "is_settled"),
+    [
+        ({"m1": [0], "m2": [1]}, ("m1", "m2"), True, True),
+        ({"m1": [0], "m2": [1]}, ("m1",), False, False),
+        ({"m1": [0, 1]}, ("m1", "m2"), True, False),
+        ({"m1": [0, 1]}, ("m1", "m2"), False, True),
+    ],
+    ids=["each flows", "an owner is dead", "one has nothing", "one has nothing, which is allowed"],
+)
+def test_group_is_settled_when_all_partitions_flow_to_the_living(
+    tmp_path: Path,
+    partitions: dict[str, list[int]],
+    alive: tuple[str, ...],
+    *,
+    fair: bool,
+    is_settled: bool,
+) -> None:
     watch = watch_of(tmp_path, "m1", "m2")
-    hand_out(tmp_path, "m1", 0)
-    hand_out(tmp_path, "m2", 1)
-    assert watch.is_settled(living(tmp_path, "m1", "m2"), quiet_s=0.0, fair=True)
-
-
-def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
-    watch = watch_of(tmp_path, "m1", "m2")
-    hand_out(tmp_path, "m1", 0)
-    hand_out(tmp_path, "m2", 1)
-    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=0.0, fair=False)
-
-
-def test_is_settled_when_a_member_has_nothing_is_true_only_if_unfair(tmp_path: Path) -> None:
-    watch = watch_of(tmp_path, "m1", "m2")
-    hand_out(tmp_path, "m1", 0, 1)
-    everyone = living(tmp_path, "m1", "m2")
-    assert not watch.is_settled(everyone, quiet_s=0.0, fair=True)
-    assert watch.is_settled(everyone, quiet_s=0.0, fair=False)
+    for name, some in partitions.items():
+        hand_out(tmp_path, name, *some)
+    assert watch.is_settled(living(tmp_path, *alive), quiet_s=0.0, fair=fair) == is_settled
 
 
 def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> None:

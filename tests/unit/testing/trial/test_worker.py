@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 from attrs import define, evolve, field
@@ -17,39 +18,20 @@ from coopgroup.testing.trial.recording import Event, EventReader, RowReader
 from coopgroup.testing.trial.spec import WorkerSpec
 from coopgroup.testing.trial.worker import PRODUCED, Worker, has_ended
 from tests.support.by_hand import by_hand
+from tests.support.fake_records import FakeRecord
 
 REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
 
-@define
-class Record:
-    topic_name: str
-    number: int
-    position: int
-    payload: bytes | None = None
-    failure: KafkaError | None = None
-
-    def error(self) -> KafkaError | None:
-        return self.failure
-
-    def topic(self) -> str:
-        return self.topic_name
-
-    def partition(self) -> int:
-        return self.number
-
-    def offset(self) -> int:
-        return self.position
-
-    def value(self) -> bytes | None:
-        return self.payload
+def record(topic: str, partition: int, offset: int, payload: bytes = b"") -> FakeRecord:
+    return FakeRecord(of=topic, number=partition, at=offset, its_value=payload)
 
 
 @define
 class PaperConsumer:
     """Play a script: each step is a record, or an action with the worker's callbacks."""
 
-    steps: list[Record | Callable[[PaperConsumer], None] | None]
+    steps: list[FakeRecord | Callable[[PaperConsumer], None] | None]
     when_empty: Callable[[], None]
     callbacks: dict[str, Callable[..., None]] = field(factory=dict)
     committed: list[list[tuple[str, int, int]]] = field(factory=list)
@@ -61,12 +43,12 @@ class PaperConsumer:
     def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
         self.callbacks = {**callbacks}
 
-    def poll(self, timeout: float) -> Record | None:
+    def poll(self, timeout: float) -> FakeRecord | None:
         if not self.steps:
             self.when_empty()
             return None
         step = self.steps.pop(0)
-        if step is None or isinstance(step, Record):
+        if step is None or isinstance(step, FakeRecord):
             return step
         step(self)
         return None
@@ -118,41 +100,50 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(writing)
 
 
-def play(
-    monkeypatch: pytest.MonkeyPatch,
-    spec: WorkerSpec,
-    *steps: Record | Callable[[PaperConsumer], None] | None,
-    refuses: tuple[BaseException, ...] = (),
-    can_put_off: bool = False,
-) -> PaperConsumer:
-    running = Worker(spec)
-    consumer = PaperConsumer(
-        [*steps],
-        lambda: running.stop(15, None),
-        refuses=[*refuses],
-        can_put_off=can_put_off,
-    )
-    monkeypatch.setattr(worker_module, "build_consumer", lambda _spec: consumer)
-    running.run()
-    return consumer
+Play: TypeAlias = "Callable[..., PaperConsumer]"
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int) -> Play:
+    """Play the steps of a script with a worker; return the consumer."""
+
+    def played(
+        *steps: FakeRecord | Callable[[PaperConsumer], None] | None,
+        refuses: tuple[BaseException, ...] = (),
+        can_put_off: bool = False,
+        **changed: Any,  # noqa: ANN401 - any field of the specification
+    ) -> PaperConsumer:
+        running = Worker(evolve(spec, **changed))
+        consumer = PaperConsumer(
+            [*steps],
+            lambda: running.stop(15, None),
+            refuses=[*refuses],
+            can_put_off=can_put_off,
+        )
+        monkeypatch.setattr(worker_module, "build_consumer", lambda _spec: consumer)
+        running.run()
+        return consumer
+
+    return played
+
+
+def telling(callback: str, *partitions: tuple[str, int]) -> Callable[[PaperConsumer], None]:
+    """Return the step in which the consumer calls a callback of the worker."""
+    return lambda consumer: consumer.tell(callback, *partitions)
 
 
 def events_of(spec: WorkerSpec) -> list[Event]:
     return EventReader(Path(f"{spec.log_path}.events")).read_new()
 
 
-def test_worker_when_records_come_writes_each_down(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
+def test_worker_when_records_come_writes_each_down(play: Play, spec: WorkerSpec) -> None:
     """Each row has the partition (numbered over all topics), the production time and the spell."""
     play(
-        monkeypatch,
-        spec,
-        Record("a", 1, 5, PRODUCED.pack(77)),
-        lambda consumer: consumer.tell("on_assign", ("b", 2)),
-        Record("b", 2, 9, b"short"),
+        record("a", 1, 5, PRODUCED.pack(77)),
+        telling("on_assign", ("b", 2)),
+        record("b", 2, 9, b"short"),
         None,
-        Record("b", 2, 10),
+        record("b", 2, 10),
     )
     rows = RowReader(Path(f"{spec.log_path}.records")).read_new()
     assert rows[["produced_ns", "offset", "partition", "spell"]].tolist() == [
@@ -162,52 +153,38 @@ def test_worker_when_records_come_writes_each_down(
     ]
 
 
-def test_worker_when_revoked_commits_only_what_it_gives_up(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
+def test_worker_when_revoked_commits_only_what_it_gives_up(play: Play, spec: WorkerSpec) -> None:
     """The position is the offset after the last record; it is committed once."""
     consumer = play(
-        monkeypatch,
-        spec,
-        lambda consumer: consumer.tell("on_assign", ("a", 0), ("b", 1)),
-        Record("a", 0, 5),
-        Record("b", 1, 8),
-        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
-        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+        telling("on_assign", ("a", 0), ("b", 1)),
+        record("a", 0, 5),
+        record("b", 1, 8),
+        telling("on_revoke", ("a", 0)),
+        telling("on_revoke", ("a", 0)),
     )
     assert consumer.committed == [[("a", 0, 6)]]
     assert consumer.is_closed
-    assert [event.name for event in events_of(spec)] == [
-        "ready",
-        "started",
-        "assigned",
-        "revoking",
-        "committed",
-        "revoked",
-        "revoking",
-        "revoked",
-        "closing",
-        "closed",
-    ]
+    names = "ready started assigned revoking committed revoked revoking revoked closing closed"
+    assert [event.name for event in events_of(spec)] == names.split()
 
 
 @pytest.mark.parametrize("can_put_off", [True, False])
 def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int, *, can_put_off: bool
+    play: Play, spec: WorkerSpec, *, can_put_off: bool
 ) -> None:
     def given_up() -> list[object]:
         return [one.fields["partitions"] for one in events_of(spec) if one.name == "revoked"]
 
     with by_hand() as hand:
         consumer = play(
-            monkeypatch,
-            evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
-            lambda consumer: consumer.tell("on_assign", ("a", 0), ("a", 1)),
-            Record("a", 0, 5),
-            Record("a", 1, 8),
-            lambda consumer: consumer.tell("on_revoke", ("a", 0), ("a", 1)),
+            telling("on_assign", ("a", 0), ("a", 1)),
+            record("a", 0, 5),
+            record("a", 1, 8),
+            telling("on_revoke", ("a", 0), ("a", 1)),
             lambda _consumer: hand.advance(0.02),
             can_put_off=can_put_off,
+            heavy_partitions=(0,),
+            heavy_stop_ms=20,
         )
     if can_put_off:
         assert consumer.committed == [[("a", 1, 9)], [("a", 0, 6)]]
@@ -217,22 +194,18 @@ def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
         assert (consumer.finished, given_up()) == ([], [[0, 1]])
 
 
-def test_worker_when_lost_commits_nothing(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
+def test_worker_when_lost_commits_nothing(play: Play, spec: WorkerSpec) -> None:
     """Another member may own the partition already."""
     consumer = play(
-        monkeypatch,
-        spec,
-        Record("a", 0, 5),
-        lambda consumer: consumer.tell("on_lost", ("a", 0)),
-        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+        record("a", 0, 5),
+        telling("on_lost", ("a", 0)),
+        telling("on_revoke", ("a", 0)),
     )
     assert consumer.committed == []
 
 
 def test_worker_when_time_has_come_commits_every_position(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = count(1.0)
     monkeypatch.setattr(
@@ -240,19 +213,15 @@ def test_worker_when_time_has_come_commits_every_position(
         "time",
         SimpleNamespace(monotonic=lambda: next(ticks), monotonic_ns=lambda: 0),
     )
-    records = Record("a", 0, 5), Record("b", 3, 1)
-    consumer = play(monkeypatch, evolve(spec, commit_interval_ms=1), *records)
+    records = record("a", 0, 5), record("b", 3, 1)
+    consumer = play(*records, commit_interval_ms=1)
     assert consumer.committed[-1] == [("a", 0, 6), ("b", 3, 2)]
 
 
-def test_worker_when_a_commit_fails_says_why_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
-) -> None:
+def test_worker_when_a_commit_fails_says_why_and_goes_on(play: Play, spec: WorkerSpec) -> None:
     play(
-        monkeypatch,
-        spec,
-        Record("a", 0, 5),
-        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+        record("a", 0, 5),
+        telling("on_revoke", ("a", 0)),
         refuses=(KafkaException(REBALANCING),),
     )
     (failed,) = [event for event in events_of(spec) if event.name == "commit_failed"]
@@ -261,14 +230,14 @@ def test_worker_when_a_commit_fails_says_why_and_goes_on(
 
 
 def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
-    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+    play: Play, spec: WorkerSpec
 ) -> None:
     def assign_twice(consumer: PaperConsumer) -> None:
         with pytest.raises(RuntimeError, match="on_assign fails"):
             consumer.tell("on_assign", ("a", 0))
         consumer.tell("on_assign", ("a", 0))
 
-    play(monkeypatch, evolve(spec, assign_failures=1), assign_twice)
+    play(assign_twice, assign_failures=1)
     assert [event.name for event in events_of(spec)].count("assigned") == 2
 
 

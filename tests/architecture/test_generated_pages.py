@@ -1,0 +1,65 @@
+"""Generated parts of pages are the output of their scripts."""
+
+import re
+
+import pytest
+
+from docs import make_state_diagram
+from docs.make_policies_page import (
+    BEGIN,
+    DOCS,
+    END,
+    MEASURES,
+    PAGE,
+    RESTORE_S,
+    RESTORE_TIMES,
+    USE_CASES,
+    UseCase,
+    with_section,
+)
+
+BYTES_MAX = 200_000
+
+
+def rows_of(name: str) -> list[list[str]]:
+    section = PAGE.read_text().partition(BEGIN.format(name=name))[2]
+    lines = section.partition(END.format(name=name))[0].strip().splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_state_diagram_is_fresh() -> None:
+    """If this fails: python docs/make_state_diagram.py."""
+    assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+    page = make_state_diagram.PAGE.read_text()
+    assert page == make_state_diagram.page(page)
+
+
+@pytest.mark.parametrize("use_case", USE_CASES, ids=lambda one: one.name)
+def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> None:
+    """If this fails: python docs/make_policies_page.py."""
+    (_, *policies), _, *rows = rows_of(use_case.name)
+    assert tuple(policies) == use_case.policies
+    assert [row[0] for row in rows] == [title for title, _ in MEASURES.values()]
+    assert all(any(one.isdigit() for one in cell) for row in rows for cell in row[1:])
+    path = DOCS / "images" / f"policies-{use_case.name}.svg"
+    assert f"](images/{path.name})" in PAGE.read_text()
+    assert path.stat().st_size < BYTES_MAX
+    texts = re.findall("<text[^>]*>([^<]*)</text>", path.read_text())
+    assert texts[: len(use_case.policies)] == list(use_case.policies)
+
+
+def test_table_of_restore_times_has_a_row_for_each_time() -> None:
+    """If this fails: python docs/make_policies_page.py."""
+    _, _, *rows = rows_of(RESTORE_TIMES)
+    assert [row[0] for row in rows] == [str(seconds) for seconds in RESTORE_S]
+    assert all(any(one.isdigit() for one in cell) for row in rows for cell in row)
+
+
+def test_with_section_when_run_twice_replaces_only_what_is_between_the_marks() -> None:
+    """People write the rest of the page."""
+    page = f"before\n{BEGIN.format(name='a')}\n{END.format(name='a')}\nafter\n"
+    once = with_section(page, "a", "table")
+    assert once == f"before\n{BEGIN.format(name='a')}\n\ntable\n\n{END.format(name='a')}\nafter\n"
+    assert with_section(once, "a", "table") == once
+    with pytest.raises(ValueError, match="no section b"):
+        with_section(page, "b", "table")

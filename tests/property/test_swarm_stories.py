@@ -1,0 +1,111 @@
+"""Stories of single runs of the swarm: mixed groups, processes that return, warm-ups."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import pytest
+
+from coopgroup.simulator.scenario import Choice, Identity
+from coopgroup.telemetry import (
+    AssigningMoved,
+    AssignmentReceived,
+    MembershipLost,
+    ProcessEnded,
+    ProcessStarted,
+    WarmupsChanged,
+)
+from tests.swarm.mixed import Client
+from tests.swarm.play import play
+from tests.swarm.runs import Act, ActKind, SwarmRun
+from tests.swarm.warm import draw_warm
+
+
+@pytest.mark.parametrize(
+    ("theirs", "client", "spoken"),
+    [
+        ("cooperative-sticky", Client.OURS, ["coopgroup", "cooperative-sticky", "coopgroup"]),
+        ("range", Client.OURS, ["coopgroup", "range", "coopgroup"]),
+        ("range", Client.BACK, ["range"]),
+    ],
+)
+def test_rounds_of_a_group_are_in_the_protocol_that_all_offer(
+    theirs: str, client: Client, spoken: list[str]
+) -> None:
+    """Ours before another client joins, theirs while it is a member, and ours again afterwards."""
+    acts = (
+        Act(kind=ActKind.RESIZE, topics=("T",), number=4),
+        Act(kind=ActKind.START, process="a", topics=("T",), client=client),
+        Act(after_ms=300, kind=ActKind.START, process="f", topics=("T",), client=Client.OTHER),
+    )
+    played = play(SwarmRun(seed=1, theirs=theirs, acts=acts, healed_after_ms=300))
+    assert played.violations == ()
+    rounds = [
+        one.record.protocol
+        for one in played.telemetry
+        if one.client == "a" and isinstance(one.record, AssignmentReceived)
+    ]
+    assert [protocol for protocol, _ in itertools.groupby(rounds)] == spoken
+
+
+def test_members_of_kip_848_make_the_broker_assign_until_they_leave() -> None:
+    """No member of ours loses anything, and no partition that stays is stopped."""
+    topic, start = Act(kind=ActKind.RESIZE, topics=("T",), number=6), ActKind.START
+    acts = (
+        topic,
+        *(Act(kind=start, process=name, topics=("T",)) for name in "ab"),
+        Act(after_ms=300, kind=start, process="k", topics=("T",), client=Client.OTHER),
+        Act(after_ms=600, kind=ActKind.CLOSE, process="k"),
+    )
+    played = play(SwarmRun(seed=1, theirs="kip-848", acts=acts, healed_after_ms=600))
+    assert played.violations == ()
+    moves = [
+        one.record.to_broker
+        for one in played.telemetry
+        if one.client == "a" and isinstance(one.record, AssigningMoved)
+    ]
+    assert moves == [True, False]
+    assert not [one for one in played.telemetry if isinstance(one.record, MembershipLost)]
+
+
+@pytest.mark.parametrize("served", [0, 1], ids=["its sync is lost", "its sync arrives"])
+@pytest.mark.parametrize("identity", list(Identity))
+def test_process_that_is_killed_at_its_sync_hears_no_assignment(
+    identity: Identity, served: int
+) -> None:
+    doom = Act(kind=ActKind.CRASH_AT_SYNC, process="p1", for_ms=50, number=served, times=2)
+    run = SwarmRun(
+        seed=1,
+        policy=Choice(name="simple"),
+        assignor="sticky",
+        rebalance_timeout_ms=600,
+        acts=(
+            Act(kind=ActKind.RESIZE, topics=("T",), number=2),
+            Act(kind=ActKind.START, process="p1", topics=("T",), identity=identity),
+            doom,
+        ),
+        healed_after_ms=100,
+    )
+    played = play(run)
+    assert played.violations == ()
+    kinds = (ProcessStarted, ProcessEnded, AssignmentReceived)
+    lives = [type(one.record) for one in played.telemetry if isinstance(one.record, kinds)]
+    first_lives = [ProcessStarted, ProcessEnded, ProcessStarted, ProcessEnded, ProcessStarted]
+    assert lives[:6] == [*first_lives, AssignmentReceived]
+
+
+CHUNK: Final = 50
+
+
+def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:
+    """Otherwise the swarm would pass without testing anything."""
+    seen = dict.fromkeys(("begun", "warm", "moved", "cancelled", "failed"), 0)
+    for seed in range(CHUNK):
+        for one in play(draw_warm(seed)).telemetry:
+            if isinstance(one.record, WarmupsChanged):
+                for name in seen:
+                    seen[name] += len(getattr(one.record, name))
+    assert min(seen.values()) > CHUNK // 5, seen
+    faults = [draw_warm(seed).faults for seed in range(CHUNK)]
+    assert all(any(getattr(one, name) for one in faults) for name in ("hang", "fail", "lie"))

@@ -1,0 +1,16 @@
+"""Ask a server on loopback for a page."""
+
+import urllib.error
+import urllib.request
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Return status and content of an answer; (0, "") while the server does not listen."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
