@@ -104,7 +104,7 @@ def test_integers_of_numpy_are_integers() -> None:
     indexes, weights = np.arange(2, dtype=np.int32), np.array([3, 4])
     version: Any = np.uint8(7)
     count: Any = np.int64(2)
-    given = {("sink", index): weight for index, weight in zip(indexes, weights, strict=True)}
+    given: Any = {("sink", index): weight for index, weight in zip(indexes, weights, strict=True)}
     plain = Catalogue.of({("sink", 0): 3, ("sink", 1): 4}, version=7)
     assert Catalogue.of(given, version=version) == plain
     assert Catalogue.of_connectors({"sink": weights}) == Catalogue.of_connectors({"sink": [3, 4]})
