@@ -29,6 +29,8 @@ T = TypeVar("T")
 class Member:
     """A transport and the identity that the coordinator gave it."""
 
+    protocol_type = "raw"
+
     def __init__(self, configuration: dict[str, Any], group_id: str) -> None:
         self.group_id = group_id
         self.reported: list[BaseException] = []
@@ -70,7 +72,7 @@ class Member:
             group_instance_id=None,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=rebalance_timeout_ms,
-            protocol_type="raw",
+            protocol_type=self.protocol_type,
             protocols=(("first", metadata),),
             reason="test",
         )
@@ -100,7 +102,7 @@ class Member:
             generation=self.generation,
             member_id=self.member_id,
             group_instance_id=None,
-            protocol_type="raw",
+            protocol_type=self.protocol_type,
             protocol_name="first",
             assignments=tuple(sorted((assignments or {}).items())),
         )

@@ -18,7 +18,9 @@ from confluent_kafka import Consumer
 
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.cli import app
+from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
+from tests.broker.test_transport import Member
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
@@ -150,6 +152,47 @@ def _event(events: IO[bytes], is_wanted: Callable[[dict[str, Any]], bool]) -> di
         if "members" in found and is_wanted(found):
             return found
     raise AssertionError("no such event")
+
+
+@pytest.mark.verify
+def test_member_with_an_unreadable_assignment_ends_no_tool(kafka_cluster: KafkaCluster) -> None:
+    """An assertion in librdkafka ended the process (SIGABRT)."""
+    group, config = unique("unreadable"), kafka_cluster.client_config()
+    server = config["bootstrap.servers"]
+    program = [sys.executable, "-m", "coopgroup.cli"]
+    member = Member(config, group)
+    member.protocol_type = "consumer"
+    try:
+        member.find()
+        member.take_id()
+        member.joined(member.begin(Lane.JOIN, member.join_request(b"?")))
+        member.ask(Lane.JOIN, member.sync_request({member.member_id: b"\0"}))
+
+        def said(*command: str) -> str:
+            arguments = [*program, *command, "--bootstrap-server", server]
+            ended = subprocess.run(
+                arguments, check=False, capture_output=True, text=True, timeout=60
+            )
+            assert ended.returncode >= 0, ended.stderr
+            return ended.stdout
+
+        (shown,) = json.loads(said("watch", group, "--json"))["members"]
+        assert (shown["member_id"], shown["is_readable"]) == (member.member_id, False)
+        assert "unreadable" in said("group", "describe", group)
+        assert group in said("group", "migrate", group, "--check")
+        command = [*program, "watch", group, "--http", "0", "--bootstrap-server", server]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+            try:
+                assert page.stdout is not None
+                url = page.stdout.readline().partition(" ")[0]
+                with urlopen(f"{url}events", timeout=WAIT_S) as events:  # noqa: S310 - our own URL
+                    _event(events, lambda one: "unreadable" in str(one["members"]["rows"]))
+            finally:
+                page.send_signal(signal.SIGINT)
+        assert page.returncode == 0
+        member.leave(Lane.JOIN)
+    finally:
+        assert member.transport.close()
 
 
 def test_group_of_kip_848_is_shown(
