@@ -113,6 +113,34 @@ tell(
 )
 
 
+# Retention deletes 40 records; later the topic is made again with 7.
+tell(
+    "outside",
+    [commit(10, 30), commit(50, 45)],
+    [
+        end(20, 60, begin=40),  # looked up later, so these records may have existed then
+        end(25, 60, begin=40) | {"is_present": True},
+        end(55, 60, begin=40) | {"is_present": True},
+        end(60, 7) | {"is_present": False},
+        end(65, 7, begin=2) | {"is_present": True},
+    ],
+)
+
+
+@pytest.mark.parametrize(("reset", "lags"), [("earliest", [20, 5]), ("latest", [0, 0])])
+def test_commit_outside_of_the_log_counts_as_none(
+    reset: str, lags: list[int], computed: dict[str, DataFrame]
+) -> None:
+    """Decided only for moments at which the brokers were asked."""
+    assert found(computed, reset, "outside", "at_ms", "committed", "lag", "rule") == [
+        (20, 30, 30, "committed"),
+        (25, 30, lags[0], reset),
+        (55, 45, 15, "committed"),
+        (60, 45, 0, "committed"),
+        (65, 45, lags[1], reset),
+    ]
+
+
 @pytest.mark.parametrize(
     ("reset", "deleted", "uncommitted"), [("earliest", 27, 75), ("latest", 0, 0)]
 )

@@ -38,14 +38,14 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     moments = [FIRST_MS, FIRST_MS + 2_500, FIRST_MS + 9_000]
     found = chain.from_iterable(brokers.ends(["ends", "gone"], moments, NOW_MS))
     assert list(found) == [
-        ("ends", 0, NOW_MS, 0, 5),
-        ("ends", 1, NOW_MS, 0, 0),
-        ("ends", 0, FIRST_MS, 0, 0),
-        ("ends", 1, FIRST_MS, 0, 0),
-        ("ends", 0, FIRST_MS + 2_500, 0, 3),
-        ("ends", 1, FIRST_MS + 2_500, 0, 0),
-        ("ends", 0, FIRST_MS + 9_000, 0, 5),
-        ("ends", 1, FIRST_MS + 9_000, 0, 0),
+        ("ends", 0, NOW_MS, 0, 5, True),
+        ("ends", 1, NOW_MS, 0, 0, True),
+        ("ends", 0, FIRST_MS, 0, 0, False),
+        ("ends", 1, FIRST_MS, 0, 0, False),
+        ("ends", 0, FIRST_MS + 2_500, 0, 3, False),
+        ("ends", 1, FIRST_MS + 2_500, 0, 0, False),
+        ("ends", 0, FIRST_MS + 9_000, 0, 5, False),
+        ("ends", 1, FIRST_MS + 9_000, 0, 0, False),
     ]
     admin = AdminClient({**config})
     deleted = admin.delete_records([TopicPartition("ends", 0, 3)])
@@ -53,8 +53,8 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
         future.result()
     found = chain.from_iterable(brokers.ends(["ends"], moments, NOW_MS))
     assert [row for row in found if row[1] == 0] == [
-        ("ends", 0, NOW_MS, 3, 5),
-        ("ends", 0, FIRST_MS + 9_000, 3, 5),
+        ("ends", 0, NOW_MS, 3, 5, True),
+        ("ends", 0, FIRST_MS + 9_000, 3, 5, False),
     ]
     assert list(brokers.ends(["gone"], moments, NOW_MS)) == []
     with pytest.raises(PipelineError, match="there is no topic gone: it went"):

@@ -57,12 +57,34 @@ def check_scenario(scenario: Scenario) -> None:
         ConfigurationError: the scenario has a problem; the message names the first one.
     """
     _check_group(scenario)
+    _check_time(scenario)
     _check_topics(scenario)
     _check_members(scenario)
     _check_costs(scenario)
     names = _Names.of(scenario)
     for number, event in enumerate(scenario.events):
         _check_event(scenario, number, event, names)
+
+
+def _check_time(scenario: Scenario) -> None:
+    """Refuse a scenario in which no group could converge: that is no broken invariant."""
+    group, delay_ms = scenario.group, scenario.network.delay_ms.high
+    if 2 * delay_ms >= group.session_timeout_ms:
+        raise ConfigurationError(
+            "network.delay_ms",
+            delay_ms,
+            f"less than half of group.session_timeout_ms ({group.session_timeout_ms}), so that "
+            "heartbeats are answered in time",
+        )
+    # A heartbeat hears of a round, then come join and sync; a revocation takes a second round.
+    least_ms = group.heartbeat_interval_ms + 12 * delay_ms
+    if scenario.settle_ms < least_ms:
+        raise ConfigurationError(
+            "settle_ms",
+            scenario.settle_ms,
+            f"at least {least_ms}, the time of a heartbeat and two rounds, so that the group can "
+            "converge",
+        )
 
 
 def check_choice(path: str, choice: Choice) -> None:

@@ -162,15 +162,15 @@ def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
 def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
     """The same as in librdkafka."""
     stage = owning()
-    stage.committing.commit_later(())
+    stage.committing.commit_later((), ONE)
     stage.listener.serve()
-    assert stage.committed == [("_NO_OFFSET", [])]
+    assert stage.committed == [("_NO_OFFSET", [(1, -1001)])]
 
 
 def test_commit_later_when_refused_is_heard_and_written() -> None:
     stage = owning()
     stage.driver.code = -2
-    stage.committing.commit_later((Offset("t", 0, 5),))
+    stage.committing.commit_later((Offset("t", 0, 5),), ONE)
     stage.listener.serve()
     name = KafkaError(KafkaError._TRANSPORT).name()
     assert stage.committed == [(name, [(0, 5)])]

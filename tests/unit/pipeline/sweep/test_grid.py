@@ -138,13 +138,13 @@ def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "small.toml").write_text(SMALL, "utf-8-sig")  # as editors of Windows do
     return tmp_path
 
 
 def test_file_is_read_whole(folder: Path) -> None:
     path = folder / "full.toml"
-    path.write_text(FULL)
+    path.write_text(FULL, "utf-8-sig")
     made = read_sweep(path)
     assert (made.name, made.description, made.seeds) == ("full", "Everything at once.", (3, 5))
     assert [one.scenario.name for one in made.scenarios] == ["small"]
