@@ -186,11 +186,7 @@ class Story:
                 drill.join(f"{'nm'[which % 2]}{self.joined:03d}")
             case "join static":
                 self.joined += 1
-                pod = f"pod-{which}"
-                for known in names:  # the coordinator fences an earlier process of the same pod
-                    if drill.actors[known].instance_id == pod:
-                        drill.leave(known)
-                drill.join(f"s{self.joined:03d}", instance_id=pod)
+                drill.join(f"s{self.joined:03d}", instance_id=f"pod-{which}")
             case "miss":
                 return [name]
             case "slow":
