@@ -158,6 +158,7 @@ def make_history(tables: Tables, partitions: int, moments: range) -> None:
         _at_ms().alias("at_ms"),
         sql.lit(0).cast("long").alias("begin"),
         end.alias("end"),
+        sql.lit(False).alias("is_present"),  # noqa: FBT003 - a value of the column
     )
     is_due = sql.col("moment") % COMMIT_STEPS == sql.col("partition") % COMMIT_STEPS
     commits = _filled(
