@@ -15,6 +15,7 @@ import difflib
 import json
 import reprlib
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -430,7 +431,7 @@ def read_text(path: Path, what: str) -> str:
         ConfigurationError: the file cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors of Windows write a mark first
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
         raise ConfigurationError(what, str(path), f"a file to read ({reason})") from None
@@ -482,6 +483,7 @@ def parse_json(raw: bytes, what: str) -> tuple[Row, ConfigurationError | None]:
     def no_number(constant: str) -> None:
         problems.append(ConfigurationError(what, constant, "numbers that JSON has"))
 
+    raw = raw.removeprefix(BOM_UTF8)
     shown: object = _Shown(raw[:80].decode(errors="replace").strip())
     try:
         row = json.loads(raw.decode(), object_pairs_hook=once_each, parse_constant=no_number)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -21,14 +22,41 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.late_methods import Factory, define, field
 
-__all__ = ["NORMAL", "URGENT", "Job", "Worker"]
+__all__ = ["NORMAL", "URGENT", "Job", "Worker", "require_threads"]
 
 URGENT: Final = 0
 """Jobs that get a thread of their own if all threads are busy."""
 NORMAL: Final = 1
 _IDLE_S: Final = 5.0
+
+
+def require_threads() -> None:
+    """Refuse to begin a membership whose threads would be greenlets.
+
+    They would run only while the application waits in Python. librdkafka waits in C, so no
+    heartbeat would be sent during `poll`: the membership would end with every session, and records
+    would be handed out again and again.
+
+    Raises:
+        ConfigurationError: gevent or eventlet has replaced threads.
+    """
+    gevent = sys.modules.get("gevent.monkey")
+    eventlet = sys.modules.get("eventlet.patcher")
+    found = ""
+    if gevent is not None and gevent.is_module_patched("threading"):
+        found = "gevent"
+    elif eventlet is not None and eventlet.is_monkey_patched("thread"):
+        found = "eventlet"
+    if found:
+        raise ConfigurationError(
+            "threads",
+            f"greenlets of {found}",
+            "threads of the system, which a membership needs while librdkafka waits: run it in a "
+            "process that is not patched, as workers of the kinds 'gthread' and 'prefork' are",
+        )
 
 
 @define(eq=False)

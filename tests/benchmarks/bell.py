@@ -61,10 +61,7 @@ capacity_per_s = 100
 
 
 def run(*, counts: tuple[int, ...] = COUNTS) -> dict[str, Any]:
-    """Play the bounce with each number of members.
-
-    Args:
-        counts: numbers of members, at least 10.
+    """Play the bounce with each number of members, at least 10.
 
     Returns:
         By number of members, `without` and `with` a bell: requests, the most requests in 100 ms,

@@ -6,14 +6,13 @@ was: `others_s` is the CPU time of all other processes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field
 
-__all__ = ["CpuClock", "descendants", "forget_peaks", "peaks_mb"]
+__all__ = ["CpuClock", "peaks_mb"]
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 # from the first line of /proc/stat: all but idle, waiting and stolen
@@ -21,7 +20,7 @@ _BUSY: Final = (0, 1, 2, 5, 6)
 _KB_PER_MB: Final = 1_024
 
 
-def descendants() -> list[int]:
+def _descendants() -> list[int]:
     """Return this process, then its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -43,7 +42,7 @@ class CpuClock:
     def read(self) -> dict[str, float]:
         """Return CPU seconds so far: `driver` (this process), `others`, descendants by program."""
         own = os.getpid()
-        for pid in descendants():
+        for pid in _descendants():
             fields = _fields(Path(f"/proc/{pid}/stat"))
             if fields:
                 name = "driver" if pid == own else _name(pid)
@@ -56,19 +55,12 @@ class CpuClock:
 
 def peaks_mb() -> dict[str, int]:
     """Return the peak memory of the JVM and of any Python worker, in MB."""
-    _, *started = descendants()
+    _, *started = _descendants()
     peaks: dict[bool, int] = {True: 0, False: 0}
     for pid in started:
         is_java = _status(pid, "Name:") == "java"
         peaks[is_java] = max(peaks[is_java], int(_status(pid, "VmHWM:") or 0))
     return {"jvm_mb": peaks[True] // _KB_PER_MB, "worker_mb": peaks[False] // _KB_PER_MB}
-
-
-def forget_peaks() -> None:
-    """Begin again to record peaks, from the present memory on."""
-    for pid in descendants():
-        with contextlib.suppress(OSError):  # it has ended
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def _status(pid: int, name: str) -> str:

@@ -9,18 +9,13 @@ defines the terms of the tables.
 
 With `--default-timeouts` all kinds have Kafka's default time-outs instead of short ones. Such a
 result is printed only, because it would not fit the tables.
-
-With `--merge` the earlier results of other kinds and scenarios stay. Without it the result is that
-of this run alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from attrs import asdict, frozen
@@ -30,20 +25,19 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.scenarios import SCENARIOS, Outcome, play_scenarios
 from coopgroup.testing.trial.spec import BELL_TOPIC, check_kind
-from tests.benchmarks.results import RESULTS, merge_results
+from tests.benchmarks.results import DOCS, merge_results, write_between
 
 __all__ = [
     "DEFAULT_KINDS",
     "DEFAULT_SCENARIOS",
     "LEAST_KINDS",
     "LEAST_SCENARIOS",
-    "merged",
     "run",
     "tables",
-    "write_tables",
 ]
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "measuring.md"
+PAGE: Final = DOCS / "measuring.md"
+BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 PARTITIONS: Final = 24
 RATE_PER_PARTITION: Final = 100.0
 SESSION_TIMEOUT_MS: Final = 6_000
@@ -98,8 +92,6 @@ SHORT: Final = Timeouts(
 KAFKAS: Final = Timeouts(session_ms=45_000, heartbeat_ms=3_000, broker={})
 """Kafka's default time-outs; those of KIP-848 are 45 s and 5 s."""
 NOT_PLAYED: Final = "\N{EN DASH}"
-BEGIN: Final = "<!-- headline:begin -->"
-END: Final = "<!-- headline:end -->"
 
 Medians: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Median of each fact by kind and scenario."""
@@ -112,13 +104,7 @@ def run(
     repeat: int = 3,
     timeouts: Timeouts = SHORT,
 ) -> dict[str, Any]:
-    """Play and measure everything.
-
-    Args:
-        kinds: kinds of consumer, in the order of the tables.
-        scenarios: keys of `SCENARIOS`.
-        repeat: repetitions, each of all kinds.
-        timeouts: time-outs of all kinds.
+    """Play and measure each scenario of each kind several times.
 
     Returns:
         `settings`; `medians` of each fact by kind and scenario; `runs`, the single outcomes.
@@ -159,36 +145,8 @@ def run(
     }
 
 
-def merged(before: Mapping[str, Any], headline: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an earlier result, updated with a new one.
-
-    Args:
-        before: result of `run` or of this function.
-        headline: result of `run`; its settings become those of the whole.
-
-    Raises:
-        ValueError: the earlier one was played with other settings, repetitions aside.
-    """
-    settings = [{**found["settings"], "repeat": None} for found in (before, headline)]
-    if settings[0] != settings[1]:
-        raise ValueError(f"other settings before: {settings[0]}, now {settings[1]}")
-    return {
-        "settings": headline["settings"],
-        **{
-            part: {
-                kind: {**before[part].get(kind, {}), **headline[part].get(kind, {})}
-                for kind in _in_order([*before[part], *headline[part]], DEFAULT_KINDS)
-            }
-            for part in ("medians", "runs")
-        },
-    }
-
-
 def tables(medians: Medians) -> str:
-    """Return the medians as Markdown tables: a row for each scenario, a column for each kind.
-
-    A scenario that a kind did not play has no figure.
-    """
+    """Return the medians as Markdown tables: a row for each scenario, a column for each kind."""
     return "\n".join(
         [
             "Longest pause of a partition that stays where it is, in ms:",
@@ -206,27 +164,12 @@ def tables(medians: Medians) -> str:
     )
 
 
-def write_tables(medians: Medians, page: Path = PAGE) -> None:
-    """Replace the text between the markers of a page by the tables.
-
-    Raises:
-        ValueError: the page does not have both markers, in order.
-    """
-    text = page.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{page.name} has no markers {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{tables(medians)}\n\n{END}{after}")
-
-
 def main() -> None:
     """Run the command line, print the tables, keep the result."""
     parser = argparse.ArgumentParser(description="The headline benchmark.")
     parser.add_argument("--kinds", default=",".join(DEFAULT_KINDS), help="comma-separated")
     parser.add_argument("--scenarios", default=",".join(DEFAULT_SCENARIOS), help="comma-separated")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions; default 3")
-    parser.add_argument("--merge", action="store_true", help="keep what was found before")
     parser.add_argument(
         "--write", action="store_true", help="write the tables into docs/measuring.md"
     )
@@ -239,16 +182,13 @@ def main() -> None:
     _check(parser, kinds, scenarios)
     timeouts = KAFKAS if arguments.default_timeouts else SHORT
     headline = run(kinds=kinds, scenarios=scenarios, repeat=arguments.repeat, timeouts=timeouts)
+    drawn = tables(headline["medians"])
+    print(f"\n{drawn}")
     if arguments.default_timeouts:
-        print(f"\n{tables(headline['medians'])}")
         return
-    before = json.loads(RESULTS.read_text()).get("headline") if RESULTS.exists() else None
-    if arguments.merge and before is not None:
-        headline = merged(before, headline)
-    print(f"\n{tables(headline['medians'])}")
     merge_results({"headline": headline})
     if arguments.write:
-        write_tables(headline["medians"])
+        write_between(PAGE, "headline", drawn)
 
 
 def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Sequence[str]) -> None:
@@ -261,12 +201,6 @@ def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Seq
             check_kind(kind)
         except ConfigurationError as error:
             parser.error(str(error))
-
-
-def _in_order(names: Sequence[str], order: Sequence[str]) -> list[str]:
-    """Return each name once: first the ordered names, then the others."""
-    known = [name for name in order if name in names]
-    return list(dict.fromkeys([*known, *names]))
 
 
 def _play(
@@ -309,8 +243,8 @@ def _table(medians: Medians, cell: Callable[[Mapping[str, float]], str]) -> list
         "| scenario | " + " | ".join(kinds) + " |",
         "|---|" + "---:|" * len(kinds),
     ]
-    played = [scenario for kind in kinds for scenario in medians[kind]]
-    for scenario in _in_order(played, tuple(SCENARIOS)):
+    played = {scenario for kind in kinds for scenario in medians[kind]}
+    for scenario in (name for name in SCENARIOS if name in played):
         cells = [
             cell(medians[kind][scenario]) if scenario in medians[kind] else NOT_PLAYED
             for kind in kinds

@@ -1,26 +1,32 @@
 """What an idle consumer costs, beside confluent_kafka: CPU, wake-ups, threads, descriptors, memory.
 
-States that last: stable without records, alone (a leader) and as the second member (a follower); no
-broker at all; a broker that stops while the member owns partitions; and, only with coopgroup, a
-revocation that `revoke_later` postpones. The CPU time is that of the process without the thread
-that measures, in percent of a core. Stable members of both kinds are measured at the same time,
-several times: the CPU time of an idle process depends on what else fills the caches.
+States that last: stable without records, alone (a leader) and as the second member (a follower),
+and no broker at all. The CPU time is that of the process without the thread that measures, in
+percent of a core. Stable members of both kinds are measured at the same time, several times: the
+CPU time of an idle process depends on what else fills the caches.
 
 Goals: a stable member costs at most 1.5 times as much as confluent_kafka, and without a broker no
 more. The process has at most 8 threads.
+
+A consumer waits in `poll(1.0)` in a process of its own, as an idle application does, and measures
+its own process. It prints one JSON object for each line of its input:
+
+    python -m tests.benchmarks.idle KIND BOOTSTRAP GROUP
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final
-
-from coopgroup.testing import KafkaCluster
 
 __all__ = ["run"]
 
@@ -37,38 +43,23 @@ _AT_REST_S: Final = 20.0
 def run(
     *, seconds: float = SECONDS, pair_seconds: float = PAIR_SECONDS, pairs: int = PAIRS
 ) -> dict[str, Any]:
-    """Measure each kind of consumer in each state.
-
-    Args:
-        seconds: how long each measurement takes.
-        pair_seconds: how long each measurement of stable members of both kinds takes.
-        pairs: number of these measurements.
+    """Measure each kind of consumer in each state; stable members of both kinds in `pairs`.
 
     Returns:
         By state and kind of consumer: CPU in percent of a core, wake-ups per second, threads,
         descriptors, memory in MiB, and CPU and wake-ups of each thread. For the stable states
         also the ratios of the CPU time, ascending.
     """
-    states = ("follower", "leader", "no_broker", "broker_away")
-    found: dict[str, Any] = {state: {} for state in states}
+    from coopgroup.testing import KafkaCluster  # noqa: PLC0415 - no part of a consumer's process
+
+    found: dict[str, Any] = {"no_broker": {}}
     for kind in KINDS:
-        with _worker(kind, "127.0.0.1:1", "idle", "records") as worker:
+        with _worker(kind, "127.0.0.1:1", "idle") as worker:
             time.sleep(5.0)
             found["no_broker"][kind] = _ask(worker, seconds)
     with KafkaCluster() as cluster:
         cluster.create_topic("records", partitions=PARTITIONS)
-        found |= _stable(cluster.bootstrap_servers, pair_seconds, pairs)
-        found["revoke_later"] = {"coopgroup": _revoking(cluster.bootstrap_servers, seconds)}
-        for kind in KINDS:
-            with _worker(kind, cluster.bootstrap_servers, f"{kind}-2", "records") as worker:
-                _wait_owned(worker, PARTITIONS)
-                cluster.pause(1)
-                try:
-                    time.sleep(5.0)
-                    found["broker_away"][kind] = _ask(worker, seconds)
-                finally:
-                    cluster.resume(1)
-    return found
+        return found | _stable(cluster.bootstrap_servers, pair_seconds, pairs)
 
 
 def _stable(bootstrap: str, seconds: float, pairs: int) -> dict[str, Any]:
@@ -78,7 +69,7 @@ def _stable(bootstrap: str, seconds: float, pairs: int) -> dict[str, Any]:
         for state, share in (("leader", PARTITIONS), ("follower", PARTITIONS // 2)):
             both = {}
             for kind in KINDS:
-                worker = workers.enter_context(_worker(kind, bootstrap, kind, "records"))
+                worker = workers.enter_context(_worker(kind, bootstrap, kind))
                 _wait_owned(worker, share)
                 both[kind] = worker
             time.sleep(_AT_REST_S)
@@ -107,20 +98,10 @@ def _side_by_side(
     return {**medians, "ratios": ratios}
 
 
-def _revoking(bootstrap: str, seconds: float) -> dict[str, Any]:
-    """Measure a member that stops half of its partitions slowly, because another has joined."""
-    arguments = (bootstrap, "revoking", "records")
-    with _worker("coopgroup-revoking", *arguments) as worker:
-        _wait_owned(worker, PARTITIONS)
-        with _worker("coopgroup", *arguments):
-            time.sleep(8.0)  # two heartbeats
-            return _ask(worker, seconds)
-
-
 @contextmanager
 def _worker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.idle_worker", *arguments],
+        [sys.executable, "-m", "tests.benchmarks.idle", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -154,3 +135,95 @@ def _wait_owned(worker: subprocess.Popen[str], partitions: int) -> None:
     while _ask(worker, 0.2)["partitions"] < partitions:
         assert time.monotonic() < deadline, "the consumer did not get its partitions"
     time.sleep(2.0)
+
+
+# --- in the process of a consumer -----------------------------------------------------------------
+
+
+def main() -> None:
+    """Consume until the input ends; measure for each line of it: a number of seconds."""
+    kind, bootstrap, group = sys.argv[1:]
+    configuration = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+    assigned: list[object] = []
+    # Only one of the two libraries is imported.
+    name = "Consumer" if kind == "confluent_kafka" else "CooperativeConsumer"
+    consumer = getattr(importlib.import_module(kind), name)(configuration)
+    consumer.subscribe(["records"], on_assign=lambda _, partitions: assigned.extend(partitions))
+    threading.Thread(target=_measure, args=(assigned,), daemon=True).start()
+    while True:
+        consumer.poll(1.0)
+
+
+def _measure(assigned: list[object]) -> None:
+    for line in sys.stdin:
+        before, began, cpu_s = _threads(), time.monotonic(), _cpu_s()
+        time.sleep(float(line))
+        seconds = time.monotonic() - began
+        row = _measured(before, _threads(), seconds)
+        row["cpu_percent"] = round(100 * (_cpu_s() - cpu_s) / seconds, 3)
+        row["partitions"] = len(assigned)
+        print(json.dumps(row), flush=True)
+    os._exit(0)
+
+
+def _cpu_s() -> float:
+    """Return the CPU time of the process without this thread, with threads that have ended.
+
+    Without a broker, librdkafka ends and starts threads all the time.
+    """
+    return time.process_time() - time.thread_time()
+
+
+def _measured(
+    before: dict[str, tuple[str, float, int]],
+    after: dict[str, tuple[str, float, int]],
+    seconds: float,
+) -> dict[str, Any]:
+    cpu: dict[str, float] = {}
+    wakes: dict[str, float] = {}
+    for thread, (name, cpu_s, switches) in after.items():
+        _, cpu_0, switches_0 = before.get(thread, (name, 0.0, 0))
+        cpu[name] = cpu.get(name, 0.0) + 100 * (cpu_s - cpu_0) / seconds
+        wakes[name] = wakes.get(name, 0.0) + (switches - switches_0) / seconds
+    return {
+        "wakes_per_s": round(sum(wakes.values()), 1),
+        "threads": len(after),
+        "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1,
+        "memory_mib": round(_memory_mib(), 1),
+        "cpu_by_thread": {name: round(value, 3) for name, value in sorted(cpu.items())},
+        "wakes_by_thread": {name: round(value, 1) for name, value in sorted(wakes.items())},
+    }
+
+
+def _threads() -> dict[str, tuple[str, float, int]]:
+    """Return name, CPU seconds and voluntary switches of each thread; not of the measuring one."""
+    found = {}
+    own = str(threading.get_native_id())
+    names = {str(one.native_id): one.name for one in threading.enumerate()}
+    for path in Path("/proc/self/task").iterdir():
+        if path.name == own:
+            continue
+        try:
+            # in nanoseconds, unlike the ticks of `stat`
+            cpu_s = int((path / "schedstat").read_text().split()[0]) / 1e9
+            name = (path / "comm").read_text().strip()
+            status = (path / "status").read_text()
+        except OSError:
+            continue  # the thread has ended
+        switches = int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+        found[path.name] = names.get(path.name, name), cpu_s, switches
+    return found
+
+
+def _memory_mib() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()

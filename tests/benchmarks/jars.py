@@ -16,11 +16,7 @@ _FETCH_S_MAX: Final = 300
 
 
 def classpath_of(pom: Path) -> str:
-    """Return the class path of a pom's dependencies, which Maven copies on first use.
-
-    Raises:
-        RuntimeError: Maven cannot get them.
-    """
+    """Return the class path of a pom's dependencies, which Maven copies on first use."""
     target = _BUILD / pom.parent.name
     marker = target / pom.name
     if not marker.exists() or marker.read_bytes() != pom.read_bytes():

@@ -28,18 +28,14 @@ last round that cache is cleared as well, as in a process that has never led.
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any, Final
-
-from attrs import frozen
+from unittest.mock import patch
 
 from coopgroup import DeferredPolicy, StickyAssignor
 from coopgroup.leader import (
@@ -62,7 +58,7 @@ from coopgroup.protocol import (
     subscription,
 )
 from coopgroup.protocol.recent import RecentlyRead
-from tests.benchmarks.results import RESULTS, write_between
+from tests.benchmarks.results import DOCS, show_table
 
 __all__ = ["run", "table"]
 
@@ -86,11 +82,11 @@ STEPS: Final = (
     "split",
     "encode",
 )
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "leader_round.md"
-BEGIN: Final = "<!-- leader:begin -->"
-END: Final = "<!-- leader:end -->"
 
-_FUNCTIONS: Final[Mapping[str, tuple[ModuleType, str]]] = {
+_CALLS: Final[Mapping[str, tuple[object, str]]] = {
+    "offer": (DeferredPolicy, "offer"),
+    "assign": (StickyAssignor, "assign"),
+    "stage": (DeferredPolicy, "stage"),
     "claims": (decision, "resolve_claims"),
     "check": (decision, "violations"),
     "check_target": (decision, "check_target"),
@@ -98,7 +94,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[ModuleType, str]]] = {
     "split": (answer, "member_assignments"),
     "encode": (answer, "_encoded"),
 }
-"""Parts of a round that are functions of a module: their time is taken where they are called."""
+"""Parts of a round: their time is taken where they are called."""
 
 
 class _Clock:
@@ -122,19 +118,6 @@ class _Clock:
                 self._inner_s = outer_s + took_s
 
         return measured
-
-
-@frozen
-class _Timed:
-    """An assignor or a policy with timed methods; all other attributes are passed on."""
-
-    inner: Any
-    steps: Mapping[str, str]
-    clock: _Clock
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the other has
-        found = getattr(self.inner, name)
-        return self.clock.timed(self.steps[name], found) if name in self.steps else found
 
 
 class _Group:
@@ -178,13 +161,7 @@ def run(
     members: int = MEMBERS,
     rounds: int = ROUNDS,
 ) -> dict[str, Any]:
-    """Lead a group through its rounds, each several times.
-
-    Args:
-        topics: number in the group.
-        partitions: number in each topic.
-        members: number in the group.
-        rounds: how often each round is led; the median counts.
+    """Lead a group through its rounds; of each round the median of several counts.
 
     Returns:
         By round: total CPU seconds, and those of each step. `peak_mib`: peak memory of the process,
@@ -200,11 +177,7 @@ def run(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the result as Markdown: a row for each round, a column for each step.
-
-    Args:
-        found: result of `run`.
-    """
+    """Return the result as Markdown: a row for each round, a column for each step."""
     rounds = {name: found[name] for name in ROUNDS_OF_GROUP}
     steps = [step for step in STEPS if any(step in one["steps_s"] for one in rounds.values())]
     lines = [
@@ -219,17 +192,6 @@ def table(found: Mapping[str, Any]) -> str:
         f"Peak memory of the process, members' own bytes included: {found['peak_mib']} MiB.",
     ]
     return "\n".join(lines)
-
-
-def main() -> None:
-    """Print the last result, or write it into the page."""
-    parser = argparse.ArgumentParser(description="Table of the last result.")
-    parser.add_argument("--write", action="store_true", help="write it into docs/leader_round.md")
-    arguments = parser.parse_args()
-    drawn = table(json.loads(RESULTS.read_text())["leader"])
-    print(drawn)
-    if arguments.write:
-        write_between(PAGE, BEGIN, END, drawn)
 
 
 def _rounds(
@@ -289,14 +251,13 @@ def _measured(
 def _led(
     joined: Sequence[JoinedMember], context: RoundContext, metadata: TopicMetadata, clock: _Clock
 ) -> RoundDecision:
-    policy: Any = _Timed(
-        DeferredPolicy(scheduled_rebalance_timeout_ms=LOSS_MS),
-        {"offer": "offer", "stage": "stage"},
-        clock,
-    )
-    assignor: Any = _Timed(StickyAssignor(), {"assign": "assign"}, clock)
-    with _steps_timed(clock):
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=LOSS_MS)
+    with ExitStack() as patches:
+        for step, (owner, name) in _CALLS.items():
+            timed = clock.timed(step, getattr(owner, name))
+            patches.enter_context(patch.object(owner, name, timed))
         request = clock.timed("decode", read_members)(joined)
+        assignor = StickyAssignor()
         return lead(request, metadata, NO_LAGS, assignor=assignor, policy=policy, context=context)
 
 
@@ -311,17 +272,5 @@ def _forget_all() -> None:
         setattr(module, name, nothing)
 
 
-@contextmanager
-def _steps_timed(clock: _Clock) -> Iterator[None]:
-    kept = {step: getattr(module, name) for step, (module, name) in _FUNCTIONS.items()}
-    for step, (module, name) in _FUNCTIONS.items():
-        setattr(module, name, clock.timed(step, kept[step]))
-    try:
-        yield
-    finally:
-        for step, (module, name) in _FUNCTIONS.items():
-            setattr(module, name, kept[step])
-
-
 if __name__ == "__main__":
-    main()
+    show_table("leader", table, DOCS / "leader_round.md")

@@ -1,26 +1,26 @@
-"""Rows per second of the pipeline: history decoded, telemetry read; growth with size, memory.
+"""Rows per second of the pipeline: history, telemetry and lag; growth with size, memory.
 
 Spark itself makes the records, so neither disk nor broker is measured: commits of a thousand
-partitions in the newest version, states of groups of a hundred members, and lines of telemetry.
-The cost of making records is measured alone and subtracted. Goals: growth is linear, ten million
-records take minutes, memory does not grow. Wall time is shown with the CPU time of the JVM and its
-Python workers: on a busy machine only CPU time is a valid measure.
+partitions in the newest version, states of groups of a hundred members, lines of telemetry, and end
+offsets of one topic in 1,440 moments. The cost of making records is measured alone and subtracted.
+Goals: growth is linear, ten million records take minutes, memory does not grow. Wall time is shown
+with the CPU time of the JVM and its Python workers: on a busy machine only CPU time is a valid
+measure.
 
     python -m tests.benchmarks.pipeline --write     # the last result into docs/pipeline.md
-    COOPGROUP_BENCH_COMMITS=200000000 make bench    # one more size of the history
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.model import ResourceSet
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
+from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of
+from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.spark.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
 from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey
@@ -32,25 +32,30 @@ from coopgroup.protocol import (
 )
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
 from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
-from tests.benchmarks.results import show_table
+from tests.benchmarks.results import DOCS, show_table
 from tests.support.internal_topic import encode_group_value, encode_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FIRST_MS", "PAGE", "lines_of", "records_of", "run", "spent", "states_of", "table"]
+__all__ = ["run", "table"]
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
-BEGIN, END = "<!-- pipeline:begin -->", "<!-- pipeline:end -->"
-HISTORY: Final = (1_000_000, 10_000_000, 50_000_000)
-HISTORY_S_MAX: Final = 900  # for a size; a size that would take longer is left out
+HISTORY: Final = (1_000_000, 10_000_000)
 STATES: Final = (2_000, 20_000)
 MEMBERS: Final = 100
 TELEMETRY: Final = (100_000, 300_000, 1_000_000)
+LAG: Final = (1_440_000, 14_400_000)
+MOMENTS: Final = 1_440
+COMMIT_MOMENTS: Final = 10  # between two commits of a partition
 WARM_UP: Final = 50_000
 KEYS: Final = 1_000
 SLICES: Final = 50
 FIRST_MS: Final = 20_023 * 86_400_000  # a midnight
+PLACE: Final = (
+    "cast(0 AS int) AS source_partition",
+    "id AS source_offset",
+    f"{FIRST_MS} + id AS written_ms",
+)
 
 
 def run() -> dict[str, Any]:
@@ -64,39 +69,20 @@ def run() -> dict[str, Any]:
     spark = build_session(master="local[2]", extra={"spark.sql.shuffle.partitions": "4"})
     clock = CpuClock()
     # Start the workers, and let the JVM compile the code first.
-    _computed(commits_of(commit_records(records_of(spark, range(WARM_UP)))), clock)
-    _computed(work_of(events_of(read_lines(lines_of(spark, range(WARM_UP))))), clock)
-    kinds = ("history", "states of groups", "telemetry")
-    found: dict[str, dict[int, dict[str, float]]] = {kind: {} for kind in kinds}
-    more = os.environ.get("COOPGROUP_BENCH_COMMITS")
-    seconds_per_row = 0.0
-    for size in (*HISTORY, *((int(more),) if more else ())):
-        if seconds_per_row * size > HISTORY_S_MAX:
-            print(f"pipeline: history {size} left out, it would take more than {HISTORY_S_MAX} s")
-            continue
-        raw, begin_s = records_of(spark, range(size)), time.perf_counter()
-        found["history"][size] = _rates(size, raw, commits_of(commit_records(raw)), clock)
-        seconds_per_row = (time.perf_counter() - begin_s) / size
-        print(f"pipeline: history {size} {found['history'][size]}", flush=True)
-    for size in STATES:
-        raw = states_of(spark, range(size))
-        computed = assignments_of(group_records(raw))
-        found["states of groups"][size] = _rates(size, raw, computed, clock)
-        print(f"pipeline: states {size} {found['states of groups'][size]}", flush=True)
-    for size in TELEMETRY:
-        lines = lines_of(spark, range(size))
-        computed = work_of(events_of(read_lines(lines)))
-        found["telemetry"][size] = _rates(size, lines, computed, clock)
-        print(f"pipeline: telemetry {size} {found['telemetry'][size]}", flush=True)
+    for kind in ("history", "telemetry"):
+        for frame in KINDS[kind][1](spark, WARM_UP):
+            _computed(frame, clock)
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for kind, (sizes, frames_of) in KINDS.items():
+        found[kind] = {}
+        for size in sizes:
+            found[kind][size] = _rates(size, *frames_of(spark, size), clock)
+            print(f"pipeline: {kind} {size} {found[kind][size]}", flush=True)
     return found
 
 
 def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Return the rows of a page, from the result of `run`, read back from JSON.
-
-    Args:
-        found: results by kind and number of records.
-    """
+    """Return the rows of a page, from the result of `run`, read back from JSON."""
     rows = [
         "| what | records | seconds | CPU seconds | a CPU second | growth | JVM, worker | others |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -127,36 +113,24 @@ def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> 
     }
 
 
-def records_of(
-    spark: SparkSession, ids: range, *, partitions: int = KEYS, step_ms: int = 1
-) -> DataFrame:
-    """Return commits in the form of the topic's records.
-
-    Args:
-        spark: the session.
-        ids: numbers of the commits.
-        partitions: number of partitions, which are committed in turn.
-        step_ms: time between two commits.
-    """
-    keys = [
-        encode_key(OffsetKey(group="g", topic="orders", partition=one)) for one in range(partitions)
-    ]
+def _history(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
+    """Return commits in the form of the topic's records, and decoded."""
+    keys = [encode_key(OffsetKey(group="g", topic="orders", partition=one)) for one in range(KEYS)]
     table = ", ".join(f"X'{key.hex()}'" for key in keys)
     value = (
         "concat(X'0004', unhex(lpad(hex(id), 16, '0')), X'00000005', X'01',"
-        f" unhex(lpad(hex({FIRST_MS} + id * {step_ms}), 16, '0')), X'00')"
+        f" unhex(lpad(hex({FIRST_MS} + id), 16, '0')), X'00')"
     )
-    return _range(spark, ids).selectExpr(
-        f"element_at(array({table}), cast(id % {partitions} AS int) + 1) AS key",
+    raw = spark.range(0, size, 1, SLICES).selectExpr(
+        f"element_at(array({table}), cast(id % {KEYS} AS int) + 1) AS key",
         f"{value} AS value",
-        "cast(0 AS int) AS source_partition",
-        "id AS source_offset",
-        f"{FIRST_MS} + id * {step_ms} AS written_ms",
+        *PLACE,
     )
+    return raw, commits_of(commit_records(raw))
 
 
-def states_of(spark: SparkSession, ids: range) -> DataFrame:
-    """Return states of a group in the form of the topic's records, each a generation."""
+def _states(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
+    """Return states of a group, each a generation, in the form of the topic's records."""
     members = tuple(
         GroupMember(
             member_id=f"pod-{number}-4e8a9a1c",
@@ -183,57 +157,77 @@ def states_of(spark: SparkSession, ids: range) -> DataFrame:
         members=members,
     )
     before, after = encode_group_value(value).split(mark.to_bytes(4, "big"))
-    return _range(spark, ids).selectExpr(
+    raw = spark.range(0, size, 1, SLICES).selectExpr(
         f"X'{encode_key(GroupKey(group='g')).hex()}' AS key",
         f"concat(X'{before.hex()}', unhex(lpad(hex(id), 8, '0')), X'{after.hex()}') AS value",
-        "cast(0 AS int) AS source_partition",
-        "id AS source_offset",
-        f"{FIRST_MS} + id AS written_ms",
+        *PLACE,
     )
+    return raw, assignments_of(group_records(raw))
 
 
-def lines_of(
-    spark: SparkSession, ids: range, *, partitions: int = 4, step_ms: int = 1
-) -> DataFrame:
-    """Return telemetry: a member begins to work on some partitions each time.
-
-    Args:
-        spark: the session.
-        ids: numbers of the lines.
-        partitions: number of partitions in a line.
-        step_ms: time between two lines.
-    """
+def _telemetry(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
+    """Return telemetry: a member begins to work on four partitions each time."""
     envelope = Envelope(
         at_ms=FIRST_MS,
         group="g",
         member="a-1",
         generation=7,
         client="pod",
-        record=ResourcesStarted(resources=ResourceSet({"orders": range(partitions)})),
+        record=ResourcesStarted(resources=ResourceSet({"orders": range(4)})),
     )
     before, _, after = json.dumps(to_json(envelope)).partition(str(FIRST_MS))
-    return _range(spark, ids).selectExpr(
+    lines = spark.range(0, size, 1, SLICES).selectExpr(
         "'file' AS source",
         "cast(null AS int) AS source_partition",
         "cast(null AS long) AS source_offset",
         "cast(null AS long) AS written_ms",
-        f"concat('{before}', cast({FIRST_MS} + id * {step_ms} AS string), '{after}') AS line",
+        f"concat('{before}', cast({FIRST_MS} + id AS string), '{after}') AS line",
     )
+    return lines, work_of(events_of(read_lines(lines)))
 
 
-def _range(spark: SparkSession, ids: range) -> DataFrame:
-    return spark.range(ids.start, ids.stop, 1, SLICES)
+def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
+    """Return end offsets of one topic, and the lag of one group: no join can divide the work."""
+    partitions = size // MOMENTS
+    ends = spark.range(0, size, 1, SLICES).selectExpr(
+        "'orders' AS topic",
+        f"cast(id % {partitions} AS int) AS partition",
+        f"{FIRST_MS} + 60000 * (id DIV {partitions}) AS at_ms",
+        "cast(0 AS long) AS begin",
+        "100 * id AS end",
+    )
+    due = f"(id DIV {partitions}) % {COMMIT_MOMENTS} = id % {COMMIT_MOMENTS}"
+    commits = spark.range(0, size, 1, SLICES).where(due)
+    commits = commits.selectExpr(
+        "'g' AS `group`",
+        "'orders' AS topic",
+        f"cast(id % {partitions} AS int) AS partition",
+        f"{FIRST_MS} + 60000 * (id DIV {partitions}) AS at_ms",
+        "100 * id AS committed",
+        "false AS is_tombstone",
+        "0 AS source_partition",
+        "id AS source_offset",
+    )
+    members, generations = (
+        spark.createDataFrame([], TABLES[name].schema) for name in ("members", "generations")
+    )
+    interests = interests_of(commits, members).localCheckpoint()
+    dead = dead_moments(ends, interests, generations)
+    return ends, lag_of(ends, commits, interests, dead, "latest")
+
+
+KINDS: Final = {
+    "history": (HISTORY, _history),
+    "states of groups": (STATES, _states),
+    "telemetry": (TELEMETRY, _telemetry),
+    "lag": (LAG, _lag),
+}
 
 
 def _computed(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
-    """Return the seconds and CPU seconds that all rows of a frame take."""
-    return spent(lambda: frame.write.format("noop").mode("overwrite").save(), clock)
-
-
-def spent(job: Callable[[], object], clock: CpuClock) -> dict[str, float]:
-    """Return the seconds and CPU seconds of a job, and the CPU seconds of other programs."""
+    """Return the seconds and CPU seconds that all rows of a frame take, and those of others."""
     began, before = time.perf_counter(), clock.read()
-    job()
+    frame.write.format("noop").mode("overwrite").save()
     after = clock.read()
     others_s = after.pop("others") - before.pop("others")
     return {
@@ -244,4 +238,4 @@ def spent(job: Callable[[], object], clock: CpuClock) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    show_table("pipeline", table, PAGE, BEGIN, END)
+    show_table("pipeline", table, DOCS / "pipeline.md")

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field
-from confluent_kafka import Producer
 
 from coopgroup import CooperativeConsumer
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.benchmarks.jars import classpath_of
+from tests.benchmarks.reading import FETCH, RUN_S_MAX, fill
 
 __all__ = ["run"]
 
@@ -36,7 +36,6 @@ RECORDS: Final = {0: 100_000, 1: 60_000, 20: 6_000}
 """Number of records for each time of a handler, in ms."""
 IN_TURN: Final = {0: 100_000, 1: 4_000, 20: 250}
 """The same for one at a time, which takes as long."""
-RUN_S_MAX: Final = 120
 _JAVA: Final = Path(__file__).parent / "java" / "parallel_consumer"
 
 
@@ -70,27 +69,17 @@ class Handler:
 
 
 def run(*, runs: int = 3) -> dict[str, Any]:
-    """Measure all kinds.
-
-    Returns:
-        For each time of a handler: records per second of each kind (median), and the ratio of ours
-        to Java's.
-    """
+    """Return, by time of a handler, the median rate of each kind, and our ratio to Java."""
     with KafkaCluster() as cluster:
         figures = {}
         for wait_ms, count in RECORDS.items():
             topic = f"{TOPIC}-{wait_ms}"
-            _fill(cluster, topic, count)
-            kinds: dict[str, Callable[[], float]] = {
-                "one_at_a_time": lambda t=topic, w=wait_ms: _in_turn(cluster, t, w),  # type: ignore[misc]
-                "coopgroup": lambda t=topic, w=wait_ms: _ours(cluster, t, w),  # type: ignore[misc]
-                "coopgroup_asyncio": lambda t=topic, w=wait_ms: _ours_on_a_loop(cluster, t, w),  # type: ignore[misc]
-                "parallel_consumer": lambda t=topic, w=wait_ms: _java(cluster, t, w),  # type: ignore[misc]
-            }
-            rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+            cluster.create_topic(topic, PARTITIONS)
+            fill(cluster, topic, count, PARTITIONS, keys=KEYS)
+            rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
             for _ in range(runs):
-                for kind, measure in kinds.items():
-                    rates[kind].append(measure())
+                for kind, measure in KINDS.items():
+                    rates[kind].append(measure(cluster, topic, wait_ms))
             medians = {kind: round(statistics.median(all_)) for kind, all_ in rates.items()}
             ratio = medians["coopgroup"] / medians["parallel_consumer"]
             figures[f"{wait_ms}_ms"] = {**medians, "ratio_to_java": round(ratio, 2)}
@@ -98,26 +87,12 @@ def run(*, runs: int = 3) -> dict[str, Any]:
     return figures
 
 
-def _fill(cluster: KafkaCluster, topic: str, count: int) -> None:
-    cluster.create_topic(topic, PARTITIONS)
-    producer = Producer(cluster.client_config())
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, key=str(number % KEYS), value=bytes(100))
-                break
-            except BufferError:
-                producer.poll(0.05)
-    if producer.flush(60):
-        raise RuntimeError("the broker did not take all records")
-
-
 def _config(cluster: KafkaCluster) -> dict[str, Any]:
     return {
         **cluster.client_config(),
         "group.id": f"processing-{time.monotonic_ns()}",
         "auto.offset.reset": "earliest",
-        "fetch.queue.backoff.ms": 5,
+        **FETCH,
     }
 
 
@@ -174,3 +149,11 @@ def _java(cluster: KafkaCluster, topic: str, wait_ms: int) -> float:
         timeout=RUN_S_MAX,
     )
     return count / float(found.stdout.split()[-1])
+
+
+KINDS: Final[dict[str, Callable[[KafkaCluster, str, int], float]]] = {
+    "one_at_a_time": _in_turn,
+    "coopgroup": _ours,
+    "coopgroup_asyncio": _ours_on_a_loop,
+    "parallel_consumer": _java,
+}

@@ -18,20 +18,13 @@ from tests.benchmarks.results import merge_results
 __all__ = ["BENCHMARKS", "main"]
 
 BENCHMARKS: Final = (
-    "resource_set",
     "start",
     "idle",
-    "memory",
-    "codec",
     "simulator",
     "bell",
     "leader",
     "assignors",
     "pipeline",
-    "batches",
-    "lag",
-    "sweep",
-    "advice",
     "throughput",
     "aio",
     "faststream",
@@ -43,11 +36,7 @@ BENCHMARKS: Final = (
 
 
 def main() -> int:
-    """Run the benchmarks that the command line names.
-
-    Returns:
-        Exit status: 1 if a benchmark failed.
-    """
+    """Run the benchmarks that the command line names; return 1 if one failed."""
     parser = argparse.ArgumentParser(description="Run benchmarks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--here", action="store_true", help="in this process, one after the other")

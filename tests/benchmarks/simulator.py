@@ -29,11 +29,6 @@ _KIB_PER_MIB: Final = 1_024
 def run(*, scenario: Path = SCENARIO, seeds: int = SEEDS, rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure both.
 
-    Args:
-        scenario: the large deployment.
-        seeds: runs of the swarm in one round.
-        rounds: rounds of the swarm; the median counts.
-
     Returns:
         `large`: CPU seconds, peak memory of the process so far in MiB, records written, and rules
         broken. `swarm`: runs per second of CPU time, and rules broken.

@@ -73,11 +73,7 @@ def _environment() -> dict[str, str]:
 
 
 def run(*, runs: int = RUNS, returns: int = RETURNS) -> dict[str, Any]:
-    """Start each program several times.
-
-    Args:
-        runs: how often each program starts.
-        returns: how often each member of a group comes back.
+    """Start each program several times, and let each member of a group come back.
 
     Returns:
         By program: the least CPU time and wall-clock time in ms, and both as multiples of those of

@@ -33,7 +33,7 @@ from confluent_kafka.admin import (
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Trial, TrialLog, Window
 from coopgroup.testing.trial.scenarios import measure_steps
-from tests.benchmarks.results import RESULTS, merge_results, write_between
+from tests.benchmarks.results import DOCS, RESULTS, merge_results, write_between
 from tests.benchmarks.stateful_members import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
@@ -94,9 +94,6 @@ STREAMS: Final[dict[str, dict[str, Any]]] = {
 }
 OURS: Final = {"coopgroup": 0, "coopgroup-standby": 1}
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "measuring.md"
-BEGIN: Final = "<!-- stateful:begin -->"
-END: Final = "<!-- stateful:end -->"
 NOT_PLAYED: Final = "\N{EN DASH}"
 TITLES: Final = {
     "quiet": "nothing happens (noise)",
@@ -174,11 +171,7 @@ def run(
     kinds: Sequence[str] = (*OURS, *STREAMS),
     scenarios: Sequence[str] = tuple(SCENARIOS),
 ) -> dict[str, Any]:
-    """Play and measure everything.
-
-    Returns:
-        For each kind: the facts of each scenario, and the number of wrong counts in the end.
-    """
+    """Return, by kind, the facts of each scenario, and the number of wrong counts in the end."""
     found = {}
     with KafkaCluster(properties=BROKER_PROPERTIES) as cluster:
         for kind in kinds:
@@ -376,7 +369,7 @@ def main() -> None:
     print(f"\n{tables(found)}")
     merge_results({"stateful": found})
     if given.write:
-        write_between(PAGE, BEGIN, END, tables(found))
+        write_between(DOCS / "measuring.md", "stateful", tables(found))
 
 
 if __name__ == "__main__":

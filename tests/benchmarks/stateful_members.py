@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from attrs import define, field
@@ -35,44 +35,30 @@ HEARTBEAT_INTERVAL_MS: Final = 1_000
 END_S_MAX: Final = 180
 JAVA: Final = Path(__file__).parent / "java" / "streams_counts"
 LATE_NS: Final = 1_500_000_000
+PIPES: Final[dict[str, Any]] = {
+    "stdin": subprocess.PIPE,
+    "stdout": subprocess.PIPE,
+    "text": True,
+    "start_new_session": True,
+}
 
 
-class Launcher(Protocol):
-    """Starts and ends members of one kind."""
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
 
-    @property
-    def changelog(self) -> str:
-        """Name of the changelog topic."""
-        ...
 
-    def prepare(self, name: str, log: Path) -> None:
-        """Start the process of a member, if it has its own, but do not let it join."""
-        ...
-
-    def start(self, name: str) -> None:
-        """Let a prepared member join."""
-        ...
-
-    def end(self, names: Sequence[str], *, for_good: bool) -> None:
-        """End members; return when they have ended."""
-        ...
-
-    def kill(self, name: str) -> None:
-        """Kill a member (SIGKILL)."""
-        ...
-
-    def close(self) -> None:
-        """Kill everything that still runs."""
-        ...
+def _hear(process: subprocess.Popen[str], name: str) -> None:
+    """Wait for a line of a process."""
+    assert process.stdout is not None
+    if not process.stdout.readline():
+        raise RuntimeError(f"the process of {name} ended")
 
 
 @define(kw_only=True)
 class OurProcesses:
-    """`examples/stateful_counts`: one process for each member.
-
-    Attributes:
-        rate: changelog records per second that a process reads.
-    """
+    """`examples/stateful_counts`: processes that read `rate` changelog records per second each."""
 
     bootstrap: str
     topic: str
@@ -85,11 +71,9 @@ class OurProcesses:
 
     @property
     def changelog(self) -> str:
-        """Name of the changelog topic."""
         return f"{self.group_id}-changelog"
 
     def prepare(self, name: str, log: Path) -> None:
-        """Start the process of a member, but do not let it join."""
         given = {
             "bootstrap": self.bootstrap,
             "group": self.group_id,
@@ -113,25 +97,16 @@ class OurProcesses:
                         for word in ("--set", "{}={}".format(*item))
                     ),
                 ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                **PIPES,
                 stderr=complaints,
-                text=True,
-                start_new_session=True,
             )
 
     def start(self, name: str) -> None:
-        """Let a prepared member join."""
         process = self._processes[name] = self._prepared.pop(name)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            raise RuntimeError(f"{name} did not start")
-        process.stdin.write("go\n")
-        process.stdin.flush()
+        _hear(process, name)
+        _tell(process, "go")
 
     def end(self, names: Sequence[str], *, for_good: bool) -> None:
-        """End members; return when they have ended."""
         for name in names:
             self._processes[name].send_signal(signal.SIGUSR1 if for_good else signal.SIGTERM)
         for name in names:
@@ -140,12 +115,10 @@ class OurProcesses:
                 raise RuntimeError(f"{name} ended with status {status}")
 
     def kill(self, name: str) -> None:
-        """Kill a member (SIGKILL)."""
         self._processes[name].kill()
         self._processes[name].wait()
 
     def close(self) -> None:
-        """Kill everything that still runs."""
         for process in (*self._processes.values(), *self._prepared.values()):
             process.kill()
             process.communicate()
@@ -153,12 +126,7 @@ class OurProcesses:
 
 @define(kw_only=True)
 class StreamsHosts:
-    """Kafka Streams: all members are KafkaStreams objects of one JVM, except those that are killed.
-
-    Attributes:
-        record_us: time of a restored record, in microseconds.
-        apart: members with a JVM of their own.
-    """
+    """Kafka Streams: all members are objects of one JVM, except those that are killed (`apart`)."""
 
     bootstrap: str
     topic: str
@@ -172,53 +140,36 @@ class StreamsHosts:
 
     @property
     def changelog(self) -> str:
-        """Name of the changelog topic."""
         return f"{self.group_id}-counts-changelog"
 
     def prepare(self, name: str, log: Path) -> None:
-        """Start the JVM of a member, but do not let it join."""
         self._prepared[name] = log
         if self._host_of(name) not in self._hosts:
             self._launch(self._host_of(name))
 
     def start(self, name: str) -> None:
-        """Let a prepared member join."""
-        self._tell(name, f"start {name} {self._prepared.pop(name)}")
-        self._wait(name)
+        host = self._hosts[self._host_of(name)]
+        _tell(host, f"start {name} {self._prepared.pop(name)}")
+        _hear(host, name)
 
     def end(self, names: Sequence[str], *, for_good: bool) -> None:
-        """End members; return when they have ended."""
         for name in names:
-            self._tell(name, f"{'leave' if for_good else 'close'} {name}")
+            _tell(self._hosts[self._host_of(name)], f"{'leave' if for_good else 'close'} {name}")
         for name in names:
-            self._wait(name)
+            _hear(self._hosts[self._host_of(name)], name)
 
     def kill(self, name: str) -> None:
-        """Kill a member (SIGKILL)."""
         host = self._hosts.pop(self._host_of(name))
         host.kill()
         host.communicate()
 
     def close(self) -> None:
-        """Kill everything that still runs."""
         for host in self._hosts.values():
             host.kill()
             host.communicate()
 
     def _host_of(self, name: str) -> str:
         return name if name in self.apart else "all"
-
-    def _tell(self, name: str, line: str) -> None:
-        host = self._hosts[self._host_of(name)]
-        assert host.stdin is not None
-        host.stdin.write(f"{line}\n")
-        host.stdin.flush()
-
-    def _wait(self, name: str) -> None:
-        host = self._hosts[self._host_of(name)]
-        assert host.stdout is not None
-        if not host.stdout.readline():
-            raise RuntimeError(f"the JVM of {name} ended")
 
     def _launch(self, name: str) -> None:
         java = shutil.which("java")
@@ -232,12 +183,13 @@ class StreamsHosts:
                     str(self.record_us),
                     *(f"{key}={value}" for key, value in self.settings.items()),
                 ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                **PIPES,
                 stderr=complaints,
-                text=True,
-                start_new_session=True,
             )
+
+
+Launcher: TypeAlias = OurProcesses | StreamsHosts
+"""Prepares processes of members, lets them join, ends them (for good or not) and kills them."""
 
 
 @define(kw_only=True)

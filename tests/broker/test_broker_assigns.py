@@ -15,14 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.telemetry import AssigningMoved
 from coopgroup.testing import KafkaCluster
+from tests.support.kip848 import FAST_BROKER
 from tests.support.mixed_group import PARTITIONS, MixedGroup
 
-FAST_BROKER = {
-    "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.min.heartbeat.interval.ms": "200",
-    "group.initial.rebalance.delay.ms": "0",
-}
-"""Settings of a broker whose members of KIP-848 send a heartbeat five times a second."""
+LOOK_S_MAX = 45.0
+"""A member asks a broker that assigns again after 30 s at the latest."""
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +180,26 @@ def test_broker_that_forbids_the_upgrade_ends_the_member_of_kip_848(
         assert (moved(mixed, "a"), mixed.ledger.lost) == ([], [])
 
 
+@pytest.mark.verify
+def test_broker_without_the_feature_ends_the_member_of_kip_848(tmp_path: Path) -> None:
+    """With `group.version` 0 no broker knows its requests. Ours notice nothing."""
+    with (
+        KafkaCluster(properties=FAST_BROKER) as cluster,
+        MixedGroup(cluster, None, tmp_path) as mixed,
+    ):
+        cluster.run_tool("kafka-features", "downgrade", "--feature", "group.version=0")
+        join(mixed, "a")
+        mixed.settle("a")
+        mixed.kip848("k")
+        mixed.until(lambda: mixed.ledger.failed == {"k": "fatal"}, "a fatal error")
+        assert mixed.shares() == {"a": list(range(PARTITIONS))}
+        assert (moved(mixed, "a"), mixed.ledger.lost) == ([], [])
+
+
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 @pytest.mark.verify
 def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_path: Path) -> None:
-    """Ours keep what they have. Who gets the rest, and when, is the broker's to decide."""
+    """No request but a JoinGroup makes its next target now. So ours join again by themselves."""
     properties = {**FAST_BROKER, "group.consumer.migration.policy": policy}
     with (
         KafkaCluster(properties=properties) as cluster,
@@ -198,10 +211,11 @@ def test_broker_that_forbids_the_downgrade_goes_on_assigning(policy: str, tmp_pa
         mixed.settle("k", "a")
         kept = mixed.shares()["a"]
         mixed.stop("k")
+        mixed.until(lambda: mixed.is_even("a"), "the rest has a reader", LOOK_S_MAX)
+        assert set(mixed.shares()["a"]) >= set(kept)
         join(mixed, "b")
         until_moved(mixed, [True], "a", "b")
         assert mixed.ledger.lost == []
-        assert set(mixed.shares()["a"]) >= set(kept)
 
 
 @pytest.mark.verify

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from coopgroup.cli import app
 from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
@@ -203,6 +205,31 @@ def limit_to(secured: KafkaCluster, topic: str, right: AclOperation) -> None:
     )
     admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
     admin.create_acls([acl])[acl].result(20)
+
+
+@pytest.mark.verify
+def test_group_that_may_not_be_described_is_named(
+    secured: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message blamed `bootstrap.servers`."""
+    group, config = unique("denied"), secured.client_config()
+    acl = AclBinding(
+        *(ResourceType.GROUP, group, ResourcePatternType.LITERAL, "User:somebody else", "*"),
+        *(AclOperation.ALL, AclPermissionType.ALLOW),
+    )
+    admin = AdminClient(dict(config))  # a reference: garbage collection fails its futures
+    admin.create_acls([acl])[acl].result(20)
+    server = config["bootstrap.servers"]
+    rest = [f"--config={key}={value}" for key, value in config.items() if value != server]
+    for command in (("group", "describe"), ("group", "migrate", "--check"), ("watch", "--json")):
+
+        def is_denied(*command: str) -> bool:
+            app.run([*command, group, "--bootstrap-server", server, *rest])
+            said = capsys.readouterr().err
+            assert "bootstrap.servers: got" not in said
+            return f"GROUP: got '{group}', expected a group that this user may DESCRIBE" in said
+
+        wait_for(partial(is_denied, *command), "the refusal", 20.0)  # rights spread a moment later
 
 
 @pytest.mark.parametrize(

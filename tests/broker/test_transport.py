@@ -29,7 +29,14 @@ T = TypeVar("T")
 
 
 class Member:
-    """A transport and the identity that the coordinator gave it."""
+    """A transport and the identity that the coordinator gave it.
+
+    Attributes:
+        work: the assignment of each member, when it leads.
+    """
+
+    protocol_type = "raw"
+    work = b"work"
 
     def __init__(self, configuration: dict[str, Any], group_id: str) -> None:
         self.group_id = group_id
@@ -70,7 +77,7 @@ class Member:
             group_instance_id=None,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
-            protocol_type="raw",
+            protocol_type=self.protocol_type,
             protocols=(("first", b"%d" % self.generation),),  # changed: a round begins
             reason="test",
         )
@@ -96,9 +103,9 @@ class Member:
             generation=self.generation,
             member_id=self.member_id,
             group_instance_id=None,
-            protocol_type="raw",
+            protocol_type=self.protocol_type,
             protocol_name="first",
-            assignments=tuple((one, b"work") for one in sorted(member_ids)),
+            assignments=tuple((one, self.work) for one in sorted(member_ids)),
         )
         return self.begin(Lane.JOIN, request)
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import IO, Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer
@@ -11,6 +17,7 @@ from confluent_kafka import Consumer
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
+from tests.broker.test_transport import Member
 from tests.support.live_group import polling, produce, unique
 from tests.support.waiting import wait_for
 
@@ -68,6 +75,55 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     assert owners == {one["member_id"] for one in members.values()}
     assert f"{group}: stable, coopgroup, 2 members, 2 partitions, lag 0" in text
     assert "pod-a (static)" in text
+
+
+def _event(events: IO[bytes], is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the first event about the group that is wanted."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        name, _, text = events.readline().decode().partition(": ")
+        found: dict[str, Any] = json.loads(text) if name == "data" else {}
+        if "members" in found and is_wanted(found):
+            return found
+    raise AssertionError("no such event")
+
+
+@pytest.mark.verify
+def test_member_with_an_unreadable_assignment_ends_no_tool(kafka_cluster: KafkaCluster) -> None:
+    """An assertion in librdkafka ended the process (SIGABRT)."""
+    group, config = unique("unreadable"), kafka_cluster.client_config()
+    server = config["bootstrap.servers"]
+    program = [sys.executable, "-m", "coopgroup.cli"]
+    member = Member(config, group)
+    member.protocol_type, member.work = "consumer", b"\0"
+    try:
+        member.find()
+        member.sync(member.join(), member.member_id).get(timeout=WAIT_S)
+
+        def said(*command: str) -> str:
+            arguments = [*program, *command, "--bootstrap-server", server]
+            ended = subprocess.run(
+                arguments, check=False, capture_output=True, text=True, timeout=60
+            )
+            assert ended.returncode >= 0, ended.stderr
+            return ended.stdout
+
+        (shown,) = json.loads(said("watch", group, "--json"))["members"]
+        assert (shown["member_id"], shown["is_readable"]) == (member.member_id, False)
+        assert "unreadable" in said("group", "describe", group)
+        assert group in said("group", "migrate", group, "--check")
+        command = [*program, "watch", group, "--http", "0", "--bootstrap-server", server]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+            try:
+                assert page.stdout is not None
+                url = page.stdout.readline().partition(" ")[0]
+                with urlopen(f"{url}events", timeout=WAIT_S) as events:  # noqa: S310 - our own URL
+                    _event(events, lambda one: "unreadable" in str(one["members"]["rows"]))
+            finally:
+                page.send_signal(signal.SIGINT)
+        assert page.returncode == 0
+    finally:
+        assert member.transport.close()
 
 
 def test_group_of_kip_848_is_shown(

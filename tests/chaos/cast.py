@@ -28,16 +28,11 @@ __all__ = ["Life", "Seat"]
 
 @define(eq=False)
 class Life:
-    """One process of a member.
+    """One process of a member, and what its log says as far as it was read.
 
     Attributes:
-        spec: specification of the process.
-        process: the process.
         is_wanted: whether it should be alive; a fault of the run has not ended it.
-        hand_outs: records that it got, as far as the log was read.
-        commits: commits that it knew to be acknowledged, as far as the log was read.
-        freezes: when it was stopped.
-        errors: error events and failed commits, by text.
+        commits: commits that it knew to be acknowledged.
     """
 
     spec: MemberSpec
@@ -46,7 +41,6 @@ class Life:
     hand_outs: list[HandOut] = field(factory=list)
     commits: list[Commit] = field(factory=list)
     freezes: list[Freeze] = field(factory=list)
-    errors: dict[str, int] = field(factory=dict)
     frozen_since_ns: int | None = None
     _reader: EventReader = field(init=False)
 
@@ -91,9 +85,6 @@ class Life:
                         )
                         for (topic, partition), offset in fields["offsets"]
                     ]
-                    self._count(fields["text"])
-                case "error" | "commit failed":
-                    self._count(fields["text"])
                 case _:
                     pass
 
@@ -148,20 +139,13 @@ class Life:
         if self.process.is_running:
             os.kill(self.process.pid, number)
 
-    def _count(self, text: str) -> None:
-        if text:
-            self.errors[text] = self.errors.get(text, 0) + 1
-
 
 @define(eq=False)
 class Seat:
-    """A member of the group.
+    """A member of the group, `m1` and so on.
 
     Attributes:
-        name: `m1` and so on.
         spec: specification of each of its processes, except the name of the process.
-        reaper: reaper of the cluster.
-        namespace: None without root.
         links: links to the brokers, in their order; none without root.
         lives: all its processes, in order.
         is_restarting: whether a fault will start the next process.

@@ -47,15 +47,9 @@ EXAMPLES_MAX = 5
 
 @frozen(kw_only=True)
 class HandOut:
-    """A record that `poll` returned to an application.
+    """A record that `poll` returned to an application; its call took from `began_ns` to `at_ns`.
 
-    Attributes:
-        process: name of the process, such as `m1-3`.
-        partition: partition of the record.
-        offset: offset of the record.
-        spell: how often this process had been assigned the partition.
-        began_ns: when the call of `poll` began.
-        at_ns: when the call had returned.
+    `spell` is how often this process had been assigned the partition.
     """
 
     process: str
@@ -151,22 +145,16 @@ def spells(hand_outs: Iterable[HandOut]) -> list[Spell]:
 
 
 def lost(
-    acknowledged: Mapping[Partition, Collection[int]],
-    hand_outs: Iterable[HandOut],
-    closed: Collection[str] = (),
+    acknowledged: Mapping[Partition, Collection[int]], hand_outs: Iterable[HandOut]
 ) -> list[Violation]:
-    """Find acknowledged records that no process ever got; deleted topics do not count."""
+    """Find acknowledged records that no process ever got."""
     seen: dict[Partition, set[int]] = defaultdict(set)
     for one in hand_outs:
         seen[one.partition].add(one.offset)
     return [
-        Violation(
-            kind="lost",
-            text=f"{_name(partition)}: {len(missing)} acknowledged records were never handed out: "
-            f"{_some(missing)}",
-        )
+        _found("lost", partition, f"{len(missing)} were never handed out: {_some(missing)}")
         for partition, offsets in sorted(acknowledged.items())
-        if partition[0] not in closed and (missing := sorted(set(offsets) - seen[partition]))
+        if (missing := sorted(set(offsets) - seen[partition]))
     ]
 
 
@@ -181,20 +169,12 @@ def skipped(hand_outs: Iterable[HandOut], written: Iterable[Written]) -> list[Vi
         highest[commit.partition] = max(highest[commit.partition], commit.offset or 0)
     found = []
     for spell in spells(hand_outs):
-        first = spell.offsets[0]
-        if first > highest[spell.partition]:
-            found.append(
-                Violation(
-                    kind="skipped",
-                    text=f"{_name(spell.partition)}: {spell.process} began at {first}, but the "
-                    f"highest offset ever committed is {highest[spell.partition]}",
-                )
-            )
+        first, most = spell.offsets[0], highest[spell.partition]
+        if first > most:
+            text = f"{spell.process} began at {first}, the highest commit is {most}"
+            found.append(_found("skipped", spell.partition, text))
         found += [
-            Violation(
-                kind="skipped",
-                text=f"{_name(spell.partition)}: {spell.process} got {after} after {before}",
-            )
+            _found("skipped", spell.partition, f"{spell.process} got {after} after {before}")
             for before, after in pairwise(spell.offsets)
             if after != before + 1
         ]
@@ -211,13 +191,9 @@ def two_owners(hand_outs: Iterable[HandOut]) -> list[Violation]:
                 break
             overlap_ns = min(spell.last_ns, later.last_ns) - later.first_ns
             if later.process != spell.process and overlap_ns >= 0:
-                found.append(
-                    Violation(
-                        kind="two owners",
-                        text=f"{_name(spell.partition)}: {spell.process} and {later.process} both "
-                        f"got records for {overlap_ns / 1e6:.1f} ms from {later.first_ns}",
-                    )
-                )
+                text = f"{spell.process} and {later.process} for {overlap_ns / 1e6:.1f} ms"
+                text += f" from {later.first_ns}"
+                found.append(_found("two owners", spell.partition, text))
     return found
 
 
@@ -239,14 +215,9 @@ def handed_out_after_commit(
                     highest, by = event.offset, event.process
             elif event.offset < highest:
                 again[event.process, by].append(event.offset)
-        found += [
-            Violation(
-                kind="again after commit",
-                text=f"{_name(partition)}: {process} got {_some(offsets)} after {by} had "
-                "committed beyond",
-            )
-            for (process, by), offsets in sorted(again.items())
-        ]
+        for (process, by), offsets in sorted(again.items()):
+            text = f"{process} got {_some(offsets)} after {by} had committed beyond"
+            found.append(_found("again after commit", partition, text))
     return found
 
 
@@ -255,18 +226,11 @@ def went_back(written: Iterable[Written]) -> list[Violation]:
     last: dict[Partition, int] = {}
     found = []
     for one in written:
-        if one.offset is None:
-            last.pop(one.partition, None)
-            continue
         before = last.get(one.partition, 0)
-        if one.offset < before:
-            found.append(
-                Violation(
-                    kind="commit went back",
-                    text=f"{_name(one.partition)}: from {before} to {one.offset}",
-                )
-            )
-        last[one.partition] = one.offset
+        if one.offset is not None and one.offset < before:
+            text = f"from {before} to {one.offset}"
+            found.append(_found("commit went back", one.partition, text))
+        last[one.partition] = one.offset or 0  # a tombstone forgets the offset
     return found
 
 
@@ -278,20 +242,16 @@ def unrest(
 ) -> list[Violation]:
     """Find partitions without exactly one owner, then uneven shares, in a group at rest.
 
-    Args:
-        hand_outs: records that were handed out in that time.
-        partitions: partitions that had new records in that time.
-        processes: processes that should share them.
-        difference_max: largest allowed difference of two processes, in partitions.
+    Each partition had new records in that time, and the processes should share them.
     """
     owners: dict[Partition, set[str]] = defaultdict(set)
     for one in hand_outs:
         owners[one.partition].add(one.process)
     found = [
-        Violation(
-            kind="unrest",
-            text=f"{_name(partition)}: handed out by "
-            f"{', '.join(sorted(owners[partition])) or 'no process'}",
+        _found(
+            "unrest",
+            partition,
+            f"handed out by {', '.join(sorted(owners[partition])) or 'no process'}",
         )
         for partition in sorted(partitions)
         if len(owners[partition]) != 1
@@ -308,14 +268,7 @@ def unrest(
 
 
 def restless(rounds_ms: Iterable[int], begin_ms: int, end_ms: int, most: int) -> list[Violation]:
-    """Find rounds that go on in a group at rest.
-
-    Args:
-        rounds_ms: when the broker stored each generation of the group.
-        begin_ms: when the group came to rest.
-        end_ms: when the rest ended.
-        most: number of allowed rounds: a policy may have announced a round before, for example.
-    """
+    """Find rounds that go on in a group at rest; a policy may have announced some before."""
     count = sum(begin_ms <= one < end_ms for one in rounds_ms)
     if count <= most:
         return []
@@ -327,9 +280,7 @@ def undrained(ends: Mapping[Partition, int], written: Iterable[Written]) -> list
     """Find partitions whose last commit is not the log end offset."""
     last = {one.partition: one.offset or 0 for one in written}
     return [
-        Violation(
-            kind="undrained", text=f"{_name(one)}: committed {last.get(one, 0)}, log end {end}"
-        )
+        _found("undrained", one, f"committed {last.get(one, 0)}, log end {end}")
         for one, end in sorted(ends.items())
         if last.get(one, 0) != end
     ]
@@ -340,8 +291,8 @@ def repeated(hand_outs: Sequence[HandOut]) -> int:
     return len(hand_outs) - len({(one.partition, one.offset) for one in hand_outs})
 
 
-def _name(partition: Partition) -> str:
-    return f"{partition[0]}-{partition[1]}"
+def _found(kind: str, partition: Partition, text: str) -> Violation:
+    return Violation(kind=kind, text=f"{partition[0]}-{partition[1]}: {text}")
 
 
 def _some(offsets: Sequence[int]) -> str:

@@ -65,15 +65,7 @@ KINDS: dict[str, Kind] = {
 
 @frozen(kw_only=True)
 class Fault:
-    """One fault.
-
-    Attributes:
-        at_s: when it begins, in seconds from the start of the faults.
-        kind: key of `KINDS`.
-        seconds: duration.
-        target: number by which the run chooses the target.
-        size: from 0 to 1: strength of the delay, the loss, or the clock's jump.
-    """
+    """One fault; the run chooses its target by a number, and `size` from 0 to 1 is its strength."""
 
     at_s: float
     kind: str
@@ -84,14 +76,9 @@ class Fault:
 
 @frozen(kw_only=True)
 class Group:
-    """The group of a run.
+    """The group of a run: names and options; by member, an identity and a commit style.
 
-    Attributes:
-        policy: name and options, as the command line takes them.
-        assignor: name and options.
-        identities: identity of each member: "static", "kept" or "none".
-        commits: commit style of each member: "sync", "async" or "auto".
-        difference_max: largest allowed difference of two members at rest, in partitions.
+    At rest, the shares of two members differ by `difference_max` partitions at most.
     """
 
     policy: dict[str, object]
@@ -102,13 +89,7 @@ class Group:
 
 
 def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
-    """Draw the faults of a run.
-
-    Args:
-        seed: seed of the run.
-        seconds: the last fault begins before this time.
-        network: whether members are behind the proxy; without it the kinds "link" are left out.
-    """
+    """Draw the faults of a run; without a network, the kinds "link" are left out."""
     random = Random(f"faults {seed}")
     names = [name for name, kind in KINDS.items() if network or kind.on != "link"]
     weights = [KINDS[name].weight for name in names]

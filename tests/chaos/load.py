@@ -17,11 +17,7 @@ DEATH_S: Final = 30.0
 
 
 class Load:
-    """A thread that produces a record to each partition of each open topic, eight times a second.
-
-    Args:
-        config: address of the brokers.
-    """
+    """A thread that produces to each partition of each open topic, eight times a second."""
 
     def __init__(self, config: dict[str, str]) -> None:
         self.acknowledged: dict[Partition, list[int]] = defaultdict(list)

@@ -11,7 +11,7 @@ Signals:
 
 - SIGTERM closes the consumer; SIGUSR1 hands its partitions over first.
 - SIGUSR2 stops the polls for the seconds in the file `.stall`.
-- SIGHUP writes positions and the stacks of all threads to the logs.
+- SIGHUP writes the stacks of all threads to the log.
 
 The file `.clock` holds seconds to add to the wall clock.
 Log lines are written with one system call each, so SIGKILL loses no line that a commit covers.
@@ -44,16 +44,11 @@ LONG_MS: Final = 600_000
 
 @frozen(kw_only=True)
 class MemberSpec:
-    """Configuration of a member program.
+    """Configuration of a member program, whose logs are in `folder` and have the process's name.
 
     Attributes:
         kind: one of `KINDS`; the last two are positive controls, which the checkers must catch.
-        folder: folder of its logs.
-        process: name of the process; logs are named after it.
-        config: configuration of the consumer.
-        topics: topics, or one regular expression that begins with "^".
-        policy: name and options.
-        assignor: name and options.
+        policy: name and options, as those of the assignor.
         commits: "sync", "async" or "auto".
         namespace: file of the network namespace to enter, or "" for none.
         work_s: how long the application works on each record.
@@ -77,11 +72,7 @@ def dump_spec(spec: MemberSpec) -> str:
 
 
 class Application:
-    """The application around one consumer.
-
-    Args:
-        spec: specification of the member.
-    """
+    """The application around one consumer."""
 
     def __init__(self, spec: MemberSpec) -> None:
         self._spec = spec
@@ -92,16 +83,12 @@ class Application:
         self._is_closing = False
         self._is_handing_over = False
         self._stalls = False
-        self._explains = False
         self._consumer = self._build()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal; the loop handles it."""
         if number == signal.SIGUSR2:
             self._stalls = True
-            return
-        if number == signal.SIGHUP:
-            self._explains = True
             return
         self._is_closing = True
         self._is_handing_over = number == signal.SIGUSR1
@@ -137,25 +124,9 @@ class Application:
             if time.monotonic() >= next_commit:
                 self._commit(list(self._positions))
                 next_commit = time.monotonic() + COMMIT_S
-            if self._explains:
-                self._explains = False
-                self._explain()
             if self._stalls:
                 self._stalls = False
                 time.sleep(float(Path(f"{self._path}.stall").read_text()))
-
-    def _explain(self) -> None:
-        """Write the consumer's positions to the log, for debugging."""
-        held = self._consumer.assignment()
-        known: dict[str, Any] = {"assignment": [(one.topic, one.partition) for one in held]}
-        for name in ("position", "committed"):
-            try:
-                found = getattr(self._consumer, name)(held)
-            except KafkaException as error:
-                known[name] = [str(error)]
-            else:
-                known[name] = [(one.topic, one.partition, one.offset) for one in found]
-        self._log.write("explained", **known)
 
     def _write_down(self, message: Message, began_ns: int) -> None:
         at_ns = time.monotonic_ns()
@@ -213,17 +184,17 @@ class Application:
         self._log.write("assigned", partitions=names)
 
     def _on_revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
-        names = [(one.topic, one.partition) for one in partitions]
-        self._commit(names)
-        for name in names:
-            self._positions.pop(name, None)
-        self._log.write("revoked", partitions=names)
+        self._commit([(one.topic, one.partition) for one in partitions])
+        self._forget("revoked", partitions)
 
     def _on_lost(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        self._forget("lost", partitions)
+
+    def _forget(self, event: str, partitions: list[TopicPartition]) -> None:
         names = [(one.topic, one.partition) for one in partitions]
         for name in names:
             self._positions.pop(name, None)
-        self._log.write("lost", partitions=names)
+        self._log.write(event, partitions=names)
 
     def _build(self) -> Any:  # noqa: ANN401 - consumers of two libraries
         config = self._spec.config | {
@@ -239,19 +210,16 @@ class Application:
 
 
 def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
-    import coopgroup  # noqa: PLC0415 - the wall clock is patched before
+    # The wall clock is patched before.
+    from coopgroup import CooperativeConsumer  # noqa: PLC0415
+    from coopgroup.assignors import create_assignor  # noqa: PLC0415
+    from coopgroup.policies.registry import create_policy  # noqa: PLC0415
 
-    policies = {
-        "simple": coopgroup.SimplePolicy,
-        "deferred": coopgroup.DeferredPolicy,
-        "incremental": coopgroup.IncrementalPolicy,
-    }
-    assignors = {"lag-aware": coopgroup.LagAwareAssignor, "sticky": coopgroup.StickyAssignor}
     policy, assignor = dict(spec.policy), dict(spec.assignor)
-    policy_class: Any = policies[policy.pop("name")]
-    assignor_class: Any = assignors[assignor.pop("name")]
-    return coopgroup.CooperativeConsumer(
-        config, policy=policy_class(**policy), assignor=assignor_class(**assignor)
+    return CooperativeConsumer(
+        config,
+        policy=create_policy(policy.pop("name"), policy),
+        assignor=create_assignor(assignor.pop("name"), assignor),
     )
 
 
@@ -285,9 +253,9 @@ def main() -> None:
         enter_namespace(spec.namespace)
     _let_the_wall_clock_jump(Path(spec.folder) / f"{spec.process}.clock")
     application = Application(spec)
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, application.on_signal)
-    faulthandler.register(signal.SIGHUP, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGHUP, all_threads=True)
     application.run()
 
 

@@ -38,11 +38,7 @@ _T = TypeVar("_T")
 
 
 def enter_namespace(path: str) -> None:
-    """Put the calling thread into a network namespace.
-
-    Raises:
-        OSError: the kernel refused; only root may.
-    """
+    """Put the calling thread into a network namespace; only root may."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _checked("setns", descriptor, CLONE_NEWNET)
@@ -57,11 +53,7 @@ def _checked(name: str, *arguments: int) -> None:
 
 
 class Namespace:
-    """A network namespace with a loopback interface that is up.
-
-    Raises:
-        OSError: the kernel refused; only root may make one.
-    """
+    """A network namespace with a loopback interface that is up; only root may make one."""
 
     def __init__(self) -> None:
         self._descriptor, self._control = _in_thread(self._make)
@@ -132,12 +124,8 @@ def _in_thread(call: Callable[[], _T]) -> _T:
 class Effect:
     """The effect of one fault on a link.
 
-    Attributes:
-        holds_requests: bytes from the member wait.
-        holds_answers: bytes from the broker wait.
-        refuses: new connections are reset.
-        delay_s: added to each chunk of bytes; it varies by half.
-        loss: share of chunks that wait for a retransmission, as after a lost segment.
+    Bytes from the member or the broker wait, new connections are reset, each chunk of bytes has a
+    delay that varies by half, or a share of the chunks waits for a retransmission.
     """
 
     holds_requests: bool = False
@@ -183,9 +171,6 @@ class Proxy:
 
     Held bytes arrive late, as retransmitted segments do, even if the sender has closed its end. So
     a commit that timed out may still reach the broker.
-
-    Args:
-        seed: seed of the delays and losses.
     """
 
     def __init__(self, seed: int) -> None:
@@ -197,23 +182,25 @@ class Proxy:
 
     def connect(self, listeners: Sequence[socket.socket]) -> tuple[Link, ...]:
         """Make a link for each listening socket, to the broker on the same port outside."""
-        return self._run(self._connect(listeners))
+        return tuple(self._run(self._listen(one)) for one in listeners)
 
     def add(self, links: Sequence[Link], effect: Effect) -> None:
         """Begin a fault on some links; with `refuses`, their connections are reset."""
-        self._run(self._begin(links, effect))
+        self._run(self._change(links, lambda effects: effects.append(effect)))
+        if effect.refuses:
+            self._run(self._reset(links, ("member", "broker")))
 
     def remove(self, links: Sequence[Link], effect: Effect) -> None:
         """End a fault on some links."""
-        self._run(self._end(links, effect))
+        self._run(self._change(links, lambda found: found.remove(effect) if effect in found else 0))
 
     def half_open(self, links: Sequence[Link], gone: Literal["broker", "member"]) -> None:
         """Close one end of all connections; the other end stays open and silent."""
-        self._run(self._half_open(links, gone))
+        self._run(self._reset(links, (gone,)))
 
     def heal(self, links: Sequence[Link]) -> None:
         """End every fault on some links; half-open connections stay as they are."""
-        self._run(self._heal(links))
+        self._run(self._change(links, list.clear))
 
     def close(self) -> None:
         """Close every connection and end the thread."""
@@ -227,41 +214,25 @@ class Proxy:
 
     # --- in the proxy's thread ------------------------------------------------------------------
 
-    async def _connect(self, listeners: Sequence[socket.socket]) -> tuple[Link, ...]:
-        links = []
-        for listener in listeners:
-            link = Link(port=listener.getsockname()[1])
-            link.refresh()
-            server = await asyncio.start_server(partial(self._serve, link), sock=listener)
-            self._servers.append(server)
-            links.append(link)
-        return tuple(links)
+    async def _listen(self, listener: socket.socket) -> Link:
+        link = Link(port=listener.getsockname()[1])
+        link.refresh()
+        self._servers.append(await asyncio.start_server(partial(self._serve, link), sock=listener))
+        return link
 
-    async def _begin(self, links: Sequence[Link], effect: Effect) -> None:
+    async def _change(
+        self, links: Sequence[Link], change: Callable[[list[Effect]], object]
+    ) -> None:
         for link in links:
-            link.effects.append(effect)
-            link.refresh()
-            if effect.refuses:
-                for one in tuple(link.connections):
-                    _abort(one.member)
-                    _abort(one.broker)
-
-    async def _end(self, links: Sequence[Link], effect: Effect) -> None:
-        for link in links:
-            if effect in link.effects:
-                link.effects.remove(effect)
+            change(link.effects)
             link.refresh()
 
-    async def _half_open(self, links: Sequence[Link], gone: str) -> None:
+    async def _reset(self, links: Sequence[Link], ends: Sequence[str]) -> None:
         for link in links:
             for one in tuple(link.connections):
-                one.is_half_open = True
-                _abort(one.broker if gone == "broker" else one.member)
-
-    async def _heal(self, links: Sequence[Link]) -> None:
-        for link in links:
-            link.effects.clear()
-            link.refresh()
+                one.is_half_open |= len(ends) == 1
+                for end in ends:
+                    _abort(one.broker if end == "broker" else one.member)
 
     async def _close(self) -> None:
         for server in self._servers:

@@ -6,12 +6,14 @@ log end offset. A run that fails leaves its logs in `build/chaos/<seed>`.
 """
 
 import argparse
+import contextlib
 import json
 import shutil
 import signal
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -47,7 +49,6 @@ __all__ = ["Report", "control", "main", "play"]
 FAULTS_S: Final = 60.0
 START_S: Final = 60.0
 REST_S: Final = 90.0
-SLOW_S: Final = 40.0
 REST_WINDOW_S: Final = 4.0
 DRAIN_S: Final = 45.0
 QUIET_S: Final = 6.0
@@ -82,17 +83,11 @@ class Report:
     """The result of a run.
 
     Attributes:
-        seed: seed of the run.
-        group: policy, assignor, identities and commit styles.
         faults: number of faults of each kind that hit a target.
         records: records that the brokers acknowledged.
-        handed_out: records that applications got.
-        again: of these, records that had been handed out before.
-        commits: records of the group in `__consumer_offsets`.
-        refused: errors that members saw, by text.
+        again: records that applications got again.
         rest_s: time from the end of the faults until the group was at rest, None if it never was.
         drain_s: time from the end of the load until all was committed, None if it never was.
-        violations: broken promises.
         error: why the run could not be played to its end, or "".
     """
 
@@ -100,10 +95,7 @@ class Report:
     group: Group
     faults: Counter[str] = field(factory=Counter)
     records: int = 0
-    handed_out: int = 0
     again: int = 0
-    commits: int = 0
-    refused: Counter[str] = field(factory=Counter)
     rest_s: float | None = None
     drain_s: float | None = None
     violations: list[Violation] = field(factory=list)
@@ -130,14 +122,7 @@ def _seconds(value: float | None) -> str:
 
 
 def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -> Report:
-    """Play the run of a seed.
-
-    Args:
-        seed: seed of the run.
-        folder: gets the logs; older files in it are removed.
-        seconds: duration of the faults.
-        network: whether to disturb the network; only root can.
-    """
+    """Play the run of a seed; the logs replace the files of a folder. Only root has a network."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     group = draw_group(seed)
@@ -153,7 +138,6 @@ def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -
                 (folder / "faults.json").write_text(json.dumps(plan, indent=1))
     except (ClusterError, OSError) as error:
         report.error = f"{type(error).__name__}: {error}"
-    (folder / "report.json").write_text(json.dumps(asdict(report), indent=1))
     return report
 
 
@@ -245,11 +229,7 @@ def _check(stage: Stage, report: Report, quiet_ms: list[int]) -> None:
     acknowledged = _acknowledged(stage)
     open_hand_outs = [one for one in hand_outs if one.partition[0] not in stage.load.closed]
     report.records = sum(map(len, acknowledged.values()))
-    report.handed_out = len(hand_outs)
     report.again = repeated(hand_outs)
-    report.commits = len(written)
-    for life in stage.lives:
-        report.refused.update(life.errors)
     report.violations += [
         *lost(acknowledged, hand_outs),
         *skipped(open_hand_outs, kept),
@@ -268,9 +248,10 @@ def _evidence(stage: Stage) -> tuple[list[HandOut], list[Commit]]:
     return moment_before_freeze(hand_outs, freezes), commits
 
 
-def _reader(stage: Stage) -> Consumer:
-    """Return a consumer without a group and without commits."""
-    return Consumer(
+@contextlib.contextmanager
+def _reader(stage: Stage) -> Iterator[Consumer]:
+    """Yield a consumer without a group and without commits."""
+    reader = Consumer(
         stage.cluster.client_config()
         | {
             "group.id": "chaos-reader",
@@ -279,29 +260,25 @@ def _reader(stage: Stage) -> Consumer:
             "auto.offset.reset": "earliest",
         }
     )
-
-
-def _ends(stage: Stage) -> dict[Partition, int]:
-    """Return the log end offsets of all partitions of the load."""
-    reader = _reader(stage)
     try:
-        return {
-            one: reader.get_watermark_offsets(TopicPartition(*one), timeout=20)[1]
-            for one in sorted(stage.load.partitions)
-        }
+        yield reader
     finally:
         reader.close()
 
 
-def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
-    """Read the broker's records of the group, in the order of its log.
+def _ends(stage: Stage) -> dict[Partition, int]:
+    """Return the log end offsets of all partitions of the load."""
+    with _reader(stage) as reader:
+        return {
+            one: reader.get_watermark_offsets(TopicPartition(*one), timeout=20)[1]
+            for one in sorted(stage.load.partitions)
+        }
 
-    Returns:
-        All commits, and the moments, in ms since 1970, of all completed rounds.
-    """
-    reader = _reader(stage)
+
+def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
+    """Return all commits in the order of the broker's log, and the moments of all rounds in ms."""
     written, rounds_ms = [], []
-    try:
+    with _reader(stage) as reader:
         topic = reader.list_topics(OFFSETS_TOPIC, timeout=20).topics[OFFSETS_TOPIC]
         reader.assign([TopicPartition(OFFSETS_TOPIC, one, 0) for one in topic.partitions])
         unread = set(topic.partitions)
@@ -320,8 +297,6 @@ def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
                 if isinstance(key, OffsetKey) and key.group == GROUP:
                     offset = None if value is None else decode_offset_value(value).committed
                     written.append(Written(partition=(key.topic, key.partition), offset=offset))
-    finally:
-        reader.close()
     return written, rounds_ms
 
 
@@ -332,16 +307,8 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
     """Freeze a member beyond its session timeout, or cut it off; return the checkers' findings.
 
     A healthy member plays the same drill, so a control that is caught proves that the checkers
-    work.
-
-    Args:
-        kind: one of `member.KINDS`.
-        folder: gets the logs; older files in it are removed.
-        network: whether members may be cut off. The member without a lease is cut off: after a
-            freeze it would learn within milliseconds that it was fenced, before it hands out much.
-
-    Raises:
-        ClusterError: the drill could not be played.
+    work. The member without a lease is cut off, which needs a network: after a freeze it would
+    learn within milliseconds that it was fenced, before it hands out much.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -455,25 +422,17 @@ def main(arguments: list[str]) -> int:
         runs += 1
         total += report.faults
         records += report.records
-        if report.is_good and (report.rest_s or 0) < SLOW_S:
-            _keep_report_only(folder)
-        elif report.is_good:
-            print(f"  that is slow; logs: {folder}", flush=True)
-        else:
-            failed += 1
-            for violation in sorted(report.violations)[:20]:
-                print(f"  {violation.kind}: {violation.text}", flush=True)
-            print(f"  logs: {folder}; again: make chaos SEEDS=1 FIRST_SEED={seed}", flush=True)
+        if report.is_good:
+            shutil.rmtree(folder)
+            continue
+        failed += 1
+        for violation in sorted(report.violations)[:20]:
+            print(f"  {violation.kind}: {violation.text}", flush=True)
+        print(f"  logs: {folder}; again: make chaos SEEDS=1 FIRST_SEED={seed}", flush=True)
     for kind, count in total.most_common():
         print(f"{count:6} {kind}")
     print(f"{runs} runs, {total.total()} faults, {records} records, {failed} runs failed")
     return 0 if good and not failed else 1
-
-
-def _keep_report_only(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name != "report.json":
-            path.unlink()
 
 
 if __name__ == "__main__":

@@ -55,14 +55,7 @@ def can_disturb_network() -> bool:
 
 
 class Stage:
-    """Brokers, members and load of one run.
-
-    Args:
-        folder: gets all logs; it exists.
-        seed: seed of the run.
-        network: whether members are behind the proxy.
-        brokers: 1 or 3.
-    """
+    """Brokers, members and load of one run; with a network, members are behind the proxy."""
 
     def __init__(self, folder: Path, seed: int, *, network: bool, brokers: int = 3) -> None:
         self.folder = folder
@@ -219,11 +212,7 @@ class Stage:
             self.performed.append((fault, hit))
 
     def heal(self) -> None:
-        """End every fault: all brokers and members run, all bytes pass.
-
-        Raises:
-            ClusterError: the brokers did not come back.
-        """
+        """End every fault: all brokers and members run, all bytes pass."""
         self._agenda.clear()
         for seat in self.seats:
             if seat.namespace is not None:

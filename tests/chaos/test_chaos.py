@@ -24,10 +24,7 @@ SEED = 20_261_122
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_promises_hold_under_faults() -> None:
-    """About half of the minute has faults; `make chaos` runs for any time.
-
-    A failure leaves the logs of all processes in `build/chaos`.
-    """
+    """A failure leaves the logs of all processes in `build/chaos`."""
     report = play(SEED, BUILD / "test", seconds=25, network=can_disturb_network())
     assert report.is_good, [report.line(), *report.violations[:10]]
     assert report.records > 1_000

@@ -41,7 +41,6 @@ def test_six_seeds_in_a_row_meet_every_policy_with_every_assignor() -> None:
 
 def test_every_kind_of_target_has_an_action() -> None:
     """A kind without an action would never count."""
-    assert {kind.on for kind in KINDS.values()} == {"member", "broker", "link", "topic"}
     assert all(hasattr(Stage, f"_on_{kind.on}") for kind in KINDS.values())
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import pytest
 from attrs import define, field
@@ -12,6 +13,7 @@ from attrs import define, field
 from coopgroup.testing.processes import free_ports
 from tests.chaos.network import Effect, Link, Namespace, Proxy, enter_namespace
 from tests.chaos.stage import can_disturb_network
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not can_disturb_network(), reason="network namespaces need root")
 HELD = Effect(holds_requests=True, holds_answers=True)
@@ -79,7 +81,7 @@ def wire() -> Iterator[Wire]:
         connection.close()
 
 
-def answers(connection: socket.socket, timeout_s: float) -> bytes | None:
+def answers(connection: socket.socket, timeout_s: float = 0.3) -> bytes | None:
     """Return the bytes that arrive in that time; None for no byte, b"" for the end."""
     connection.settimeout(timeout_s)
     try:
@@ -88,82 +90,73 @@ def answers(connection: socket.socket, timeout_s: float) -> bytes | None:
         return None
 
 
-def test_bytes_pass_in_both_directions(wire: Wire) -> None:
-    """The proxy is the only way out of the namespace."""
+@pytest.fixture
+def connection(wire: Wire) -> Iterator[socket.socket]:
+    """Return a connection that works; the proxy is its only way out of the namespace."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
+        yield connection
 
 
 @pytest.mark.parametrize(
     "effect", [HELD, Effect(holds_requests=True), Effect(holds_answers=True)], ids=str
 )
-def test_held_bytes_arrive_when_the_fault_is_over(wire: Wire, effect: Effect) -> None:
+def test_held_bytes_arrive_when_the_fault_is_over(
+    wire: Wire, connection: socket.socket, effect: Effect
+) -> None:
     """The connection stays open meanwhile, as after a network partition."""
-    with wire.connect() as connection:
-        connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
-        wire.proxy.add(wire.links, effect)
-        connection.sendall(b"y")
-        assert answers(connection, 0.3) is None
-        wire.proxy.remove(wire.links, effect)
-        assert answers(connection, 5) == b"y"
+    wire.proxy.add(wire.links, effect)
+    connection.sendall(b"y")
+    assert answers(connection) is None
+    wire.proxy.remove(wire.links, effect)
+    assert answers(connection, 5) == b"y"
 
 
-def test_request_of_a_closed_connection_arrives_late(wire: Wire) -> None:
+def test_request_of_a_closed_connection_arrives_late(wire: Wire, connection: socket.socket) -> None:
     """TCP retransmits accepted bytes, even after the sender has closed."""
-    with wire.connect() as connection:
-        connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
-        wire.proxy.add(wire.links, HELD)
-        connection.sendall(b"y")
+    wire.proxy.add(wire.links, HELD)
+    connection.sendall(b"y")
+    connection.close()
     time.sleep(0.3)
     assert wire.received == b"x"
     wire.proxy.remove(wire.links, HELD)
-    until = time.monotonic() + 5
-    while wire.received != b"xy" and time.monotonic() < until:
-        time.sleep(0.02)
-    assert wire.received == b"xy"
+    wait_for(lambda: wire.received == b"xy")
 
 
-def test_faults_that_overlap_end_one_by_one(wire: Wire) -> None:
+def test_faults_that_overlap_end_one_by_one(wire: Wire, connection: socket.socket) -> None:
     """The end of the first of two faults releases no bytes."""
-    with wire.connect() as connection:
-        wire.proxy.add(wire.links, HELD)
-        wire.proxy.add(wire.links, Effect(holds_answers=True))
-        wire.proxy.remove(wire.links, HELD)
-        connection.sendall(b"x")
-        assert answers(connection, 0.3) is None
-        wire.proxy.heal(wire.links)
-        assert answers(connection, 5) == b"x"
+    wire.proxy.add(wire.links, HELD)
+    wire.proxy.add(wire.links, Effect(holds_answers=True))
+    wire.proxy.remove(wire.links, HELD)
+    connection.sendall(b"y")
+    assert answers(connection) is None
+    wire.proxy.heal(wire.links)
+    assert answers(connection, 5) == b"y"
 
 
 @pytest.mark.parametrize("gone", ["broker", "member"])
-def test_half_open_connection_is_silent_and_a_new_one_works(wire: Wire, gone: str) -> None:
+def test_half_open_connection_is_silent_and_a_new_one_works(
+    wire: Wire, connection: socket.socket, gone: Literal["broker", "member"]
+) -> None:
     """One end is reset; the other end stays silent."""
-    with wire.connect() as connection:
-        connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
-        wire.proxy.half_open(wire.links, "broker" if gone == "broker" else "member")
-        if gone == "broker":
-            connection.sendall(b"y")
-            assert answers(connection, 0.3) is None
-        else:
-            with pytest.raises(ConnectionResetError):
-                answers(connection, 5)
+    wire.proxy.half_open(wire.links, gone)
+    if gone == "broker":
+        connection.sendall(b"y")
+        assert answers(connection) is None
+    else:
+        with pytest.raises(ConnectionResetError):
+            answers(connection, 5)
     with wire.connect() as another:
         another.sendall(b"z")
         assert answers(another, 5) == b"z"
 
 
-def test_refused_connections_are_reset(wire: Wire) -> None:
+def test_refused_connections_are_reset(wire: Wire, connection: socket.socket) -> None:
     refusing = Effect(refuses=True)
-    with wire.connect() as connection:
-        connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
-        wire.proxy.add(wire.links, refusing)
-        with pytest.raises(ConnectionResetError):
-            answers(connection, 5)
+    wire.proxy.add(wire.links, refusing)
+    with pytest.raises(ConnectionResetError):
+        answers(connection, 5)
     # The reset may come before the connection is handed over.
     with pytest.raises(ConnectionResetError), wire.connect() as another:
         answers(another, 5)
@@ -174,25 +167,23 @@ def test_refused_connections_are_reset(wire: Wire) -> None:
 
 
 @pytest.mark.verify
-def test_delay_and_loss_take_time(wire: Wire) -> None:
+def test_delay_and_loss_take_time(wire: Wire, connection: socket.socket) -> None:
     """Each direction takes at least half of the delay; a lost chunk is retransmitted later."""
-    with wire.connect() as connection:
-        for effect, least_s in ((Effect(delay_s=0.2), 0.2), (Effect(loss=1.0), 2 * 0.2 * 15)):
-            wire.proxy.add(wire.links, effect)
-            began = time.monotonic()
-            connection.sendall(b"x")
-            assert answers(connection, 20) == b"x"
-            assert time.monotonic() - began >= least_s
-            wire.proxy.remove(wire.links, effect)
-
-
-def test_interface_that_is_down_drops_packets_until_it_is_up(wire: Wire) -> None:
-    """TCP keep-alive notices this fault: no kernel answers for the other side."""
-    with wire.connect() as connection:
+    for effect, least_s in ((Effect(delay_s=0.2), 0.2), (Effect(loss=1.0), 2 * 0.2 * 15)):
+        wire.proxy.add(wire.links, effect)
+        began = time.monotonic()
         connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
-        wire.namespace.set_up(is_up=False)
-        connection.sendall(b"y")
-        assert answers(connection, 0.5) is None
-        wire.namespace.set_up(is_up=True)
-        assert answers(connection, 10) == b"y"
+        assert answers(connection, 20) == b"x"
+        assert time.monotonic() - began >= least_s
+        wire.proxy.remove(wire.links, effect)
+
+
+def test_interface_that_is_down_drops_packets_until_it_is_up(
+    wire: Wire, connection: socket.socket
+) -> None:
+    """TCP keep-alive notices this fault: no kernel answers for the other side."""
+    wire.namespace.set_up(is_up=False)
+    connection.sendall(b"y")
+    assert answers(connection, 0.5) is None
+    wire.namespace.set_up(is_up=True)
+    assert answers(connection, 10) == b"y"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars
+from coopgroup.pipeline.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,12 @@ def spark() -> Iterator[SparkSession]:
         warnings.simplefilter("ignore", ResourceWarning)
         session.stop()
         gc.collect()
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    """Return a folder without tables."""
+    return Tables(spark=spark, folder=str(tmp_path))
 
 
 @pytest.fixture(scope="session")

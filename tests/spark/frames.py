@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+from attrs import frozen
 
 from coopgroup.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["commit", "make", "rows"]
+__all__ = ["Given", "commit", "killed_at", "make", "rows"]
 
 
-def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
+def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFrame:
     """Return a frame of a table; missing fields are null."""
     schema = TABLES[table].schema
     unknown = {name for row in given for name in row} - set(schema.names)
@@ -20,6 +26,25 @@ def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
     return spark.createDataFrame(
         [[row.get(name) for name in schema.names] for row in given], schema
     )
+
+
+@contextmanager
+def killed_at(owner: object, name: str) -> Iterator[None]:
+    """Let a job die when it calls a function."""
+    with patch.object(owner, name, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        yield
+
+
+@frozen(kw_only=True)
+class Given:
+    """Tables that are given as frames; the others are empty."""
+
+    spark: SparkSession
+    frames: Mapping[str, DataFrame]
+    folder: str = "tables"
+
+    def read(self, name: str) -> DataFrame:
+        return self.frames[name] if name in self.frames else make(self.spark, name)
 
 
 def commit(at_ms: int, committed: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from coopgroup.model import ResourceSet
+from coopgroup.pipeline.history import commit_records, group_records, history_frames
 from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
 from coopgroup.protocol import (
@@ -15,16 +18,18 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundDecided
+from tests.spark.frames import make
+from tests.spark.stories import history_of
 from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from coopgroup.simulator.run import Run
 
-__all__ = ["raw_frame", "records_of"]
+__all__ = ["history_of_runs", "raw_frame"]
 
 Records = list[tuple[int, bytes, bytes]]
 
@@ -36,9 +41,19 @@ def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | N
     return spark.createDataFrame(rows, RAW)
 
 
-def records_of(run: Run) -> Records:
-    """Return commits and completed rounds of a run as records of the internal topic."""
-    return [*_commits(run.telemetry), *_rounds(run)]
+def history_of_runs(spark: SparkSession, runs: Mapping[str, Run]) -> dict[str, DataFrame]:
+    """Return the tables of a history and of its episodes; each group has the name of its run."""
+    records = []
+    for group, run in runs.items():
+        telemetry = tuple(evolve(one, group=group) for one in run.telemetry)
+        records += [*_commits(telemetry), *_rounds(evolve(run, telemetry=telemetry))]
+    raw = raw_frame(spark, records)
+    frames = history_frames(
+        commit_records(raw).localCheckpoint(), group_records(raw).localCheckpoint()
+    )
+    names = ("commits", "generations", "members", "assignments")
+    tables = {name: frames[name].localCheckpoint() for name in names} | {"lag": make(spark, "lag")}
+    return {**tables, **history_of(tables)}
 
 
 def _commits(telemetry: Sequence[Envelope]) -> Records:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import field, frozen
+import pytest
+from attrs import define, field, frozen
 
 from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
 from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["REMOVED", "State", "Story", "episodes_of", "every", "tables_of", "watched"]
+__all__ = ["REMOVED", "Claims", "State", "Story", "every", "history_of", "tables_of", "watched"]
 
 REMOVED: None = None
 """In place of the members of a state: the group was removed."""
@@ -31,13 +31,9 @@ _LIMITS: Final[Mapping[str, int]] = MappingProxyType(
 
 @frozen(kw_only=True)
 class State:
-    """A record of the group.
+    """A record of the group, and when the coordinator wrote it.
 
-    Attributes:
-        at_ms: when the coordinator wrote it.
-        generation: of the group.
-        held: partitions by member. A member is "ID", with "@CLIENT@HOST" and "/STATIC" if needed.
-        topics: to which the members subscribe.
+    `held` has partitions by member. A member is "ID", with "@CLIENT@HOST" and "/STATIC" if needed.
     """
 
     at_ms: int
@@ -48,15 +44,7 @@ class State:
 
 @frozen(kw_only=True)
 class Story:
-    """A group's past.
-
-    Attributes:
-        states: records of the group.
-        commits: rows of the table, of any group.
-        lag: rows of the table, of any group.
-        limits: timeouts of its members.
-        copies: of the rows of its states and members.
-    """
+    """A group's past: its states, rows of other tables, timeouts; rows may be there twice."""
 
     states: Sequence[State]
     commits: Sequence[Mapping[str, Any]] = ()
@@ -99,11 +87,22 @@ def _rows_of(state: State, limits: Mapping[str, int]) -> dict[str, list[dict[str
     return {"generations": [counted], "members": members, "assignments": assignments}
 
 
-def episodes_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, DataFrame]:
-    """Return the tables of the episodes of all stories, from one run."""
-    tables = tables_of(spark, stories)
+def history_of(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Return the episodes of a history, computed once."""
     found = history_episodes(*(tables[name] for name in _HISTORY), lag=tables["lag"])
     return {name: checkpointed(frame) for name, frame in found.items()}
+
+
+@define
+class Claims:
+    """Rows that groups must have in a table of episodes; each claim is a case of a test."""
+
+    cases: list[Any] = field(factory=list)
+
+    def __call__(self, text: str, group: str, table: str, columns: str, *found: Any) -> None:  # noqa: ANN401 - rows
+        """Claim that some columns of the rows of a group are those, in any order."""
+        case = pytest.param(group, table, columns.split(), [*found], id=text)
+        self.cases.append(case)
 
 
 def every(
@@ -128,12 +127,7 @@ def watched(
     monkeypatch: pytest.MonkeyPatch,
     compute: Callable[..., Any] = job._frames,  # noqa: SLF001 - no other step knows the groups
 ) -> list[tuple[str, ...]]:
-    """Return a list that gets the groups of each computation of episodes.
-
-    Args:
-        monkeypatch: ends the watch.
-        compute: computes the episodes, by default as the job does.
-    """
+    """Return a list that gets the groups of each computation of episodes."""
     computed: list[tuple[str, ...]] = []
 
     def frames(tables: Tables, settle_ms: int, scope: Scope, *others: Any, **named: Any) -> Any:  # noqa: ANN401

@@ -2,24 +2,25 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from attrs import frozen
-from pyspark.sql import DataFrame, SparkSession
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
+from coopgroup.cli.pipeline.advise import command
 from coopgroup.cli.pipeline.run import _ripe
+from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.advice import tables as advice_tables
 from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.tables import history_of, move_cost_of
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
+from coopgroup.pipeline.tables import Tables
 from coopgroup.simulator.scenario import Choice
-
-if TYPE_CHECKING:
-    from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import Given, make
 
 # A task of seconds may take minutes if Spark gets a tenth of a core.
 pytestmark = pytest.mark.timeout(480)
@@ -50,16 +51,10 @@ REBALANCE: Mapping[str, Any] = {
 }
 
 
-@frozen(kw_only=True)
-class Given:
-    spark: SparkSession
-    rows: Mapping[str, Sequence[Mapping[str, Any]]]
-    folder: str = "tables"
-
-    def read(self, name: str) -> DataFrame:
-        schema = TABLES[name].schema
-        made = [[row.get(column) for column in schema.names] for row in self.rows.get(name, ())]
-        return self.spark.createDataFrame(made, schema)
+def given(spark: SparkSession, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Given:
+    return Given(
+        spark=spark, frames={name: make(spark, name, *some) for name, some in rows.items()}
+    )
 
 
 def absence(gone_ms: int, away_ms: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -88,9 +83,9 @@ def lag(at_ms: int, end: int, **others: Any) -> dict[str, Any]:  # noqa: ANN401
 
 def test_history_is_read_whole(spark: SparkSession) -> None:
     """Size, absences, growth, load, cost and configuration."""
-    tables = Given(
-        spark=spark,
-        rows={
+    tables = given(
+        spark,
+        {
             "absences": [
                 absence(HOUR_MS, 20_000),
                 absence(5 * HOUR_MS, None, gone_latest_ms=5 * HOUR_MS + 9_000),
@@ -141,7 +136,7 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match=r"no history of group 'h'; there are g$"):
         history_of(tables, "h")
     with pytest.raises(PipelineError, match="tables has no episodes to advise on"):
-        history_of(Given(spark=spark, rows={}), "g")
+        history_of(given(spark, {}), "g")
 
 
 def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) -> None:
@@ -154,15 +149,15 @@ def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) ->
             lag(3 * DAY_MS + 10_000, 10_050),
         ],
     }
-    given = Given(spark=spark, rows=rows)
-    history = history_of(given, "g", since_ms=2 * DAY_MS)
+    tables = given(spark, rows)
+    history = history_of(tables, "g", since_ms=2 * DAY_MS)
     assert [one.begin_ms for one in history.episodes] == [3 * DAY_MS]
     assert history.days == pytest.approx(1, abs=0.001)
     assert history.observed.moved == pytest.approx(4, abs=0.001)
     assert history.observed.lag_peak == 6
     assert history.rate_per_s == 5.0
     with pytest.raises(PipelineError, match="'g' has no rebalance and no absence after --since"):
-        history_of(given, "g", since_ms=9 * DAY_MS)
+        history_of(tables, "g", since_ms=9 * DAY_MS)
 
 
 def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSession) -> None:
@@ -172,8 +167,8 @@ def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSes
     ]
     known = rebalance(DAY_MS, source="telemetry", partitions=None)
     asked = Choice(name="simple")
-    given = Given(spark=spark, rows={"rebalances": [known], "work": work})
-    history = history_of(given, "g", asked)
+    tables = given(spark, {"rebalances": [known], "work": work})
+    history = history_of(tables, "g", asked)
     assert (history.members, history.partitions, history.today) == (3, 12, asked)
     assert "needs `coopgroup pipeline history`" in history.notes[0]
 
@@ -186,7 +181,7 @@ def test_of_too_many_absences_the_newest_count(
         "absences": [absence(place * DAY_MS // 4, 5_000) for place in (6, 1, 4)],
         "rebalances": [rebalance(0, moved=100), rebalance(DAY_MS, moved=4)],
     }
-    history = history_of(Given(spark=spark, rows=rows), "g")
+    history = history_of(given(spark, rows), "g")
     assert [one.begin_ms for one in history.episodes] == [DAY_MS, 6 * DAY_MS // 4]
     assert (history.days, history.observed.moved) == (1.0, 4.0)
     assert history.notes[0].startswith("There are more than 2 absences")
@@ -197,9 +192,9 @@ def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_i
 ) -> None:
     """The group still commits; the delay is that of the last round with lost members."""
     led = {"group": "g", "policy": "deferred", "assignor": "sticky", "lost": 3}
-    tables = Given(
-        spark=spark,
-        rows={
+    tables = given(
+        spark,
+        {
             "rebalances": [rebalance(DAY_MS)],
             "commits": [{"group": "g", "at_ms": 6 * DAY_MS}, {"group": "h", "at_ms": 99 * DAY_MS}],
             "generations": [{"group": "g", "at_ms": 0}],
@@ -249,13 +244,13 @@ def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
     takes("a", 0, 999_999)
     for number in range(1, 6):
         takes("b" if number % 2 else "a", 10_000_000 * number, 4_000 + number)
-    tables = Given(spark=spark, rows={"events": events, "work": work})
+    tables = given(spark, {"events": events, "work": work})
     assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=4_003)
     for number in range(6, 11):
         takes("b", 10_000_000 * number, 100 + number)
-    tables = Given(spark=spark, rows={"events": events, "work": work})
+    tables = given(spark, {"events": events, "work": work})
     assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=108)
-    few = Given(spark=spark, rows={"events": events[:3], "work": work[:3]})
+    few = given(spark, {"events": events[:3], "work": work[:3]})
     assert move_cost_of(few, "g") is None
 
 
@@ -284,7 +279,7 @@ def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) 
         host = f"host-{number // 2}"
         members.append({**state, "member_id": member, "client_id": "c", "client_host": host})
     rows = {"events": events, "work": work, "generations": generations, "members": members}
-    found = move_cost_of(Given(spark=spark, rows=rows), "g")
+    found = move_cost_of(given(spark, rows), "g")
     assert found == MoveCost(move_ms=4_000, return_ms=100)
 
 
@@ -300,6 +295,88 @@ def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkS
         rebalance(HOUR_MS * number, group="grown", trigger="join", joined=1)
         for number in range(1, ENOUGH + 1)
     ]
-    tables = cast("Tables", Given(spark=spark, rows={"absences": absences, "rebalances": joins}))
+    tables = cast("Tables", given(spark, {"absences": absences, "rebalances": joins}))
     assert _ripe(tables, Scope()) == ["crashed", "grown"]
     assert _ripe(tables, Scope(since_ms=2 * HOUR_MS)) == []
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+COUNT = 24
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write tables of a group of three whose members restart every hour, each within 8 s."""
+    tables = Tables(spark=spark, folder=str(tmp_path_factory.mktemp("tables")))
+    absences = [
+        {
+            "group": "billing",
+            "member_id": f"m-{number}",
+            "client_id": "c",
+            "client_host": "h",
+            "generation": number,
+            "session_timeout_ms": 10_000,
+            "partitions": 2,
+            "gone_ms": number * HOUR_MS,
+            "gone_latest_ms": number * HOUR_MS,
+            "returned_ms": number * HOUR_MS + 8_000,
+            "absent_ms": 8_000,
+            "observed_until_ms": (COUNT + 1) * HOUR_MS,
+        }
+        for number in range(1, COUNT + 1)
+    ]
+    rebalance = {
+        "group": "billing",
+        "source": "history",
+        "trigger": "leave",
+        "members_after": 3,
+        "partitions": 6,
+        "moved": 2,
+        "begin_ms": HOUR_MS,
+        "end_ms": HOUR_MS + 1_000,
+    }
+    frames = {
+        "absences": make(spark, "absences", *absences),
+        "rebalances": make(spark, "rebalances", rebalance),
+    }
+    tables.replace("episodes", frames)
+    return tables.folder
+
+
+def advised(folder: str, *arguments: str) -> str:
+    """Return the output of the command."""
+    result = CliRunner().invoke(
+        command, ["--tables", folder, "--group", "billing", *arguments], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_stateful_group_is_advised_to_wait_and_gets_a_page(folder: str, tmp_path: Path) -> None:
+    """Moves take 30 s, restarts 8 s."""
+    page = tmp_path / "advice.html"
+    told = ("--move-cost-ms", "30000", "--today", "simple")
+    printed = advised(folder, *told, "--json", "--html", str(page))
+    found = json.loads(printed)
+    assert found["advised"]["policy"] == "deferred"
+    assert 8_000 <= found["advised"]["options"]["scheduled_rebalance_timeout_ms"] <= 20_000
+    assert found["advised"]["moved_per_day"]["mean"] == 0
+    assert found["is_clear"]
+    assert found["history"] | {"observed": None} == {
+        "days": 1.0,
+        "members": 3,
+        "partitions": 6,
+        "episodes": COUNT,
+        "absences": COUNT,
+        "is_enough": True,
+        "observed": None,
+    }
+    text = page.read_text()
+    assert "DeferredPolicy(scheduled_rebalance_timeout_ms=" in text
+
+
+def test_group_without_history_is_said(folder: str) -> None:
+    with pytest.raises(CoopgroupError) as refused:
+        CliRunner().invoke(command, ["--tables", folder, "--group", "gone"], catch_exceptions=False)
+    assert str(refused.value).endswith("no history of group 'gone'; there are billing")

@@ -13,10 +13,12 @@ import pytest
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.history import (
     commit_records,
+    commits_of,
     group_records,
     history_frames,
     start_history,
 )
+from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
@@ -127,6 +129,25 @@ def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
     own = "spark-kafka-source-1f0d-driver-0"
     raw = raw_frame(spark, [commit_record(1, 1, own), commit_record(2, 2)])
     assert rows(frames_of(raw)["commits"], "group") == [("g",)]
+
+
+def test_records_of_other_groups_are_skipped_before_they_are_decoded(spark: SparkSession) -> None:
+    """Also those of groups whose names begin alike, and records without a readable key."""
+    value = encode_offset_value(OffsetValue(committed=1, commit_ms=1))
+    named = [
+        (1, encode_key(OffsetKey(group=group, topic="t", partition=0)), value)
+        for group in ("a", "ab", "ü", "b", "")
+    ]
+    raw = raw_frame(spark, [*named, (1, b"\0\1\0", value), (1, b"", value)])
+
+    def kept(*groups: str) -> list[str]:
+        some = Scope(groups=groups).of_records(raw)
+        return [name for (name,) in rows(commits_of(commit_records(some)), "group")]
+
+    assert kept("ab") == ["ab"]
+    assert kept("ü", "a") == ["a", "ü"]
+    assert kept("c") == []
+    assert ALL.of_records(raw).count() == len(named) + 2
 
 
 # --- exactly once ---------------------------------------------------------------------------------

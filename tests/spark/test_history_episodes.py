@@ -5,34 +5,24 @@ Each story is a group of its own, and all episodes are computed in one run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
 from pyspark.sql import functions as sql
 
-from tests.spark.departures import AWAY, RETURNS
 from tests.spark.frames import commit, rows
-from tests.spark.stories import REMOVED, State, Story, episodes_of, every
+from tests.spark.stories import REMOVED, Claims, State, Story, every, history_of, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
-TIMES = ("partition", "begin_ms", "end_ms", "unavailable_ms", "error_ms")
+TIMES = "partition begin_ms end_ms unavailable_ms error_ms"
 STORIES: dict[str, Story] = {}
-
-
-@pytest.fixture(scope="module")
-def episodes(spark: SparkSession) -> dict[str, DataFrame]:
-    return episodes_of(spark, STORIES)
-
-
-def found(
-    episodes: dict[str, DataFrame], story: str, table: str, *columns: str
-) -> list[tuple[Any, ...]]:
-    return rows(episodes[table].where(f"`group` = '{story}'"), *columns)
+claim = Claims()
 
 
 # --- a group from its first member to its last one ------------------------------------------------
@@ -67,68 +57,55 @@ STORIES["whole"] = Story(
         for partition, lag in enumerate(lags)
     ],
 )
-
-
-def test_rebalances_have_a_trigger_rounds_and_members(episodes: dict[str, DataFrame]) -> None:
-    """Rounds within five seconds belong together; joins and departures give the reason."""
-    columns = ("first_generation", "trigger", "rounds", "members_before", "members_after")
-    assert found(episodes, "whole", "rebalances", *columns, "joined", "left") == [
-        (1, "created", 1, 0, 1, 1, 0),
-        (2, "join", 2, 1, 2, 1, 0),
-        (4, "exchange", 1, 2, 2, 1, 1),
-        (5, "subscription", 1, 2, 2, 0, 0),
-        (6, "leave", 1, 2, 1, 0, 1),
-        (7, "emptied", 1, 1, 0, 0, 1),
-    ]
-
-
-def test_rebalances_have_times_within_bounds(episodes: dict[str, DataFrame]) -> None:
-    """At the earliest the previous round, and at most the time that members have to rejoin."""
-    columns = ("first_generation", "begin_earliest_ms", "begin_ms", "end_ms", "duration_ms")
-    assert found(episodes, "whole", "rebalances", *columns)[:4] == [
-        (1, 10_000, 10_000, 10_000, 0),
-        (2, 30_000, 60_000, 61_000, 1_000),
-        (4, 61_000, 90_000, 90_000, 0),
-        (5, 90_000, 120_000, 120_000, 0),
-    ]
-
-
-def test_partitions_that_change_hands_have_moved(episodes: dict[str, DataFrame]) -> None:
-    """From process to process, even if they had no owner in between."""
-    columns = ("first_generation", "partitions", "moved", "moved_twice")
-    assert found(episodes, "whole", "rebalances", *columns) == [
-        (1, 2, 0, 0),
-        (2, 2, 1, 0),
-        (4, 2, 1, 0),
-        (5, 2, 1, 0),
-        (6, 2, 0, 0),
-        (7, 0, 0, 0),
-    ]
-
-
-def test_outages_are_gaps_between_commits(episodes: dict[str, DataFrame]) -> None:
-    """The gap minus the usual interval; the error is at most that interval."""
-    columns = ("first_generation", "partition", "begin_ms", "end_ms", "unavailable_ms", "error_ms")
-    assert found(episodes, "whole", "outages", *columns) == [
-        (2, 1, 59_000, 64_000, 4_000, 1_000),
-        (4, 1, 88_000, 95_000, 6_000, 1_000),
-        (5, 1, 120_000, 121_000, 0, 1_000),
-    ]
-    sums = found(
-        episodes, "whole", "rebalances", "first_generation", "unavailable_partition_s", "unobserved"
-    )
-    assert sums == [(1, 0.0, 0), (2, 4.0, 0), (4, 6.0, 0), (5, 0.0, 0), (6, 0.0, 0), (7, 0.0, 0)]
-
-
-def test_skew_is_of_those_who_are_in_the_group(episodes: dict[str, DataFrame]) -> None:
-    """A member without partitions counts; a time before the group has no skew."""
-    columns = ("at_ms", "generation", "members", "lag_total", "lag_max", "lag_mean", "imbalance")
-    assert found(episodes, "whole", "skew", *columns) == [
-        (70_000, 3, 2, 40, 30, 20.0, 1.5),
-        (70_500, 3, 2, 0, 0, 0.0, None),
-        (130_000, 5, 2, 10, 10, 5.0, 2.0),
-    ]
-
+claim(
+    "rounds within five seconds belong together; joins and departures give the reason",
+    *("whole", "rebalances"),
+    "first_generation trigger rounds members_before members_after joined left",
+    (1, "created", 1, 0, 1, 1, 0),
+    (2, "join", 2, 1, 2, 1, 0),
+    (4, "exchange", 1, 2, 2, 1, 1),
+    (5, "subscription", 1, 2, 2, 0, 0),
+    (6, "leave", 1, 2, 1, 0, 1),
+    (7, "emptied", 1, 1, 0, 0, 1),
+)
+claim(
+    "a rebalance begins at the earliest with the previous round",
+    *("whole", "rebalances"),
+    "first_generation begin_earliest_ms begin_ms end_ms duration_ms",
+    (1, 10_000, 10_000, 10_000, 0),
+    (2, 30_000, 60_000, 61_000, 1_000),  # not before members had the time to rejoin
+    (4, 61_000, 90_000, 90_000, 0),
+    (5, 90_000, 120_000, 120_000, 0),
+    (6, 120_000, 150_000, 150_000, 0),
+    (7, 150_000, 180_000, 180_000, 0),
+)
+claim(
+    "partitions move from process to process, even if they had no owner in between",
+    *("whole", "rebalances"),
+    "first_generation partitions moved moved_twice unavailable_partition_s unobserved",
+    (1, 2, 0, 0, 0.0, 0),
+    (2, 2, 1, 0, 4.0, 0),
+    (4, 2, 1, 0, 6.0, 0),
+    (5, 2, 1, 0, 0.0, 0),
+    (6, 2, 0, 0, 0.0, 0),
+    (7, 0, 0, 0, 0.0, 0),
+)
+claim(
+    "an outage is a gap between commits less the usual interval, which bounds the error",
+    *("whole", "outages"),
+    f"first_generation {TIMES}",
+    (2, 1, 59_000, 64_000, 4_000, 1_000),
+    (4, 1, 88_000, 95_000, 6_000, 1_000),
+    (5, 1, 120_000, 121_000, 0, 1_000),
+)
+claim(
+    "a member without partitions counts for skew; a time before the group has no skew",
+    *("whole", "skew"),
+    "at_ms generation members lag_total lag_max lag_mean imbalance",
+    (70_000, 3, 2, 40, 30, 20.0, 1.5),
+    (70_500, 3, 2, 0, 0, 0.0, None),
+    (130_000, 5, 2, 10, 10, 5.0, 2.0),
+)
 
 STORIES["unobserved"] = Story(
     states=[
@@ -136,18 +113,12 @@ STORIES["unobserved"] = Story(
         for number, odd in ((1, 0), (4, 1), (7, 0))
     ]
 )
-
-
-def test_outages_that_cannot_be_seen_count_for_their_own_rebalances(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """A partition without commits moves twice: each move counts one unobserved outage."""
-    columns = ("first_generation", "moved", "unobserved")
-    assert found(episodes, "unobserved", "rebalances", *columns) == [
-        (1, 0, 0),
-        (4, 1, 1),
-        (7, 1, 1),
-    ]
+claim(
+    "each move of a partition without commits counts one unobserved outage",
+    *("unobserved", "rebalances"),
+    "first_generation moved unobserved",
+    *((1, 0, 0), (4, 1, 1), (7, 1, 1)),
+)
 
 
 # --- stories in which episodes were wrong ---------------------------------------------------------
@@ -168,33 +139,31 @@ STORIES["restart"] = Story(
         ),
     ),
 )
-
-
-def test_a_static_restart_does_not_hide_the_outage_before_it(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """In one generation: s2 leaves, its partition stands still for 24 s, and later s1 restarts."""
-    columns = ("first_generation", "begin_ms", "trigger", "rounds", "joined", "left", "moved")
-    assert found(episodes, "restart", "rebalances", *columns, "unavailable_partition_s") == [
-        (1, 10_000, "created", 1, 2, 0, 0, 0.0),
-        (2, 100_000, "leave", 1, 0, 1, 1, 24.0),
-        (2, BACK_MS, "restart", 0, 0, 0, 0, 12.0),
-    ]
-    assert found(episodes, "restart", "outages", *TIMES) == [
-        (0, BACK_MS - 6_000, BACK_MS + 1_000, 6_000, 1_000),
-        (1, 76_000, 101_000, 24_000, 1_000),
-        (1, BACK_MS - 6_000, BACK_MS + 1_000, 6_000, 1_000),
-    ]
-
+# In one generation: s2 leaves, its partition stands still for 24 s, and later s1 restarts.
+claim(
+    "a static restart does not hide the rebalance before it",
+    *("restart", "rebalances"),
+    "first_generation begin_ms trigger rounds joined left moved unavailable_partition_s",
+    (1, 10_000, "created", 1, 2, 0, 0, 0.0),
+    (2, 100_000, "leave", 1, 0, 1, 1, 24.0),
+    (2, BACK_MS, "restart", 0, 0, 0, 0, 12.0),
+)
+claim(
+    "a static restart does not hide the outage before it",
+    *("restart", "outages", TIMES),
+    (0, BACK_MS - 6_000, BACK_MS + 1_000, 6_000, 1_000),
+    (1, 76_000, 101_000, 24_000, 1_000),
+    (1, BACK_MS - 6_000, BACK_MS + 1_000, 6_000, 1_000),
+)
 
 STORIES["repeated"] = Story(
     states=[State(at_ms=at_ms, generation=1, held={"a/s": [0]}) for at_ms in (1_000, 90_000)]
 )
-
-
-def test_a_state_that_is_written_twice_is_no_restart(episodes: dict[str, DataFrame]) -> None:
-    assert found(episodes, "repeated", "rebalances", "trigger") == [("created",)]
-
+claim(
+    "a state that is written twice is no restart",
+    *("repeated", "rebalances", "trigger"),
+    ("created",),
+)
 
 STORIES["idle"] = Story(
     states=(
@@ -203,16 +172,14 @@ STORIES["idle"] = Story(
     ),
     commits=tuple(every(MINUTE_MS, (10_000, HOUR_MS), (9 * HOUR_MS, 10 * HOUR_MS))),
 )
-
-
-def test_an_idle_topic_is_no_outage(episodes: dict[str, DataFrame]) -> None:
-    """Eight hours without records, in which the partition moves."""
-    columns = ("trigger", "unavailable_partition_s", "unobserved")
-    assert found(episodes, "idle", "outages") == []
-    assert found(episodes, "idle", "rebalances", *columns) == [
-        ("created", 0.0, 0),
-        ("rejoin", None, 1),
-    ]
+# Eight hours without records, in which the partition moves.
+claim("an idle topic is no outage", "idle", "outages", TIMES)
+claim(
+    "the cost of a rebalance of an idle topic is unknown",
+    *("idle", "rebalances"),
+    "trigger unavailable_partition_s unobserved",
+    *(("created", 0.0, 0), ("rejoin", None, 1)),
+)
 
 
 def waiting(at_ms: int, lag: int) -> dict[str, Any]:
@@ -227,14 +194,11 @@ STORIES["waiting"] = Story(
         *(waiting(at_ms, 9) for at_ms in range(5 * HOUR_MS, 9 * HOUR_MS, MINUTE_MS)),
     ),
 )
-
-
-def test_an_outage_begins_when_records_wait(episodes: dict[str, DataFrame]) -> None:
-    """The lag shows when records arrived; the error covers the time between two moments."""
-    begin_ms = 5 * HOUR_MS - MINUTE_MS
-    assert found(episodes, "waiting", "outages", *TIMES) == [
-        (0, begin_ms, 9 * HOUR_MS, 4 * HOUR_MS, 2 * MINUTE_MS),
-    ]
+claim(
+    "an outage begins when the lag shows records; the error is the time between two moments",
+    *("waiting", "outages", TIMES),
+    (0, 5 * HOUR_MS - MINUTE_MS, 9 * HOUR_MS, 4 * HOUR_MS, 2 * MINUTE_MS),
+)
 
 
 STOPPED = ((10_000, 80_000), (110_000, 200_000))
@@ -255,17 +219,12 @@ STORIES["late"] = Story(
     ),
     commits=(*every(1_000, *STOPPED), *LATE),
 )
-
-
-def test_the_error_covers_records_that_only_came_after_the_gap(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """Thirty seconds without commits: with arrivals a sure outage, without them an unsure one."""
-    assert found(episodes, "late", "outages", *TIMES) == [
-        (0, 80_000, 110_000, 29_000, 1_000),
-        (1, 80_000, 110_000, 29_000, 29_000),
-    ]
-
+claim(
+    "a gap without arrivals may be no outage: the error covers records that came after it",
+    *("late", "outages", TIMES),
+    (0, 80_000, 110_000, 29_000, 1_000),
+    (1, 80_000, 110_000, 29_000, 29_000),
+)
 
 STORIES["removed"] = Story(
     states=(
@@ -278,25 +237,23 @@ STORIES["removed"] = Story(
     ),
     commits=(*every(1_000, (1_000, 119_000)), *every(1_000, (301_000, 400_000))),
 )
-
-
-def test_a_removed_group_keeps_its_past(episodes: dict[str, DataFrame]) -> None:
-    """Each life has its episodes; nothing is compared across lives."""
-    assert found(episodes, "removed", "rebalances", "begin_ms", "trigger", "moved") == [
-        (1_000, "created", 0),
-        (60_000, "leave", 1),
-        (120_000, "emptied", 0),
-        (300_000, "created", 0),
-        (360_000, "leave", 1),
-    ]
-    assert found(episodes, "removed", "outages", "partition") == []
-    columns = ("member_id", "returned_as", "observed_until_ms")
-    assert found(episodes, "removed", "absences", *columns) == [
-        ("a", "never", 200_000),
-        ("b", "never", 200_000),
-        ("y", "never", 400_000),
-    ]
-
+claim(
+    "a removed group keeps its past: each life has its rebalances",
+    *("removed", "rebalances"),
+    "begin_ms trigger moved",
+    (1_000, "created", 0),
+    (60_000, "leave", 1),
+    (120_000, "emptied", 0),
+    (300_000, "created", 0),
+    (360_000, "leave", 1),
+)
+claim("no group that could pause existed between two lives", "removed", "outages", "partition")
+claim(
+    "no member returns in another life",
+    *("removed", "absences"),
+    "member_id returned_as observed_until_ms",
+    *(("a", "never", 200_000), ("b", "never", 200_000), ("y", "never", 400_000)),
+)
 
 STORIES["anew"] = Story(
     states=(
@@ -306,18 +263,16 @@ STORIES["anew"] = Story(
         State(at_ms=10 * HOUR_MS, generation=2, held={"c": [0], "d": []}),
     )
 )
-
-
-def test_a_generation_that_starts_again_is_another_life(episodes: dict[str, DataFrame]) -> None:
-    """Compaction has removed the tombstone between them."""
-    columns = ("begin_ms", "trigger", "rounds", "missing", "members_before", "moved")
-    assert found(episodes, "anew", "rebalances", *columns) == [
-        (1_000, "created", 1, 0, 0, 0),
-        (60_000, "join", 1, 0, 1, 0),
-        (9 * HOUR_MS, "created", 1, 0, 0, 0),
-        (10 * HOUR_MS, "join", 1, 0, 1, 0),
-    ]
-
+# Compaction has removed the tombstone between them.
+claim(
+    "a generation that starts again is another life",
+    *("anew", "rebalances"),
+    "begin_ms trigger rounds missing members_before moved",
+    (1_000, "created", 1, 0, 0, 0),
+    (60_000, "join", 1, 0, 1, 0),
+    (9 * HOUR_MS, "created", 1, 0, 0, 0),
+    (10 * HOUR_MS, "join", 1, 0, 1, 0),
+)
 
 STORIES["compacted"] = Story(
     states=(
@@ -325,14 +280,12 @@ STORIES["compacted"] = Story(
         State(at_ms=9 * HOUR_MS, generation=400, held={"a": [], "b": [0]}),
     )
 )
-
-
-def test_generations_that_compaction_removed_are_no_rounds(
-    episodes: dict[str, DataFrame],
-) -> None:
-    columns = ("first_generation", "rounds", "missing")
-    assert found(episodes, "compacted", "rebalances", *columns) == [(1, 1, 0), (400, 1, 398)]
-
+claim(
+    "generations that compaction removed are no rounds",
+    *("compacted", "rebalances"),
+    "first_generation rounds missing",
+    *((1, 1, 0), (400, 1, 398)),
+)
 
 STORIES["weak"] = Story(
     states=(
@@ -341,15 +294,13 @@ STORIES["weak"] = Story(
         State(at_ms=12 * HOUR_MS, generation=3, held={"p2@pod@h2": [0], "s2/s": [1], "k": [2]}),
     )
 )
-
-
-def test_a_weak_name_returns_within_an_hour_or_never(episodes: dict[str, DataFrame]) -> None:
-    """A pod of the same deployment, half a day later, is another process; a static id is not."""
-    columns = ("member_id", "returned_as", "returned_ms")
-    assert found(episodes, "weak", "absences", *columns) == [
-        ("p1", "never", None),
-        ("s1", "static_id", 12 * HOUR_MS),
-    ]
+# A pod of the same deployment, half a day later, is another process; a static id is not.
+claim(
+    "a weak name returns within an hour or never",
+    *("weak", "absences"),
+    "member_id returned_as returned_ms",
+    *(("p1", "never", None), ("s1", "static_id", 12 * HOUR_MS)),
+)
 
 
 FIRST_MS, SECOND_MS = 5 * HOUR_MS, 8 * HOUR_MS
@@ -364,18 +315,13 @@ STORIES["pods"] = Story(
         State(at_ms=SECOND_MS + 30_000, generation=6, held={**ONE_POD, "e@pod@5": []}),
     )
 )
-
-
-def test_a_member_that_never_returns_does_not_shift_the_returns_of_others(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """Three pods of one name: one leaves for good, and hours later another restarts twice."""
-    columns = ("member_id", "returned_member_id", "absent_ms")
-    assert found(episodes, "pods", "absences", *columns) == [
-        ("a", None, None),
-        ("b", "d", 20_000),
-        ("d", "e", 30_000),
-    ]
+# Three pods of one name: one leaves for good, and hours later another restarts twice.
+claim(
+    "a member that never returns does not shift the returns of others",
+    *("pods", "absences"),
+    "member_id returned_member_id absent_ms",
+    *(("a", None, None), ("b", "d", 20_000), ("d", "e", 30_000)),
+)
 
 
 MIDNIGHT_MS = 24 * HOUR_MS
@@ -385,17 +331,14 @@ STORIES["settled"] = Story(
         for number, at_ms in enumerate((-60_000, -3_000, 2_000, 7_001))
     ]
 )
-
-
-def test_rounds_settle_within_the_bound_and_not_after_it(episodes: dict[str, DataFrame]) -> None:
-    """Five seconds belong to the rebalance, a millisecond more does not; midnight has no effect."""
-    columns = ("first_generation", "rounds", "begin_ms", "end_ms")
-    assert found(episodes, "settled", "rebalances", *columns) == [
-        (0, 1, MIDNIGHT_MS - 60_000, MIDNIGHT_MS - 60_000),
-        (1, 2, MIDNIGHT_MS - 3_000, MIDNIGHT_MS + 2_000),
-        (3, 1, MIDNIGHT_MS + 7_001, MIDNIGHT_MS + 7_001),
-    ]
-
+claim(
+    "five seconds belong to a rebalance, a millisecond more does not; midnight has no effect",
+    *("settled", "rebalances"),
+    "first_generation rounds begin_ms end_ms",
+    (0, 1, MIDNIGHT_MS - 60_000, MIDNIGHT_MS - 60_000),
+    (1, 2, MIDNIGHT_MS - 3_000, MIDNIGHT_MS + 2_000),
+    (3, 1, MIDNIGHT_MS + 7_001, MIDNIGHT_MS + 7_001),
+)
 
 STORIES["deleted"] = Story(
     states=(
@@ -407,52 +350,142 @@ STORIES["deleted"] = Story(
         commit(95_000, None, source_offset=999_999),
     ),
 )
-
-
-def test_a_deleted_commit_is_no_sign_of_work(episodes: dict[str, DataFrame]) -> None:
-    assert found(episodes, "deleted", "outages", *TIMES) == [(0, 90_000, 102_000, 11_000, 1_000)]
+claim(
+    "a deleted commit is no sign of work",
+    *("deleted", "outages", TIMES),
+    (0, 90_000, 102_000, 11_000, 1_000),
+)
 
 
 # --- members that leave ---------------------------------------------------------------------------
 
-STORIES.update(AWAY)
-STORIES.update({f"{name} again": evolve(story, copies=2) for name, story in AWAY.items()})
+PEOPLE = {
+    "a1": "a1@a@h1",
+    "a2": "a2@a@h1",
+    "a3": "a3@a@h2",
+    "b1": "b1@b@h1",
+    "b2": "b2@b@h1",
+    "c1": "c1@c@h3",
+    "c2": "c2@x@h3",
+    "s1": "s1@s@h1/i",
+    "s2": "s2@s@h9/i",
+    "k": "k@k@h7",
+}
+SEEN = (commit(15, 1), commit(104, 2), commit(999, 3, written_ms=1_000))
 
 
-def of(episodes: dict[str, DataFrame], *groups: str) -> DataFrame:
-    """Return the absences of some groups."""
-    return episodes["absences"].where(sql.col("group").isin(*groups))
-
-
-def test_a_return_is_told_by_what_came_back(episodes: dict[str, DataFrame]) -> None:
-    """Static id first, then client and host, then either; no member is matched twice."""
-    columns = ("group", "member_id", "returned_as", "returned_member_id", "returned_ms")
-    expected = [(story, *one) for story, (_, gone) in RETURNS.items() for one in gone]
-    assert rows(of(episodes, *RETURNS), *columns) == sorted(expected)
-
-
-def test_an_absence_begins_with_the_last_sign_of_work(episodes: dict[str, DataFrame]) -> None:
-    """The last commit of its partitions; without commits, the round without the member."""
-    times = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
-    others = ("partitions", "generation", "observed_until_ms")
-    assert rows(of(episodes, "worked", "no commits"), "group", *times, *others) == [
-        ("no commits", 100, 110, 110, 40, 0, 1, 150),
-        ("worked", 104, 104, 110, 46, 1, 1, 1_000),  # its last commit
+def presence(*told: tuple[int, int, str], commits: Sequence[dict[str, Any]] = ()) -> Story:
+    """Return a story of states: time, generation and members; the first one holds a partition."""
+    states = [
+        State(
+            at_ms=at_ms,
+            generation=generation,
+            held={PEOPLE[name]: [0] * (not place) for place, name in enumerate(present.split())},
+        )
+        for at_ms, generation, present in told
     ]
+    return Story(states=states, commits=commits, limits={"session_timeout_ms": 10})
 
 
-def test_no_absence_is_longer_than_the_group_would_have_waited(
+def rounds(presents: str) -> Story:
+    """Return a story of rounds ten milliseconds apart."""
+    present = enumerate(presents.split(", "))
+    return presence(*((100 + 10 * number, number + 1, names) for number, names in present))
+
+
+RETURN = "member_id returned_as returned_member_id returned_ms"
+A2, NEVER = ("a1", "client_and_host", "a2", 120), ("a1", "never", None, None)
+for text, story, *returns in (
+    ("the same client on the same host returns", rounds("a1 k, k, a2 k"), A2),
+    (
+        *("the same client on another host returns", rounds("a1 k, k, a3 k")),
+        ("a1", "client", "a3", 120),
+    ),
+    (
+        *("another client on the same host returns", rounds("c1 k, k, c2 k")),
+        ("c1", "host", "c2", 120),
+    ),
+    (
+        *("the same static id on another host returns", rounds("s1 k, k, s2 k")),
+        ("s1", "static_id", "s2", 120),
+    ),
+    (
+        "a static member returns within a generation",
+        presence((100, 1, "s1 k"), (130, 1, "s2 k")),
+        ("s1", "static_id", "s2", 130),
+    ),
+    ("a member never returns", rounds("a1 k, k"), NEVER),
+    ("another member that comes is no return", rounds("a1 k, k, k s1"), NEVER),
+    (
+        *("a member that comes for the first time is no return", rounds("k, a1 k, k, a2 k")),
+        ("a1", "client_and_host", "a2", 130),
+    ),
+    (
+        "of two names that leave together each has its own return",
+        rounds("a1 b1 k, k, b2 k, a2 b2 k"),
+        ("a1", "client_and_host", "a2", 130),
+        ("b1", "client_and_host", "b2", 120),
+    ),
+    (
+        *("a member is replaced within one round", rounds("a1 k, a2 k")),
+        ("a1", "client_and_host", "a2", 110),
+    ),
+    (
+        "a member returns twice in a row, in order",
+        rounds("a1 k, k, a2 k, k, a3 k"),
+        *(A2, ("a2", "client", "a3", 140)),
+    ),
+    ("all members leave, and one returns", rounds("a1, , a2"), A2),
+):
+    STORIES[text] = story
+    claim(text, text, "absences", RETURN, *returns)
+
+ABSENT = "gone_earliest_ms gone_ms gone_latest_ms absent_ms partitions generation observed_until_ms"
+LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
+    (
+        "an absence begins with the last commit of its partitions",
+        presence(
+            *((100, 1, "a1 k"), (110, 2, "k"), (150, 3, "a2 k"), (300, 4, "a2 k")), commits=SEEN
+        ),
+        (104, 104, 110, 46, 1, 1, 1_000),  # observed until its last commit
+    ),
+    (
+        "without commits an absence begins with the round without the member",
+        presence((100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")),
+        (100, 110, 110, 40, 0, 1, 150),
+    ),
+    # A topic without records has old commits.
+    (
+        "no absence is longer than the group would have waited",
+        presence((100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k"), commits=SEEN),
+        (1_990, 2_000, 2_000, 5, 1, 1, 2_005),
+    ),
+    (
+        "unknown rounds set no limit for an absence",
+        presence((100, 1, "a1 k"), (2_000, 9, "k"), commits=SEEN),
+        (999, 999, 2_000, None, 1, 1, 2_000),
+    ),
+)
+for text, story, absent in LEFT:
+    STORIES[text] = story
+    claim(text, text, "absences", ABSENT, absent)
+
+
+@pytest.fixture(scope="module")
+def episodes(spark: SparkSession) -> dict[str, DataFrame]:
+    """Return the episodes of all groups; those whose name ends with "again" repeat each record."""
+    again = {f"{name} again": evolve(one, copies=2) for name, one in STORIES.items()}
+    return history_of(tables_of(spark, {**STORIES, **again}))
+
+
+@pytest.mark.parametrize(("group", "table", "columns", "expected"), claim.cases)
+def test_history(
+    group: str,
+    table: str,
+    columns: Sequence[str],
+    expected: list[object],
     episodes: dict[str, DataFrame],
 ) -> None:
-    """A topic without records has old commits; unknown rounds set no limit."""
-    columns = ("group", "gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
-    assert rows(of(episodes, "quiet", "unknown rounds"), *columns) == [
-        ("quiet", 1_990, 2_000, 2_000, 5),
-        ("unknown rounds", 999, 999, 2_000, None),
-    ]
-
-
-def test_repeated_records_change_nothing(episodes: dict[str, DataFrame]) -> None:
-    again = of(episodes, *(f"{name} again" for name in AWAY))
-    once = again.withColumn("group", sql.regexp_replace("group", " again$", ""))
-    assert rows(once) == rows(of(episodes, *AWAY))
+    """Repeated records change nothing."""
+    for name in (group, f"{group} again"):
+        assert rows(episodes[table].where(sql.col("group") == name), *columns) == expected

@@ -17,7 +17,7 @@ from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 from tests.spark.stories import REMOVED, State, Story, every, tables_of, watched
 from tests.spark.test_telemetry_episodes import STORIES as TOLD
 
@@ -145,10 +145,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
-    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+    tables: Tables, spark: SparkSession, computed: list[tuple[str, ...]]
 ) -> None:
     """Without members, new moments after the last commit change nothing; late moments may."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     held = {"a": [0]}
     ended = (State(at_ms=1, generation=1, held=held), State(at_ms=60, generation=2, held={}))
     commits = tuple(every(10, (0, 50)))
@@ -185,9 +184,8 @@ def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
 
 
 def test_a_later_begin_computes_only_groups_with_rows_before_it(
-    spark: SparkSession, tmp_path: Path, computed: list[tuple[str, ...]]
+    tables: Tables, spark: SparkSession, computed: list[tuple[str, ...]]
 ) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
     at_days = {"old": 1, "left": 3, "present": 9}
     commits = [commit(day * DAY_MS, 1, group=name) for name, day in at_days.items()]
     tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
@@ -228,31 +226,21 @@ def committed(tables: Tables, batch: int, **days: int) -> None:
     tables.append("history", batch, {"commits": frame})
 
 
-def test_rows_that_a_killed_run_has_deleted_come_back(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_a_killed_run_has_deleted_come_back(tables: Tables, days: dict[str, int]) -> None:
     """The killed run began later, and replaced rows of a group without new input."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     write_episodes(tables, scope=Scope(since_ms=DAY_MS))
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Tables, "record", killed)
-        with pytest.raises(KeyboardInterrupt):
-            write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
+    with killed_at(Tables, "record"):
+        write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
     committed(tables, 1, present=9)
     write_episodes(tables, scope=Scope(since_ms=2 * DAY_MS))
     assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
 
 
 def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run is killed, and another run over all groups."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     record = Tables.record
 
@@ -272,10 +260,9 @@ def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
 
 
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
-    spark: SparkSession, tmp_path: Path, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with older input replaces a table that the other run has replaced, and one before."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     committed(tables, 0, **days)
     write_episodes(tables)
     committed(tables, 1, old=5)
@@ -302,14 +289,13 @@ def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
 
 
 def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Late commits, states, lag and telemetry; other groups are not computed.
 
     The first run writes a mark for each group, so a row that was not replaced is visible.
     """
     chance = random.Random(18)
-    tables = Tables(spark=spark, folder=str(tmp_path))
     frames = tables_of(spark, {name: story_of(chance) for name in "gh"})
     frames |= {name: make(spark, name, *given) for name, given in zip(TELEMETRY, TOLD, strict=True)}
     marked = [
@@ -374,3 +360,43 @@ def story_of(chance: random.Random) -> Story:
         for one in range(3)
     ]
     return Story(states=states, commits=commits, lag=lag)
+
+
+def test_episodes_of_a_part_are_those_of_the_whole(
+    tables: Tables, spark: SparkSession, ordinary: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of other groups stay, and rows before the time are left out, in any session."""
+    kill_ms = (DAY_MS, 5 * DAY_MS)
+    alive = [(0, kill_ms[0]), (kill_ms[0] + 60_000, kill_ms[1]), (kill_ms[1] + 60_000, 6 * DAY_MS)]
+    story = Story(
+        states=(
+            State(at_ms=0, generation=1, held={"a1@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[0] + 30_000, generation=2, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[0] + 60_000, generation=3, held={"a2@a@h": [0], "b@b@h": [1]}),
+            State(at_ms=kill_ms[1] + 30_000, generation=4, held={"b@b@h": [0, 1]}),
+            State(at_ms=kill_ms[1] + 60_000, generation=5, held={"a3@a@h": [0], "b@b@h": [1]}),
+        ),
+        commits=tuple(every(600_000, *alive)),
+    )
+    frames = tables_of(spark, {"g": story, "h": story})
+    tables.append("history", 0, {name: frame for name, frame in frames.items() if name != "lag"})
+
+    def found(name: str, where: str = "true") -> list[tuple[object, ...]]:
+        return rows(tables.read(name).where(where))
+
+    write_episodes(tables)
+    whole = {name: found(name) for name in EPISODES[:3]}
+    assert {name: len(some) for name, some in whole.items()} == {
+        "rebalances": 10,
+        "outages": 8,
+        "absences": 4,
+    }
+    since = Scope(groups=("h",), since_ms=4 * DAY_MS)
+    recent = {
+        name: found(name, f"`group` = 'g' OR {TABLES[name].time} >= {since.since_ms}")
+        for name in EPISODES[:3]
+    }
+    monkeypatch.setattr("coopgroup.pipeline.tables.FEW_ROWS", 0)
+    write_episodes(evolve(tables, spark=ordinary), scope=since)
+    assert {name: found(name) for name in EPISODES[:3]} == recent
+    assert all(len(recent[name]) < len(whole[name]) for name in EPISODES[:3])

@@ -26,8 +26,7 @@ from coopgroup.pipeline.lag import (
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.spark.session import FEW_ROWS
 from coopgroup.pipeline.tables import Tables
-from tests.benchmarks import lag as benchmark
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,6 +111,34 @@ tell(
         end(41, 80, partition=1, begin=5),  # a repetition
     ],
 )
+
+
+# Retention deletes 40 records; later the topic is made again with 7.
+tell(
+    "outside",
+    [commit(10, 30), commit(50, 45)],
+    [
+        end(20, 60, begin=40),  # looked up later, so these records may have existed then
+        end(25, 60, begin=40) | {"is_present": True},
+        end(55, 60, begin=40) | {"is_present": True},
+        end(60, 7) | {"is_present": False},
+        end(65, 7, begin=2) | {"is_present": True},
+    ],
+)
+
+
+@pytest.mark.parametrize(("reset", "lags"), [("earliest", [20, 5]), ("latest", [0, 0])])
+def test_commit_outside_of_the_log_counts_as_none(
+    reset: str, lags: list[int], computed: dict[str, DataFrame]
+) -> None:
+    """Decided only for moments at which the brokers were asked."""
+    assert found(computed, reset, "outside", "at_ms", "committed", "lag", "rule") == [
+        (20, 30, 30, "committed"),
+        (25, 30, lags[0], reset),
+        (55, 45, 15, "committed"),
+        (60, 45, 0, "committed"),
+        (65, 45, lags[1], reset),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,10 +241,9 @@ def test_loads_are_rates_by_hour_of_the_day(computed: dict[str, DataFrame]) -> N
 
 @pytest.mark.verify
 def test_lag_is_written_from_the_tables(
-    spark: SparkSession, ordinary: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, ordinary: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job replaces lag and loads on each run, with a user's settings, for few rows and many."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
     tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
     sessions: list[SparkSession] = []
@@ -238,8 +264,7 @@ def test_lag_is_written_from_the_tables(
     assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]
 
 
-def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
+def test_lag_of_one_group_keeps_the_rows_of_others(tables: Tables, spark: SparkSession) -> None:
     given = [commit(10, 4), commit(10, 3, group="h"), commit(10, 3, group="i", topic="paid")]
     tables.append("history", 0, {"commits": make(spark, "commits", *given)})
     tables.merge("ends", {"ends": make(spark, "ends", end(15, 10))})
@@ -254,11 +279,10 @@ def test_lag_of_one_group_keeps_the_rows_of_others(spark: SparkSession, tmp_path
 
 @pytest.mark.verify
 def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
-    spark: SparkSession, tmp_path: Path
+    tables: Tables, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Late commits, deletions, dead groups, midnight; days without new input keep their files."""
     chance = random.Random(5)
-    tables = Tables(spark=spark, folder=str(tmp_path))
     day_ms, step_ms = 24 * HOUR_MS, 4 * HOUR_MS
     old_files: set[str] = set()
     expected: list[tuple[Any, ...]] = []
@@ -304,22 +328,10 @@ def history_of(
 
 
 @pytest.mark.verify
-def test_the_benchmark_of_lag_finds_a_wrong_lag(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
-    found = benchmark.measure(tables, 12, 25, tmp_path)
-    assert found["rows"] == 300
-    assert found["whole"]["cpu_s"] > 0
-    assert benchmark.table({"sizes": {"12": found}}).splitlines()[2].startswith("| 12 | 300 | ")
-    with pytest.raises(RuntimeError, match=r"lag has 312 rows and sum \d+, not 300 and 109395"):
-        benchmark.check(tables, 12, 25)
-
-
-@pytest.mark.verify
 def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession
 ) -> None:
     """The second run is killed after it has deleted the rows before its later begin."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
     day_ms = 24 * HOUR_MS
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4))})
     moments = [end(day * day_ms, 9) for day in range(1, 5)]
@@ -340,25 +352,18 @@ def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_
     }
     tables.append("history", 1, died)
     for since_day, last_step in ((1, "replace"), (2, "update")):
-        with monkeypatch.context() as patched:
-            patched.setattr(Tables, last_step, _killed)
-            with pytest.raises(KeyboardInterrupt):
-                write(since_day)
+        with killed_at(Tables, last_step):
+            write(since_day)
     write(2)
     assert [row[0] // day_ms for row in rows(tables.read("lag"), "at_ms")] == [2]
     assert basis().new_rows(tables, before) is None
 
 
-def _killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.verify
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with older input writes its rows after those of the other run."""
-    tables = Tables(spark=spark, folder=str(tmp_path))
 
     def add(number: int, committed: int) -> None:
         frame = make(spark, "commits", commit(10 * number, committed))

@@ -14,15 +14,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import Tables
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Tables:
-    return Tables(spark=spark, folder=str(tmp_path))
+    from pyspark.sql import DataFrame
 
 
 def commits(tables: Tables, *at_ms: int) -> dict[str, DataFrame]:
@@ -76,29 +71,7 @@ def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path:
     ]
 
 
-@pytest.mark.verify
-def test_a_batch_that_was_killed_is_invisible_and_adds_nothing_twice(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between its tables and its record; then it runs again, and a later batch follows."""
-    tables.append("history", 0, commits(tables, 1))
-    with monkeypatch.context() as patch:
-        patch.setattr(Tables, "record", _killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            tables.append("history", 1, commits(tables, 2))
-    assert rows(tables.read("commits"), "at_ms") == [(1,)]
-    tables.append("history", 1, commits(tables, 2))
-    tables.append("history", 2, commits(tables, 3))
-    assert rows(tables.read("commits"), "at_ms") == [(1,), (2,), (3,)]
-
-
-def _killed(*_: object, **__: object) -> None:
-    raise RuntimeError("killed")
-
-
-def test_rows_with_a_known_key_are_not_merged_again(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_with_a_known_key_are_not_merged_again(tables: Tables) -> None:
     """Late rows of earlier days are added, also after a kill, and duplicates are one row."""
     day = 86_400_000
 
@@ -106,27 +79,21 @@ def test_rows_with_a_known_key_are_not_merged_again(
         found = ({"topic": "t", "partition": 0, "at_ms": one, "end": one} for one in at_ms)
         return {"ends": make(tables.spark, "ends", *found)}
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Tables, "record", _killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            tables.merge("ends", ends(3 * day, 3 * day), from_ms={"ends": 3 * day})
+    with killed_at(Tables, "record"):
+        tables.merge("ends", ends(3 * day, 3 * day), from_ms={"ends": 3 * day})
     assert rows(tables.read("ends")) == []
     tables.merge("ends", ends(3 * day, 5 * day), from_ms={"ends": 3 * day})
     tables.merge("ends", ends(day, 3 * day), from_ms={"ends": day})
     assert rows(tables.read("ends"), "at_ms") == [(day,), (3 * day,), (5 * day,)]
 
 
-def test_a_snapshot_replaces_all_its_tables_at_once(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_replaces_all_its_tables_at_once(tables: Tables) -> None:
     """Earlier frames stay readable, and half a snapshot is invisible."""
     tables.replace("lag", lags(tables, 1, "g"))
     early = tables.read("lag")
     pinned = tables.current()
-    with monkeypatch.context() as patch:
-        patch.setattr(Tables, "record", _killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            tables.replace("lag", {"lag": lags(tables, 2, "g")["lag"]})
+    with killed_at(Tables, "record"):
+        tables.replace("lag", {"lag": lags(tables, 2, "g")["lag"]})
     assert rows(tables.read("lag"), "at_ms") == [(1,)]
     tables.replace("lag", lags(tables, 3, "g"))
     assert rows(tables.read("lag"), "at_ms") == [(3,)]
@@ -159,9 +126,7 @@ def _append_some(tables: Tables, number: int) -> None:
 
 
 @pytest.mark.verify
-def test_of_two_that_replace_at_once_one_is_told_in_a_line(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_that_replace_at_once_one_is_told_in_a_line(tables: Tables) -> None:
     """The second begins and ends while the first one writes."""
     tables.replace("lag", lags(tables, 0, "g"))
     other = evolve(tables, spark=tables.spark.newSession())

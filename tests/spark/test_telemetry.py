@@ -119,14 +119,13 @@ def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_topic_is_read_as_files_are(
-    spark: SparkSession, kafka_cluster: KafkaCluster, tmp_path: Path
+    tables: Tables, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     """The next run reads later records; rejected records are stored with their position.
 
     A line that a producer sent twice is one row.
     """
     kafka_cluster.create_topic("telemetry", 1)
-    tables = Tables(spark=spark, folder=str(tmp_path))
     command = ["pipeline", "telemetry", "--topic", "telemetry", "--tables", str(tmp_path)]
     command += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
     producer = Producer(kafka_cluster.client_config())

@@ -11,6 +11,7 @@ import pytest
 from coopgroup.pipeline.episodes.job import checkpointed, telemetry_episodes
 from coopgroup.pipeline.episodes.work_spans import SESSION_MS, known_members
 from tests.spark.frames import make, rows
+from tests.spark.stories import Claims
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,94 +142,83 @@ def episodes(spark: SparkSession) -> dict[str, DataFrame]:
     return {name: checkpointed(frame) for name, frame in found.items()}
 
 
-def outages(episodes: dict[str, DataFrame], group: str) -> list[tuple[Any, ...]]:
-    """Return partition, begin, end and error of the outages of a group."""
-    chosen = episodes["outages"].where(f"group = '{group}'")
-    return rows(chosen, "partition", "begin_ms", "end_ms", "error_ms")
+claim = Claims()
+REBALANCES = "first_generation moved unavailable_partition_s unavailable_error_s"
+OUTAGES = "partition begin_ms end_ms error_ms"
+claim(
+    "a static member that returns hours after the round prolongs no rebalance",
+    *("static", "rebalances", "begin_ms end_ms"),
+    (1_000, 1_500),
+)
+# Generations count within one life.
+claim(
+    "a group that was removed and made anew has two lives",
+    *("lives", "rebalances"),
+    "first_generation begin_ms trigger rounds members_before moved",
+    (1, 10_000, "created", 1, 0, 0),
+    (1, 99_000, "created", 1, 0, 0),
+    (2, 20_000, "join", 1, 1, 0),
+    (2, 110_000, "join", 1, 1, 0),
+)
+claim("no group that could pause existed between two lives", "lives", "outages", OUTAGES)
+claim(
+    "a lower generation with the same members is a slow clock, and no new life",
+    *("skewed", "rebalances"),
+    "first_generation trigger members_before",
+    *((1, "created", 0), (2, "leave", 2), (3, "join", 1)),
+)
+# A member writes no telemetry in a quiet time, so its last record may be old.
+claim(
+    "work of a killed member ends a session before the group goes on",
+    *("killed", "outages", OUTAGES),
+    (0, HOUR_MS - 10_000, HOUR_MS + 100, 30_000),
+    (1, HOUR_MS - 10_000, HOUR_MS + 600, 30_000),
+)
+claim(
+    "the history knows that a-2 is the process of a-1",
+    *("killed", "rebalances", REBALANCES),
+    (1, 0, 0.0, 0.0),
+    (2, 1, 10.1, 30.0),
+    (3, 0, 10.6, 30.0),
+)
+UNKNOWN_MS = HOUR_MS - SESSION_MS  # by the default session timeout
+claim(
+    "if the timeouts are unknown, the last words bound the error",
+    *("unknown", "outages", OUTAGES),
+    (0, UNKNOWN_MS, HOUR_MS + 100, UNKNOWN_MS - 1_000),
+)
+claim(
+    "work of a process with a name ends with its member",
+    *("named", "outages", OUTAGES),
+    (0, 1_500, 9_000, 7_400),
+)
+claim(
+    "the return of a process under another member id is no move",
+    *("named", "rebalances", "first_generation moved"),
+    *((1, 0), (2, 0)),
+)
+# Records after the return do not prove earlier life; a normal end is exact.
+claim(
+    "work of a killed member ends before it comes back as itself",
+    *("kept", "outages", OUTAGES),
+    (0, UNKNOWN_MS, HOUR_MS + 50, UNKNOWN_MS - 1_000),
+    (0, HOUR_MS + 1_000, HOUR_MS + 2_100, 0),
+)
+claim(
+    "a stop without an id belongs to the member whose records end, not to its successor",
+    *("fenced", "outages", OUTAGES),
+    (0, 5_000, 6_000, 0),
+    (1, 1_000, 6_000, 4_900),
+    (1, 8_000, 8_500, 0),
+)
 
 
-def rebalances(episodes: dict[str, DataFrame], group: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Columns of the rebalances of a group."""
-    return rows(episodes["rebalances"].where(f"group = '{group}'"), *columns)
-
-
-def test_a_static_member_that_returns_prolongs_no_rebalance(episodes: dict[str, DataFrame]) -> None:
-    """It gets its assignment again, in the old generation, hours after the round."""
-    assert rebalances(episodes, "static", "begin_ms", "end_ms") == [(1_000, 1_500)]
-
-
-def test_a_group_that_was_removed_and_made_anew_has_two_lives(
+@pytest.mark.parametrize(("group", "table", "columns", "expected"), claim.cases)
+def test_telemetry(
+    group: str,
+    table: str,
+    columns: list[str],
+    expected: list[object],
     episodes: dict[str, DataFrame],
 ) -> None:
-    """Generations count within one life; between the lives no group existed that could pause."""
-    columns = ("first_generation", "begin_ms", "trigger", "rounds", "members_before", "moved")
-    assert rebalances(episodes, "lives", *columns) == [
-        (1, 10_000, "created", 1, 0, 0),
-        (1, 99_000, "created", 1, 0, 0),
-        (2, 20_000, "join", 1, 1, 0),
-        (2, 110_000, "join", 1, 1, 0),
-    ]
-    assert outages(episodes, "lives") == []
-
-
-def test_clocks_that_are_apart_make_no_new_life(episodes: dict[str, DataFrame]) -> None:
-    """A lower generation with the same members is a slow clock."""
-    columns = ("first_generation", "trigger", "members_before")
-    assert rebalances(episodes, "skewed", *columns) == [
-        (1, "created", 0),
-        (2, "leave", 2),
-        (3, "join", 1),
-    ]
-
-
-def test_work_of_a_killed_member_ends_a_session_before_the_group_goes_on(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """A member writes no telemetry in a quiet time, so its last record may be old."""
-    begin_ms = HOUR_MS - 10_000
-    assert outages(episodes, "killed") == [
-        (0, begin_ms, HOUR_MS + 100, 30_000),
-        (1, begin_ms, HOUR_MS + 600, 30_000),
-    ]
-    columns = ("first_generation", "moved", "unavailable_partition_s", "unavailable_error_s")
-    assert rebalances(episodes, "killed", *columns) == [
-        (1, 0, 0.0, 0.0),
-        (2, 1, 10.1, 30.0),
-        (3, 0, 10.6, 30.0),  # the history knows that a-2 is the process of a-1
-    ]
-
-
-def test_where_the_time_outs_are_unknown_the_last_words_bound_the_error(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """The estimate uses the default session timeout."""
-    begin_ms = HOUR_MS - SESSION_MS
-    assert outages(episodes, "unknown") == [(0, begin_ms, HOUR_MS + 100, begin_ms - 1_000)]
-
-
-def test_work_of_a_process_with_a_name_ends_with_its_member(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """Its return under another member id does not continue the work, and is no move."""
-    assert outages(episodes, "named") == [(0, 1_500, 9_000, 7_400)]
-    assert rebalances(episodes, "named", "first_generation", "moved") == [(1, 0), (2, 0)]
-
-
-def test_work_of_a_killed_member_ends_before_it_comes_back_as_itself(
-    episodes: dict[str, DataFrame],
-) -> None:
-    """Records after the return do not prove earlier life; a normal end is exact."""
-    begin_ms = HOUR_MS - SESSION_MS
-    assert outages(episodes, "kept") == [
-        (0, begin_ms, HOUR_MS + 50, begin_ms - 1_000),
-        (0, HOUR_MS + 1_000, HOUR_MS + 2_100, 0),
-    ]
-
-
-def test_who_lost_its_membership_stops_without_an_id(episodes: dict[str, DataFrame]) -> None:
-    """The stop belongs to the member whose records end, not to its successor."""
-    assert outages(episodes, "fenced") == [
-        (0, 5_000, 6_000, 0),
-        (1, 1_000, 6_000, 4_900),
-        (1, 8_000, 8_500, 0),
-    ]
+    assert rows(episodes[table].where(f"`group` = '{group}'"), *columns) == expected

@@ -11,11 +11,12 @@ import pytest
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import jobs
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.history import HISTORY_JOB, start_history
 from coopgroup.pipeline.sources import Source, claim_source
 from coopgroup.pipeline.tables import Tables
 from coopgroup.pipeline.upkeep import convert, optimize
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 from tests.spark.test_history import stream, write_input
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def write_v1(folder: Path, job: str, batch: int, frames: dict[str, DataFrame]) -
 
 @pytest.mark.verify
 def test_tables_of_version_1_are_converted_and_continued(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Complete batches are copied once, also after a kill, and the stream goes on."""
     source, folder = tmp_path / "in", tmp_path / "tables"
@@ -63,10 +64,8 @@ def test_tables_of_version_1_are_converted_and_continued(
     with pytest.raises(PipelineError, match="converted-v1, because that exists"):
         convert(tables)
     (folder / "converted-v1").rmdir()
-    with monkeypatch.context() as patch:
-        patch.setattr("coopgroup.pipeline.upkeep.Folders.copy", _killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            convert(tables)
+    with killed_at(Folders, "copy"):
+        convert(tables)
     with pytest.raises(PipelineError, match="run coopgroup pipeline convert"):
         tables.check_release()
     assert convert(tables) == {"commits": 10, "rejected": 0, "ends": 1}
@@ -80,10 +79,6 @@ def test_tables_of_version_1_are_converted_and_continued(
     assert tables.read("commits").count() == 15
     with pytest.raises(PipelineError, match="no tables of version 1"):
         convert(tables)
-
-
-def _killed(*_: object) -> None:
-    raise RuntimeError("killed")
 
 
 @pytest.mark.verify
@@ -118,9 +113,8 @@ def test_small_files_are_joined_and_readers_keep_theirs(
 
 @pytest.mark.verify
 def test_lag_that_follows_deletes_what_it_has_replaced(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = Tables(spark=spark, folder=str(tmp_path))
     jobs._delete_replaced(tables)  # noqa: SLF001 - before the first snapshot
     for at_ms in range(2):
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": at_ms})})

@@ -222,14 +222,7 @@ class MixedGroup:
             shares = self.shares()
             if shares != last[0]:
                 since_s[0], last[0] = time.monotonic(), shares
-            sizes = [len(share) for share in shares.values()]
-            together = sorted(itertools.chain.from_iterable(shares.values()))
-            return (
-                sorted(shares) == sorted(names)
-                and together == list(range(PARTITIONS))
-                and max(sizes) - min(sizes) <= 1
-                and time.monotonic() - since_s[0] >= SETTLED_S
-            )
+            return self.is_even(*names) and time.monotonic() - since_s[0] >= SETTLED_S
 
         try:
             wait_for(is_settled, f"{names} share all")
@@ -244,6 +237,17 @@ class MixedGroup:
         ends = dict(self._produced)
         wait_for(lambda: not self.ledger.missing(ends), "all records are handed out", 20)
         assert self.ledger.double_owners() == []
+
+    def is_even(self, *names: str) -> bool:
+        """Return whether exactly these members share all partitions evenly."""
+        shares = self.shares()
+        sizes = [len(share) for share in shares.values()]
+        together = sorted(itertools.chain.from_iterable(shares.values()))
+        return (
+            sorted(shares) == sorted(names)
+            and together == list(range(PARTITIONS))
+            and max(sizes) - min(sizes) <= 1
+        )
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
         wait_for(condition, what, timeout_s)

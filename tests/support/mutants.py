@@ -130,7 +130,7 @@ MUTANTS: Final = (
            "if member.in_generation and _HEARTBEAT not in waiting:",
            "if member.in_generation and not waiting:"),
     Mutant("the delay is over and nobody rejoins", "member.machine:_meet_deadlines",
-           "due = scheduled is not None and turn.now_ms >= scheduled", "due = False"),
+           "due = member.delay.remaining_ms(turn.now_ms) == 0", "due = False"),
     Mutant("does not tell how long the delay still runs", "member.parts:Delay.remaining_ms",
            "return max(0, self.rejoin_at_ms - now_ms)", "return None"),
     # --- what a leader makes of claims
@@ -297,7 +297,7 @@ MUTANTS: Final = (
     Mutant("a tie goes to the last claim", "model.claims:_rightful_owners",
            "owner[contested] = NOBODY", "pass"),
     Mutant("a new leader takes losses for new resources", "policies.unclaimed:find_unclaimed",
-           "free & ~topic_is_claimed", "free | topic_is_claimed & free"),
+           "free & ~part_is_lost", "free | part_is_lost & free"),
     Mutant("a share that was kept for long has its first deadline",
            "policies.waiting.cases:_of_state",
            "loss.given_ms is not None and context.now_ms - loss.given_ms >= delay_ms",

@@ -92,6 +92,10 @@ class Drill:
         topics: Iterable[str] = ("T",),
         instance_id: str | None = None,
     ) -> Self:
+        """Let a member come; an earlier one with its static id is fenced, as by the coordinator."""
+        if instance_id is not None:
+            same = [one for one, actor in self.actors.items() if actor.instance_id == instance_id]
+            self.leave(*same)
         self.actors[member_id] = Actor(
             owned=ResourceSet(owned),
             topics=tuple(sorted(topics)),

@@ -23,8 +23,8 @@ _QUICK: Final = ("architecture", "deploy", "unit")
 LONG_FILES: Final = frozenset(
     f"tests/{ON_SPARK}/test_{name}.py"
     for name in (
-        *("follow", "history", "lag", "pipeline_page", "pipeline_run_command", "scope"),
-        *("sweep_run", "tables", "upkeep"),
+        *("commands", "follow", "history", "increments", "lag", "pipeline_page", "sweep_run"),
+        *("tables", "upkeep"),
     )
 )
 _WITH_SPARK: Final = 3
@@ -97,5 +97,5 @@ def _is_on_brokers(scope: str) -> bool:
 
 
 def _folder(scope: str) -> str:
-    """Return the folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_ends.py`."""
+    """Return the folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_lag.py`."""
     return scope.removeprefix("tests/").partition("/")[0]

@@ -1,17 +1,17 @@
-"""Minimal clients of other vendors: `ClassicProcess` as KIP-429 requires, and `Kip848Process`.
+"""`ForeignProcess`: a minimal client of another vendor, as KIP-429 and the protocols require.
 
-They follow Kafka's documents and deliberately do not use the member, leader, assignors and policies
-of coopgroup. Only the codecs are shared. They have no lease and no static id, and rejoin after an
-error, as Kafka's clients do.
+It follows Kafka's documents and deliberately does not use the member, leader, assignors and
+policies of coopgroup. Only the codecs are shared. It has no lease and no static id. After an error
+it rejoins, as Kafka's clients do. A process is eager if one of its protocols is eager, as in
+Kafka's Java client.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from attrs import Factory, define, field
+from attrs import define, field
 
-from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.model import EMPTY, ResourceSet
@@ -34,12 +34,6 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.simulator.coordinator.consumer_api import (
-    JOINS,
-    LEAVES,
-    ConsumerBeatAnswer,
-    ConsumerBeatRequest,
-)
 from coopgroup.telemetry import (
     AssignmentReceived,
     EndCause,
@@ -59,231 +53,83 @@ if TYPE_CHECKING:
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import World
 
+__all__ = ["COOPERATIVE", "ForeignProcess"]
+
 COOPERATIVE: Final = "cooperative-sticky"
 """The protocol of KIP-429; all others of Kafka's clients are eager."""
 
-KIP_848: Final = "kip-848"
-"""Stands for members of KIP-848 in place of the protocols of other clients."""
-
-_BEAT_MS: Final = 40
+_HEARTBEAT_MS: Final = 40
 _STOP_MS_MAX: Final = 10
 _RETRY_MS: Final = 20
 _REQUEST_TIMEOUT_MS: Final = 10_000
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False)
 class ForeignProcess:
-    """A process with one consumer; a subclass speaks the protocol.
+    """A process with one consumer.
 
     Attributes:
         simulation: the group.
         name: of the process.
         topics: subscribed topics, ascending.
+        protocols: supported protocols, in order of preference.
         alive: False once it has ended.
+        refused: whether the coordinator rejected it.
         owned: owned partitions.
         state: "joining", "syncing", "stable" or "stopping".
     """
 
-    vendor: ClassVar[str]
     simulation: Simulation
     name: str
     topics: tuple[str, ...]
+    protocols: tuple[str, ...]
     alive: bool = True
+    refused: bool = False
     owned: ResourceSet = EMPTY
     state: str = "joining"
     _member_id: str = ""
     _generation: int = NO_GENERATION
-    _requests: int = 0
-    _dice: random.Random = field(init=False)
-
-    def start(self) -> None:
-        """Join the group."""
-        self._dice = self.simulation.world.dice(f"{self.vendor} {self.name}")
-        self._write(ProcessStarted(topics=self.topics))
-        self._join()
-        self._later(_BEAT_MS, self._live)
-
-    def close(self) -> None:
-        """Stop all partitions, leave the group and end."""
-        if self.alive:
-            self._stop(self.owned, StopReason.CLOSED)
-            self._leave()
-            self._end(EndCause.CLOSED)
-
-    def crash(self) -> None:
-        """End without leaving the group."""
-        if self.alive:
-            self._end(EndCause.CRASHED)
-
-    def give(self, event: Answered | RequestFailed) -> None:
-        """Take the result of a request."""
-        raise NotImplementedError
-
-    @property
-    def config(self) -> MemberConfig:
-        """Settings that the network needs."""
-        return self.simulation.config
-
-    @property
-    def world(self) -> World:
-        """The world of the simulation."""
-        return self.simulation.world
-
-    def _join(self) -> None:
-        raise NotImplementedError
-
-    def _leave(self) -> None:
-        raise NotImplementedError
-
-    def _beat(self) -> None:
-        raise NotImplementedError
-
-    def _live(self) -> None:
-        self._later(_BEAT_MS, self._live)
-        self._beat()
-
-    def _send(self, request: GroupRequest | ConsumerBeatRequest, lane: Lane) -> None:
-        self._requests += 1
-        node_id = self.simulation.brokers.coordinator.node_id
-        send = Send(
-            request_id=self._requests,
-            lane=lane,
-            coordinator=Coordinator(node_id=node_id, host="", port=1),
-            request=cast("GroupRequest", request),
-            timeout_ms=_REQUEST_TIMEOUT_MS,
-        )
-        self.simulation.network.send(cast("Process", self), send)
-
-    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
-        if resources:
-            self.owned -= resources
-            self._write(ResourcesStopped(resources=resources, reason=reason, duration_ms=0))
-
-    def _stop_soon(self, resources: ResourceSet) -> None:
-        self.state = "stopping"
-        self._later(self._dice.randint(1, _STOP_MS_MAX), self._revoke, resources)
-
-    def _revoke(self, resources: ResourceSet) -> None:
-        self._stop(resources & self.owned, StopReason.REVOKED)
-        self._revoked(resources)
-
-    def _revoked(self, resources: ResourceSet) -> None:
-        raise NotImplementedError
-
-    def _end(self, cause: EndCause) -> None:
-        self.alive = False
-        self._write(ProcessEnded(cause=cause))
-        self.simulation.network.forget(cast("Process", self))
-
-    def _later(self, delay_ms: int, action: Any, *arguments: Any) -> None:  # noqa: ANN401
-        self.simulation.world.later(delay_ms, self._if_alive, action, arguments)
-
-    def _if_alive(self, action: Any, arguments: tuple[Any, ...]) -> None:  # noqa: ANN401
-        if self.alive:
-            action(*arguments)
-
-    def _write(self, record: Any) -> None:  # noqa: ANN401  (any record)
-        self.simulation.world.write(
-            record, client=self.name, member=self._member_id, generation=self._generation
-        )
-
-
-@define(eq=False, kw_only=True)
-class Kip848Process(ForeignProcess):
-    """A member of KIP-848, which the broker gives its partitions.
-
-    As a real one, it sends only ConsumerGroupHeartbeat: to join, to live, to tell its owned
-    partitions, and to leave. It joins again as a new member when it is fenced. A broker that
-    refuses to convert the group ends a real client. Here a supervisor starts it again.
-    """
-
-    vendor = KIP_848
-    _member_id: str = Factory(lambda self: self.name, takes_self=True)
-    _generation: int = JOINS
-    _stopping: ResourceSet = EMPTY
-
-    def give(self, event: Answered | RequestFailed) -> None:
-        """Take the answer to its last heartbeat."""
-        if not self.alive or event.request_id != self._requests or isinstance(event, RequestFailed):
-            return
-        answer = cast("ConsumerBeatAnswer", event.answer)
-        match answer.error_code:
-            case ErrorCode.NONE:
-                self._take(answer)
-            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.FENCED_MEMBER_EPOCH:
-                self._stop(self.owned, StopReason.LOST)
-                self._generation, self._stopping, self.state = JOINS, EMPTY, "joining"
-            case _:
-                self.state = "joining"
-
-    def _take(self, answer: ConsumerBeatAnswer) -> None:
-        self._generation = answer.epoch
-        gained, lacks = answer.assigned - self.owned, self.owned - answer.assigned - self._stopping
-        if gained or lacks:
-            kept = answer.assigned & self.owned
-            record = AssignmentReceived(leader=False, gained=gained, kept=kept, revoked=lacks)
-            self._write(record)
-        self.owned |= gained
-        self._stopping |= lacks
-        self.state = "stopping" if self._stopping else "stable"
-        if lacks:
-            self._stop_soon(lacks)
-
-    def _revoked(self, resources: ResourceSet) -> None:
-        self._stopping -= resources
-        self._beat()
-
-    def _join(self) -> None:
-        self._beat()
-
-    def _leave(self) -> None:
-        self._generation = LEAVES
-        self._beat()
-
-    def _beat(self) -> None:
-        config = self.simulation.config
-        request = ConsumerBeatRequest(
-            group_id=config.group_id,
-            member_id=self.name,
-            epoch=self._generation,
-            topics=self.topics,
-            owned=self.owned,
-            session_ms=config.session_timeout_ms,
-            rebalance_ms=config.rebalance_timeout_ms,
-        )
-        self._send(request, Lane.COMMIT)
-
-
-@define(eq=False, kw_only=True)
-class ClassicProcess(ForeignProcess):
-    """A client of Kafka's classic protocols.
-
-    It is eager if one of its protocols is eager, as in Kafka's Java client.
-
-    Attributes:
-        protocols: supported protocols, in order of preference.
-    """
-
-    vendor = "foreign"
-    protocols: tuple[str, ...]
     _protocol: str = ""
     # Partition counts of the topics when it led last; None for a follower.
     _dealt_of: dict[str, int] | None = None
+    _requests: int = 0
     _asked: dict[int, GroupRequest] = field(factory=dict)
+    _dice: random.Random = field(init=False)
 
     @property
     def is_eager(self) -> bool:
         """Whether it revokes all partitions before each join."""
         return self.protocols != (COOPERATIVE,)
 
-    def _leave(self) -> None:
-        leave = LeaveGroupRequest(
-            group_id=self._group_id,
-            member_id=self._member_id,
-            group_instance_id=None,
-            reason="closed",
-        )
-        self._ask(leave, Lane.COMMIT)
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the process does nothing until an outside event."""
+        return self.state == "stable"
+
+    def start(self) -> None:
+        """Join the group."""
+        self._dice = self.simulation.world.dice(f"foreign {self.name}")
+        self._write(ProcessStarted(topics=self.topics))
+        self._join()
+        self._later(_HEARTBEAT_MS, self._beat)
+
+    def close(self) -> None:
+        """Stop all partitions, leave the group and end."""
+        if self.alive:
+            self._stop(self.owned, StopReason.CLOSED)
+            leave = LeaveGroupRequest(
+                group_id=self._group_id,
+                member_id=self._member_id,
+                group_instance_id=None,
+                reason="closed",
+            )
+            self._send(leave, Lane.COMMIT)
+            self._end(EndCause.CLOSED)
+
+    def crash(self) -> None:
+        """End without leaving the group."""
+        if self.alive:
+            self._end(EndCause.CRASHED)
 
     # --- what happens to it -----------------------------------------------------------------------
 
@@ -306,6 +152,7 @@ class ClassicProcess(ForeignProcess):
                 self._member_id = answer.member_id
                 self._join()
             case JoinGroupAnswer(error_code=23):
+                self.refused = True
                 self._stop(self.owned, StopReason.LOST)
                 self._end(EndCause.CLOSED)
             case SyncGroupAnswer(error_code=0):
@@ -348,15 +195,18 @@ class ClassicProcess(ForeignProcess):
         self.owned |= assigned
         self.state = "stable"
         if taken:  # KIP-429: stop it, then rejoin without it
-            self._stop_soon(taken)
+            self.state = "stopping"
+            self._later(self._dice.randint(1, _STOP_MS_MAX), self._stop_and_join, taken)
 
     def _rejoin(self) -> None:
         if self.is_eager and self.owned:
-            self._stop_soon(self.owned)
+            self.state = "stopping"
+            self._later(self._dice.randint(1, _STOP_MS_MAX), self._stop_and_join, self.owned)
         else:
             self._join()
 
-    def _revoked(self, resources: ResourceSet) -> None:
+    def _stop_and_join(self, resources: ResourceSet) -> None:
+        self._stop(resources & self.owned, StopReason.REVOKED)
         self._join()
 
     def _lose(self) -> None:
@@ -413,7 +263,7 @@ class ClassicProcess(ForeignProcess):
             topics=self.topics, owned=self.owned, generation=self._generation
         )
         config = self.simulation.config
-        self._ask(
+        self._send(
             JoinGroupRequest(
                 group_id=self._group_id,
                 member_id=self._member_id,
@@ -431,7 +281,7 @@ class ClassicProcess(ForeignProcess):
 
     def _sync(self, generation: int, decided: tuple[tuple[str, bytes], ...]) -> None:
         if self.state == "syncing" and generation == self._generation:
-            self._ask(
+            self._send(
                 SyncGroupRequest(
                     group_id=self._group_id,
                     generation=generation,
@@ -445,6 +295,7 @@ class ClassicProcess(ForeignProcess):
             )
 
     def _beat(self) -> None:
+        self._later(_HEARTBEAT_MS, self._beat)
         if self._generation != NO_GENERATION:
             beat = HeartbeatRequest(
                 group_id=self._group_id,
@@ -452,7 +303,7 @@ class ClassicProcess(ForeignProcess):
                 member_id=self._member_id,
                 group_instance_id=None,
             )
-            self._ask(beat, Lane.COMMIT)
+            self._send(beat, Lane.COMMIT)
         if (
             self.state == "stable"
             and self._dealt_of is not None
@@ -460,14 +311,57 @@ class ClassicProcess(ForeignProcess):
         ):
             self._rejoin()  # the leader watches the topics
 
-    def _ask(self, request: GroupRequest, lane: Lane) -> None:
+    def _send(self, request: GroupRequest, lane: Lane) -> None:
+        self._requests += 1
         kept = (asked for asked in self._asked.items() if not isinstance(asked[1], type(request)))
-        self._asked = {**dict(kept), self._requests + 1: request}
-        self._send(request, lane)
+        self._asked = {**dict(kept), self._requests: request}
+        node_id = self.simulation.brokers.coordinator.node_id
+        send = Send(
+            request_id=self._requests,
+            lane=lane,
+            coordinator=Coordinator(node_id=node_id, host="", port=1),
+            request=request,
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+        self.simulation.network.send(cast("Process", self), send)
+
+    # --- the rest ---------------------------------------------------------------------------------
 
     @property
     def _group_id(self) -> str:
         return self.simulation.config.group_id
+
+    @property
+    def config(self) -> MemberConfig:
+        """Settings that the network needs."""
+        return self.simulation.config
+
+    @property
+    def world(self) -> World:
+        """The world of the simulation."""
+        return self.simulation.world
+
+    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
+        if resources:
+            self.owned -= resources
+            self._write(ResourcesStopped(resources=resources, reason=reason, duration_ms=0))
+
+    def _end(self, cause: EndCause) -> None:
+        self.alive = False
+        self._write(ProcessEnded(cause=cause))
+        self.simulation.network.forget(cast("Process", self))
+
+    def _later(self, delay_ms: int, action: Any, *arguments: Any) -> None:  # noqa: ANN401
+        self.simulation.world.later(delay_ms, self._if_alive, action, arguments)
+
+    def _if_alive(self, action: Any, arguments: tuple[Any, ...]) -> None:  # noqa: ANN401
+        if self.alive:
+            action(*arguments)
+
+    def _write(self, record: Any) -> None:  # noqa: ANN401  (any record)
+        self.simulation.world.write(
+            record, client=self.name, member=self._member_id, generation=self._generation
+        )
 
 
 def _dealt_evenly(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:

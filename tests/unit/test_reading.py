@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -19,6 +20,7 @@ from coopgroup.reading import (
     joined,
     parse_json,
     parse_toml,
+    read_text,
     structure,
     table_hook,
 )
@@ -196,3 +198,15 @@ def test_json_with_a_repeated_key_gives_the_object_and_the_problem() -> None:
     row, problem = parse_json(b'{"id": 1, "a": {"b": 1, "b": 2}}', "line")
     assert row["id"] == 1
     assert str(problem) == "line: got 'b', expected every key once in an object"
+
+
+@pytest.mark.parametrize("given", [b'{"id": 1}', b'\xef\xbb\xbf{"id": 1}'])
+def test_json_may_begin_with_a_byte_order_mark(given: bytes) -> None:
+    assert parse_json(given, "line") == ({"id": 1}, None)
+
+
+def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors of Windows write one; scenarios and sweeps were refused as invalid TOML."""
+    file = tmp_path / "a.toml"
+    file.write_text("a = 1\n", encoding="utf-8-sig")
+    assert parse_toml(read_text(file, "file"), "a.toml", "file") == {"a": 1}

@@ -3,12 +3,14 @@
 from confluent_kafka import TopicPartition
 
 from coopgroup.aio.consumer import AsyncCooperativeConsumer
+from coopgroup.aio.hand_out import ConsumerStoppedError
 from coopgroup.aio.records import ConsumerRecord, OffsetAndMetadata
 from coopgroup.aio.subscribing import RebalanceListener
 
 __all__ = [
     "AsyncCooperativeConsumer",
     "ConsumerRecord",
+    "ConsumerStoppedError",
     "OffsetAndMetadata",
     "RebalanceListener",
     "TopicPartition",

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
 from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, ToldCallbacks
 from coopgroup.aio.ending import Ending
-from coopgroup.aio.hand_out import CLOSED, key_of, keys_of
+from coopgroup.aio.hand_out import ConsumerStoppedError, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.offsets import Offsets
 from coopgroup.aio.opening import Opening
@@ -107,7 +107,11 @@ class AsyncCooperativeConsumer:
             RuntimeError: the consumer was started before.
         """
         if self._is_starting or self._is_closed:
-            raise RuntimeError(CLOSED if self._is_closed else "the consumer was started before")
+            raise (
+                ConsumerStoppedError()
+                if self._is_closed
+                else RuntimeError("the consumer was started before")
+            )
         self._is_starting = True
         opening = Opening(
             port=self._port,
@@ -208,7 +212,7 @@ class AsyncCooperativeConsumer:
         Raises:
             ConfigurationError: a name or a pattern is not valid, or there is none.
             TypeError: the topics are not strings, or a callback cannot be called or is missing.
-            RuntimeError: the consumer is closed.
+            ConsumerStoppedError: the consumer is closed.
         """
         self._check_open()
         callbacks = Callbacks(on_assign, on_revoke, on_lost, on_warmup, on_warmup_cancelled)
@@ -290,7 +294,7 @@ class AsyncCooperativeConsumer:
 
         Raises:
             KafkaException: the group refused this member permanently, or a partition has an error.
-            RuntimeError: the consumer is closed or not started.
+            RuntimeError: the consumer is not started; a `ConsumerStoppedError` if it is closed.
         """
         return await self._started.hand_out.one(keys_of(partitions))
 
@@ -314,7 +318,7 @@ class AsyncCooperativeConsumer:
         Raises:
             KafkaException: the group refused this member permanently, or a partition has an error.
             ValueError: `max_records` is less than 1.
-            RuntimeError: the consumer is closed or not started.
+            RuntimeError: the consumer is not started; a `ConsumerStoppedError` if it is closed.
         """
         if max_records is not None and max_records < 1:
             raise ValueError(f"max_records is {max_records}: it must be at least 1, or None")
@@ -347,7 +351,7 @@ class AsyncCooperativeConsumer:
         Raises:
             KafkaException: the commit failed.
             TypeError: the argument has no such form.
-            RuntimeError: the consumer is closed or not started.
+            RuntimeError: the consumer is not started; a `ConsumerStoppedError` if it is closed.
         """
         await self._open.commit(offsets)
 
@@ -444,6 +448,10 @@ class AsyncCooperativeConsumer:
 
     # --- look-ups --------------------------------------------------------------------------------
 
+    async def topics(self) -> set[str]:
+        """Return the names of all topics that this user may see."""
+        return await self._open.topics()
+
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
@@ -482,14 +490,14 @@ class AsyncCooperativeConsumer:
     @property
     def _started(self) -> Polling:
         if self._polling is None:
-            raise RuntimeError(CLOSED if self._is_closed else _NOT_STARTED)
+            raise ConsumerStoppedError() if self._is_closed else RuntimeError(_NOT_STARTED)
         return self._polling
 
     @property
     def _open(self) -> Offsets:
         # While the consumer is being closed, `on_revoke` may still commit.
         if self._offsets is None or self._ending.is_over:
-            raise RuntimeError(CLOSED if self._is_closed else _NOT_STARTED)
+            raise ConsumerStoppedError() if self._is_closed else RuntimeError(_NOT_STARTED)
         return self._offsets
 
     def _was_closed(self) -> bool:
@@ -497,4 +505,4 @@ class AsyncCooperativeConsumer:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise RuntimeError(CLOSED)
+            raise ConsumerStoppedError

@@ -38,7 +38,7 @@ from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
 
-__all__ = ["BATCHES", "CLOSED", "HandOut", "key_of", "keys_of"]
+__all__ = ["BATCHES", "CLOSED", "ConsumerStoppedError", "HandOut", "key_of", "keys_of"]
 
 CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
@@ -48,6 +48,13 @@ _BREATH_S: Final = 0.002
 # Batches that wait in the buffer. More of them would leave the processor's cache.
 BATCHES: Final = 2
 _ALL: Final[frozenset[Partition]] = frozenset()
+
+
+class ConsumerStoppedError(RuntimeError):
+    """The consumer was closed, perhaps while a task waited for a record."""
+
+    def __init__(self) -> None:
+        super().__init__(CLOSED)
 
 
 @define(eq=False)
@@ -297,7 +304,7 @@ class HandOut:
         loop = self.port.bind()
         self._raise_errors()
         if self.is_closed:
-            raise RuntimeError(CLOSED)
+            raise ConsumerStoppedError
         self.work.wait(now_s())
         waiter = loop.create_future()
         self._waiters[waiter] = partitions

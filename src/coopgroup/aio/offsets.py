@@ -202,6 +202,14 @@ class Offsets:
 
     # --- look-ups --------------------------------------------------------------------------------
 
+    async def topics(self) -> set[str]:
+        """Return the names of all topics."""
+
+        def ask(client: Any) -> set[str]:  # noqa: ANN401  (librdkafka's, or a test's)
+            return set(client.list_topics(timeout=_LOOK_UP_S).topics)
+
+        return await self._look_up(ask)
+
     async def watermarks(self, key: Partition) -> tuple[int, int]:
         """Return the lowest offset of a partition, and its log end offset."""
 

@@ -13,7 +13,7 @@ from attrs import define
 
 from coopgroup.aio.aside import aside
 from coopgroup.aio.callbacks import GivenCallbacks, LoopCallbacks
-from coopgroup.aio.hand_out import CLOSED, HandOut
+from coopgroup.aio.hand_out import ConsumerStoppedError, HandOut
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.polling import Polling
 from coopgroup.assignors.base import Assignor
@@ -42,12 +42,12 @@ class Opening:
         """Return the polling thread, which is not started yet.
 
         Raises:
-            RuntimeError: the consumer was closed or collected meanwhile.
+            ConsumerStoppedError: the consumer was closed or collected meanwhile.
         """
         parts = await aside(self.port, lambda: self._build(owner), _close)
         if is_closed():
             await aside(self.port, lambda: _close(parts))
-            raise RuntimeError(CLOSED)
+            raise ConsumerStoppedError
         hand_out = HandOut(
             parts.driver,
             parts.fetching,
@@ -62,7 +62,7 @@ class Opening:
     def _build(self, owner: Callable[[], object | None]) -> ConsumerParts:
         consumer = owner()
         if consumer is None:
-            raise RuntimeError(CLOSED)
+            raise ConsumerStoppedError
         parts = ConsumerParts.build(consumer, self.settings, self.assignor, self.policy)
         parts.listener.consumer = None  # the polling thread must not keep the consumer alive
         parts.start()

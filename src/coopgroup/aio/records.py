@@ -42,6 +42,11 @@ class ConsumerRecord(NamedTuple):
 
     message: Message
 
+    def __repr__(self) -> str:
+        fields = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        return f"{type(self).__name__}({shown})"
+
     @property
     def topic(self) -> str:
         """The topic's name."""

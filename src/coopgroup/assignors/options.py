@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from coopgroup.errors import ConfigurationError
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from attrs import Attribute
 
 __all__ = ["count", "count_or_none", "share", "yes_or_no"]
+
+_MAX: Final = 2**31 - 1  # sums with it fit into an int64
 
 
 def yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
@@ -23,23 +25,23 @@ def yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
 
 
 def count(_: object, attribute: Attribute[int], given: object) -> None:
-    """Refuse a value that is not a positive integer.
+    """Refuse a value that is not a positive integer of 32 bits.
 
     Raises:
-        ConfigurationError: the value is not an integer from 1 up.
+        ConfigurationError: the value is not an integer from 1 to 2147483647.
     """
-    if type(given) is not int or given < 1:  # `True` must not count as 1
-        raise ConfigurationError(attribute.name, given, "an integer from 1 up")
+    if type(given) is not int or not 1 <= given <= _MAX:  # `True` must not count as 1
+        raise ConfigurationError(attribute.name, given, f"an integer from 1 to {_MAX}")
 
 
 def count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:
-    """Refuse a value that is neither None nor an integer from 0 up.
+    """Refuse a value that is neither None nor an integer of 32 bits from 0 up.
 
     Raises:
         ConfigurationError: the value is something else.
     """
-    if given is not None and (type(given) is not int or given < 0):
-        raise ConfigurationError(attribute.name, given, "an integer from 0 up, or none")
+    if given is not None and (type(given) is not int or not 0 <= given <= _MAX):
+        raise ConfigurationError(attribute.name, given, f"an integer from 0 to {_MAX}, or none")
 
 
 def share(_: object, attribute: Attribute[float], given: object) -> None:

@@ -6,10 +6,13 @@ extra. `COMMANDS` repeats the first line of each command's help; a test compares
 
 An error that a user can correct (an unknown option, a missing file, a wrong configuration, an extra
 that is not installed) gives one line on standard error and exit status 2. Any other error that
-coopgroup reports gives status 1.
+coopgroup reports gives status 1. Output that cannot be written, such as to a full disk, gives one
+line and status 74. A reader that closed the pipe needs no line; the status is 141.
 """
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +27,7 @@ import click
 
 from coopgroup import __version__
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
+from coopgroup.printable import printable
 
 COMMANDS = {
     "bell": "Create the topic that tells members of a round ahead of their heartbeats.",
@@ -46,7 +50,10 @@ _EXIT_USAGE = 2
 _SUMMARY_MAX = 200
 # It imports the module of a `module:Class`.
 _RESOLVER: Final = "coopgroup.model.offered_factories"
+_EXIT_UNWRITTEN = 74  # EX_IOERR of sysexits.h
+_UNWRITABLE: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS}
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
+_EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
 
 
 class PlainGroup(click.Group):
@@ -190,22 +197,50 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command line, without the program's name; return the exit status."""
+    if sys.stdout is None:
+        return _complain("standard output cannot be written: it is closed", status=_EXIT_UNWRITTEN)
+    output = sys.stdout
+    try:
+        status = _run(arguments)
+        output.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno not in _UNWRITABLE:
+            raise
+        return _write_no_more(error)
+    except SystemExit as error:
+        # At a closed pipe, click replaces the output and exits, and rich exits.
+        if sys.stdout is output and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        return _write_no_more(BrokenPipeError(errno.EPIPE, "closed"))
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     try:
         status = app.main(args=arguments, prog_name="coopgroup", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return _EXIT_USAGE
-    except click.ClickException as error:
-        return _complain(error.format_message(), status=_EXIT_USAGE)
-    except (ConfigurationError, MissingExtraError) as error:
-        return _complain(str(error), status=_EXIT_USAGE)
-    except CoopgroupError as error:
-        return _complain(str(error), status=_EXIT_ERROR)
     except click.Abort:
         return _EXIT_INTERRUPTED
+    except (click.ClickException, CoopgroupError) as error:
+        is_usage = isinstance(error, click.ClickException | ConfigurationError | MissingExtraError)
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        return _complain(message, status=_EXIT_USAGE if is_usage else _EXIT_ERROR)
     return status if isinstance(status, int) else 0
 
 
+def _write_no_more(error: OSError) -> int:
+    """Drop what standard output still holds: the interpreter would fail to write it at its end."""
+    with suppress(OSError, ValueError):  # standard output may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
+        return _EXIT_PIPE_CLOSED
+    place = error.filename or "standard output"
+    return _complain(f"{place} cannot be written: {error.strerror}", status=_EXIT_UNWRITTEN)
+
+
 def _complain(message: str, *, status: int) -> int:
-    click.echo(f"coopgroup: {' '.join(message.split())}", err=True)
+    with suppress(OSError):  # standard error may be closed or full, too
+        click.echo(f"coopgroup: {printable(' '.join(message.split()))}", err=True)
     return status

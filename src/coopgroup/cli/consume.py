@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.interruption import interruption
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.membership.subscription import read_topics
+from coopgroup.printable import printable, printable_json
 
 __all__ = ["command"]
 
@@ -71,12 +71,13 @@ def command(  # noqa: PLR0913  (one parameter for each option)
     A TOPIC that begins with ^ is a regular expression.
     """
     read_topics(list(topics))  # report wrong topics before connecting
+    complain = _complain_once()
     configuration = {
         "bootstrap.servers": bootstrap_server,
         "group.id": group,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "client.id": "coopgroup-consume",
-        "error_cb": _complain_once(),  # replaces librdkafka's own log
+        "error_cb": complain,  # replaces librdkafka's own log
         "log_level": 0,
         **parse_settings(settings),
     }
@@ -97,12 +98,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
             _print_records(consumer, line, max_records, interrupted)
         return _EXIT_INTERRUPTED if interrupted.is_set() else 0
     except KafkaException as error:
-        click.echo(f"coopgroup: {_one_line(error.args[0])}", err=True)
-        return _EXIT_REFUSED
-    except BrokenPipeError:
-        # The reader of the pipe has gone. Without this, Python would fail again when it closes
-        # stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        complain(error.args[0])
         return _EXIT_REFUSED
 
 
@@ -116,7 +112,7 @@ def text_line(message: Message) -> str:
 def json_line(message: Message) -> str:
     """Format a record as a JSON object; bytes that are not UTF-8 get a key with `_base64`."""
     _, timestamp_ms = message.timestamp()
-    return json.dumps(
+    row = json.dumps(
         {
             "topic": message.topic(),
             "partition": message.partition(),
@@ -127,6 +123,7 @@ def json_line(message: Message) -> str:
         },
         ensure_ascii=False,
     )
+    return printable_json(row)
 
 
 def _plain(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -144,7 +141,7 @@ def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:
         for one in partitions:
             by_topic.setdefault(one.topic, []).append(str(one.partition))
         named = " ".join(f"{topic}[{','.join(by_topic[topic])}]" for topic in sorted(by_topic))
-        click.echo(f"{what}: {named} (member {consumer.memberid()})", err=True)
+        click.echo(printable(f"{what}: {named} (member {consumer.memberid()})"), err=True)
 
     return show
 
@@ -170,7 +167,7 @@ def _print_records(
 
 
 def _complain_once() -> Callable[[KafkaError], None]:
-    """Print each kind of error once, because librdkafka repeats it at every attempt to connect."""
+    """Print each kind of error once: librdkafka repeats it, and tells also what `poll` raises."""
     told: set[int] = set()
 
     def complain(error: KafkaError) -> None:
@@ -186,4 +183,4 @@ def _complain(error: KafkaError) -> None:
 
 
 def _one_line(error: KafkaError) -> str:
-    return " ".join(error.str().split())
+    return printable(" ".join(error.str().split()))

@@ -26,6 +26,7 @@ from coopgroup.cli.watch_options import (
 from coopgroup.cli.watch_text import print_view
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import describe_group
+from coopgroup.printable import printable
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
@@ -74,7 +75,7 @@ def migrate(
             if view.kind == "consumer":
                 judgement = judge_consumer_group(view)
     for line in (*judgement.facts, *judgement.advice):
-        click.echo(line)
+        click.echo(printable(line))  # members choose their own names
     return _EXIT_BLOCKED if judgement.is_blocked else 0
 
 

@@ -8,7 +8,6 @@ Lines are independent of each other.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -50,13 +49,7 @@ def command(file: BinaryIO, assignor: str, policy: str) -> int:
     defaults = Defaults(assignor=_row("--assignor", assignor), policy=_row("--policy", policy))
     if file.isatty():
         click.echo("coopgroup: type or paste one JSON object a line; Ctrl-D ends", err=True)
-    try:
-        return answer_lines(file, sys.stdout.buffer, defaults)
-    except BrokenPipeError:
-        # The reader of the pipe has gone. Without this, Python would fail again when it closes
-        # stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return answer_lines(file, sys.stdout.buffer, defaults)
 
 
 def _row(option: str, text: str) -> dict[str, object]:

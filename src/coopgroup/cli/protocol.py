@@ -76,13 +76,7 @@ def encode(kind: str, dialect: str, item: str) -> int:
 
 def _answer(item: str, translated: Callable[[str], str]) -> int:
     items = sys.stdin.buffer if item == _STANDARD_INPUT else [os.fsencode(item)]
-    try:
-        return _answer_all(items, sys.stdout.buffer, translated)
-    except BrokenPipeError:
-        # The reader of the pipe has gone. Without this, Python would fail again when it closes
-        # stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _EXIT_UNREAD
+    return _answer_all(items, sys.stdout.buffer, translated)
 
 
 def _answer_all(items: Iterable[bytes], answers: BinaryIO, translated: Callable[[str], str]) -> int:

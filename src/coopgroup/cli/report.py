@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from coopgroup.printable import printable
 from coopgroup.report import Damage, read_files, require_bokeh, write_history_page
 from coopgroup.report.wording import counted
 
@@ -41,7 +42,7 @@ def command(files: Sequence[Path], output: Path, group: str | None, title: str |
     reading = read_files(files, group)
     notes = tuple(_damage_notes(reading.damages))
     for note in notes:
-        click.echo(f"coopgroup: {note}", err=True)
+        click.echo(f"coopgroup: {printable(note)}", err=True)
     write_history_page(
         reading.envelopes,
         output,

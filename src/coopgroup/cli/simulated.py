@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.printable import printable
 from coopgroup.report import require_bokeh
 from coopgroup.report.measures import LABELS, without_warmups
 from coopgroup.report.verdict import verdict_of
@@ -81,7 +82,7 @@ def at_work(doing: str) -> AbstractContextManager[object]:
 def print_table(title: str, table: Table) -> None:
     """Print a table, at its natural width if the output is not a terminal."""
     console = _console()
-    console.print(title, markup=False, highlight=False)
+    console.print(printable(title), markup=False, highlight=False)
     console.print(table)
 
 
@@ -231,7 +232,7 @@ def complain_of(run: Run, command: str) -> bool:
     """Print violated invariants and the command to repeat the run; return whether there are any."""
     for violation in run.violations[:_COMPLAINTS_MAX]:
         where = f"{run.scenario.group.policy}, seed {run.seed}, {violation.at_ms} ms"
-        message = " ".join(violation.message.split())
+        message = printable(" ".join(violation.message.split()))
         click.echo(f"coopgroup: {where}: {violation.checker}: {message}", err=True)
     more = len(run.violations) - _COMPLAINTS_MAX
     if more > 0:

@@ -121,7 +121,7 @@ def _title(sweep: Sweep) -> str:
 def _show(sweep: Sweep, settings: Sequence[Setting], *, as_json: bool) -> None:
     if as_json:
         for one in settings:
-            click.echo(json.dumps({"sweep": sweep.name, **attrs.asdict(one)}, ensure_ascii=False))
+            click.echo(json.dumps({"sweep": sweep.name, **attrs.asdict(one)}))
         return
     names = list(varied(settings)) or ["policy"]
     table = Table()

@@ -12,6 +12,7 @@ import click
 from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
 from coopgroup.cli.own_topics import create_command, settings_of
+from coopgroup.printable import printable_json
 from coopgroup.watch.telemetry_topics import TelemetryReader
 
 __all__ = ["command"]
@@ -67,6 +68,7 @@ def read(
     since_ms = None if minutes is None else time.time_ns() // 1_000_000 - minutes * _MINUTE_MS
     with TelemetryReader(configuration, topic, group, since_ms, timeout_ms / 1000) as reader:
         for line in reader.read_to_end():
-            sys.stdout.buffer.write(line + b"\n")
+            shown = printable_json(line.decode(errors="replace"))  # a topic may hold anything
+            sys.stdout.buffer.write(shown.encode() + b"\n")
     sys.stdout.flush()
     return 0

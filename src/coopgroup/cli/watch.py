@@ -7,6 +7,7 @@ with charts. With `--json` it prints one snapshot and ends.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 
 import click
@@ -87,6 +88,11 @@ def _show(
             raise MissingExtraError(
                 f"{error.name} is not installed: {command}, or use --json"
             ) from None
+        if not sys.stdout.isatty():
+            raise click.UsageError(
+                "there is no terminal to draw in: --json prints one snapshot and ends, --http PORT "
+                "serves a page"
+            )
         watch_in_terminal(reader, interval_ms / 1000)
 
 

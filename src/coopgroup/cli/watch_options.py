@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 import click
@@ -75,12 +75,15 @@ def opened_reader(
     """
     configuration = group_configuration(group, bootstrap_server, settings)
     connection = connection_of(configuration)
-    admin = dict(read_settings(configuration).admin)
-    reader = GroupReader(group, admin, connection, timeout_ms / 1000)
-    if topic is None:
+    found = read_settings(configuration)
+    reset = found.offset_reset if "auto.offset.reset" in configuration else None
+    with ExitStack() as last_first:
+        reader: Reader = last_first.enter_context(
+            closing(GroupReader(group, dict(found.admin), connection, timeout_ms / 1000, reset))
+        )
+        if topic is not None:
+            since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
+            consumer = settings_of("coopgroup-watch", bootstrap_server, settings).librdkafka
+            telemetry = TelemetryReader(consumer, topic, group, since_ms, timeout_ms / 1000)
+            reader = TelemetryView(reader, last_first.enter_context(telemetry))
         yield reader
-        return
-    since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
-    consumer = settings_of("coopgroup-watch", bootstrap_server, settings).librdkafka
-    with TelemetryReader(consumer, topic, group, since_ms, timeout_ms / 1000) as telemetry:
-        yield TelemetryView(reader, telemetry)

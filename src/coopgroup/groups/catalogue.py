@@ -8,7 +8,8 @@ no longer exist.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from operator import index
+from typing import Final, Self, SupportsIndex
 
 from attrs import field, frozen
 
@@ -87,7 +88,7 @@ class Catalogue:
         for name, given in tasks.items():
             weights[name, INDEX_MIN] = 1
             each = _weights_of(name, given)
-            weights.update({(name, index): weight for index, weight in enumerate(each)})
+            weights.update({(name, task): weight for task, weight in enumerate(each)})
         return cls.of(weights, version=version)
 
     @classmethod
@@ -110,14 +111,14 @@ class Catalogue:
 
 def _resource(pair: object) -> Resource:
     match pair:
-        case (str() as name, int() as index) if _is_name(name) and INDEX_MIN <= index <= _INDEX_MAX:
-            return Resource(name, index)
-        case _:
-            expected = (
-                "a (name, index) pair: a name of 1 to 32767 bytes that is not '*', "
-                "an index from -1 up"
-            )
-            raise ConfigurationError("resource", pair, expected)
+        case (str() as name, given) if _is_name(name):
+            number = _whole(given)
+            if number is not None and INDEX_MIN <= number <= _INDEX_MAX:
+                return Resource(name, number)
+    expected = (
+        "a (name, index) pair: a name of 1 to 32767 bytes that is not '*', an index from -1 up"
+    )
+    raise ConfigurationError("resource", pair, expected)
 
 
 def _is_name(name: str) -> bool:
@@ -127,15 +128,27 @@ def _is_name(name: str) -> bool:
         return False
 
 
+def _whole(given: object) -> int | None:
+    """Return a whole number, also one of NumPy; None for anything else, such as `True`."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        return None
+    try:
+        return index(given)
+    except TypeError:  # such as an array of several numbers, or a boolean of NumPy
+        return None
+
+
 def _natural(field_name: str, given: object) -> int:
-    if type(given) is int and 0 <= given <= _INT64_MAX:
-        return given
-    raise ConfigurationError(field_name, given, "a whole number from 0 up")
+    number = _whole(given)
+    if number is None or not 0 <= number <= _INT64_MAX:
+        raise ConfigurationError(field_name, given, "a whole number from 0 up")
+    return number
 
 
 def _weights_of(name: str, given: object) -> Iterable[int]:
-    if type(given) is int and 0 <= given <= TASKS_MAX:
-        return [1] * given
+    count = _whole(given)
+    if count is not None and 0 <= count <= TASKS_MAX:
+        return [1] * count
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return given
     expected = f"a count from 0 to {TASKS_MAX}, or the weight of each"

@@ -31,7 +31,7 @@ from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
-from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
+from coopgroup.kafka.records.offsets import given_offsets, offsets_as_partitions, offsets_to_store
 from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.member.events import WarmedUp
 
@@ -344,12 +344,12 @@ class CooperativeConsumer:
         if wanted is None:
             wanted = self._committing.store.due(self._listener.owned)
         if asynchronous:
-            self._committing.commit_later(wanted)
+            self._committing.commit_later(wanted, self._listener.owned)
             return None
         self._committing.commit_now(wanted)
         if offsets is not None:
             return list(offsets)
-        return [TopicPartition(one.topic, one.partition, one.offset) for one in wanted]
+        return offsets_as_partitions(wanted)
 
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None

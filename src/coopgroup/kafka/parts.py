@@ -90,8 +90,13 @@ class _LateHealth:
                 from coopgroup.kafka.health.consumer_work import ConsumerWork  # noqa: PLC0415
                 from coopgroup.kafka.health.probe import MemberProbe  # noqa: PLC0415
 
-                end_offsets = self._lookup.end_offsets
-                work = ConsumerWork(self._listener, self._fetching, self._committing, end_offsets)
+                work = ConsumerWork(
+                    self._listener,
+                    self._fetching,
+                    self._committing,
+                    self._lookup.log_ranges,
+                    self._lookup.offset_reset,
+                )
                 self._made = work, MemberProbe(self._listener.driver, work)
             return self._made
 

@@ -258,7 +258,8 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     except DecodeError as error:
         refuse_assignment(turn, str(error))
         return
-    note_writer(turn, by_broker=by_broker)
+    is_new = assignment.assigned != member.owned or member.claim_generation != member.generation
+    note_writer(turn, by_broker=by_broker, is_new=is_new)
     _heed_trailer(turn, assignment.assigned, answer.assignment)
     _take_assignment(turn, assignment)
 

@@ -7,6 +7,13 @@ assignment. A heartbeat is answered with REBALANCE_IN_PROGRESS while the member 
 something up, to learn a new epoch, or to take what is free. The generation is the member's epoch,
 and stays the same until the member has stopped what its assignment lacks.
 
+From Kafka 4.3 on, the broker makes no new target within `group.consumer.assignment.interval.ms`
+(1 s, KIP-1263) of the last one. Afterwards only a request of a member of KIP-848, or a JoinGroup,
+makes it. A Heartbeat neither makes it nor tells that it is due. Without a JoinGroup, partitions of
+a member that left would wait for another request. In a group without members of KIP-848
+(`group.consumer.migration.policy` forbids the downgrade) none would come. So the member joins again
+by itself: once after each change, and rarely later.
+
 So the member behaves as in a round of Kafka's cooperative protocol. This file has the differences.
 """
 
@@ -23,12 +30,21 @@ from coopgroup.member.transitions import SETTLED, MemberState
 from coopgroup.telemetry import AssigningMoved
 
 if TYPE_CHECKING:
-    from coopgroup.member.member import Outstanding
+    from coopgroup.member.member import Member, Outstanding
     from coopgroup.member.parts import Lease
     from coopgroup.member.turn import Turn
 
-__all__ = ["join_classic_group", "may_be_forgotten", "note_writer", "proven_by_broker"]
+__all__ = [
+    "join_classic_group",
+    "look_reason",
+    "looks_at_ms",
+    "may_be_forgotten",
+    "note_writer",
+    "proven_by_broker",
+]
 
+_LOOK_SOON_MS: Final = 1_200
+_LOOK_LATER_MS: Final = 30_000
 _BROKER_ASSIGNS: Final = (
     "members with group.protocol=consumer are in the group, so the broker assigns; "
     "policy and assignor rest (coopgroup group migrate --check names these members)"
@@ -52,16 +68,39 @@ def may_be_forgotten(turn: Turn) -> bool:
     return bool(member.owned) and turn.now_ms >= member.hold_until_ms
 
 
-def note_writer(turn: Turn, *, by_broker: bool) -> None:
-    """Note who wrote the assignment, and report it if that has changed."""
-    member = turn.member
-    if by_broker is not member.round.by_broker:  # a sync without a join: only the bytes tell
-        turn.set(round=attrs.evolve(member.round, by_broker=by_broker))
+def note_writer(turn: Turn, *, by_broker: bool, is_new: bool) -> None:
+    """Note who wrote the assignment, and report it if that has changed.
+
+    Args:
+        turn: the step under way.
+        by_broker: whether the group coordinator did.
+        is_new: whether the assignment or the generation differs from the last one.
+    """
+    member, look_at_ms = turn.member, None
+    if by_broker and is_new:
+        look_at_ms = turn.now_ms + _LOOK_SOON_MS
+    elif by_broker:  # a target that the join has caused comes a moment later
+        look_at_ms = turn.now_ms + _LOOK_LATER_MS
+        soon_ms = turn.now_ms + member.config.window_heartbeat_interval_ms
+        turn.set(heartbeat_at_ms=min(member.heartbeat_at_ms, soon_ms))
+    # after a sync without a join, only the bytes tell who wrote them
+    turn.set(round=attrs.evolve(member.round, by_broker=by_broker, look_at_ms=look_at_ms))
     if by_broker is not member.last_assignment.by_broker:
         meaning = _BROKER_ASSIGNS if by_broker else _LEADER_ASSIGNS
         turn.emit(Report(record=AssigningMoved(to_broker=by_broker, meaning=meaning)))
     if by_broker:
         turn.set(delay=NO_DELAY)  # delays are the policy's
+
+
+def looks_at_ms(member: Member) -> int | None:
+    """Return when the member asks a broker that assigns again, in ms; None for never."""
+    return member.round.look_at_ms if member.state is MemberState.STABLE else None
+
+
+def look_reason(turn: Turn) -> str:
+    """Return why the member joins to ask such a broker; "" if it is not due."""
+    at_ms = looks_at_ms(turn.member)
+    return "" if at_ms is None or turn.now_ms < at_ms else "what does the broker assign?"
 
 
 def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:

@@ -16,6 +16,7 @@ import attrs
 
 from coopgroup.member.answers import take_outcome
 from coopgroup.member.bell import heed_bell, ring_if_due
+from coopgroup.member.broker_assigns import look_reason
 from coopgroup.member.commits import abandon, enqueue
 from coopgroup.member.effects import STALLED
 from coopgroup.member.error_actions import ErrorCode, RequestKind
@@ -216,9 +217,9 @@ def _meet_deadlines(turn: Turn) -> None:
         expired = turn.now_ms >= member.lease.until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
     member = turn.member
-    scheduled = member.delay.rejoin_at_ms
-    due = scheduled is not None and turn.now_ms >= scheduled
-    reason = "scheduled rebalance" if due else member.rejoin_reason or warm_reason(turn)
+    due = member.delay.remaining_ms(turn.now_ms) == 0
+    wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
+    reason = "scheduled rebalance" if due else wanted
     if reason and member.state is _STABLE:
         turn.rejoin(reason)
     if member.state is _REVOKING:

@@ -195,11 +195,13 @@ class Round:
         duty_number: number of the decision that the leader waits for.
         decided: the leader's assignments for its sync; empty for a follower.
         by_broker: whether the group coordinator assigns, see `broker_assigns`.
+        look_at_ms: when the member asks such a coordinator again, None for never.
     """
 
     protocol: str = ""
     leads: bool = False
     by_broker: bool = False
+    look_at_ms: int | None = None
     duty_number: int = 0
     decided: tuple[tuple[str, bytes], ...] = ()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from coopgroup.member.broker_assigns import looks_at_ms
 from coopgroup.member.commits import take_batch
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.error_actions import OF_A_ROUND, RequestKind
@@ -76,17 +77,11 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
 
 def next_deadline_ms(member: Member) -> int | None:
     """Return when the host must give `Woken` at the latest, in ms; None for never."""
-    first_ms = member.lost_at_ms if member.owned else None
-    round_ms = member.wants_a_round_at_ms
-    if round_ms is not None and (first_ms is None or round_ms < first_ms):
-        first_ms = round_ms
-    ring_at_ms = member.bell.ring_at_ms
-    if ring_at_ms is not None and (first_ms is None or ring_at_ms < first_ms):
-        first_ms = ring_at_ms
-    for _, at_ms in wanted(member):
-        if first_ms is None or at_ms < first_ms:
-            first_ms = at_ms
-    return first_ms
+    times = [at_ms for _, at_ms in wanted(member)]
+    if member.owned:
+        times.append(member.lost_at_ms)
+    own = (member.wants_a_round_at_ms, looks_at_ms(member), member.bell.ring_at_ms)
+    return min([*times, *(at_ms for at_ms in own if at_ms is not None)], default=None)
 
 
 def send_what_is_due(turn: Turn) -> None:

@@ -40,7 +40,7 @@ _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
-_Row = tuple[str, int, int, int, int]
+_Row = tuple[str, int, int, int, int, bool]
 
 
 @frozen(kw_only=True)
@@ -118,7 +118,7 @@ class Brokers:
             now_ms: time to record for the present, which comes first; `None` leaves it out.
 
         Yields:
-            Rows (topic, partition, at_ms, begin, end) of one moment, ascending.
+            Rows (topic, partition, at_ms, begin, end, is_present) of one moment, ascending.
 
         Raises:
             PipelineError: the brokers do not answer.
@@ -135,11 +135,11 @@ class Brokers:
         begins = _offsets(admin, places, OffsetSpec.earliest())
         ends = _offsets(admin, places, OffsetSpec.latest())
         if now_ms is not None:
-            yield [(*place, now_ms, begins[place], ends[place]) for place in sorted(ends)]
+            yield [(*place, now_ms, begins[place], ends[place], True) for place in sorted(ends)]
         for at_ms in moments_ms:
             firsts = _offsets(admin, places, OffsetSpec.for_timestamp(at_ms))
             yield [
-                (*place, at_ms, begins[place], first if first >= 0 else ends[place])
+                (*place, at_ms, begins[place], first if first >= 0 else ends[place], False)
                 for place, first in sorted(firsts.items())
                 if first != begins[place] or begins[place] == 0
             ]

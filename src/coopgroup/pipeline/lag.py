@@ -2,7 +2,10 @@
 
 The rules for partitions without a commit are those of the lag-aware assignors (KAFKA-5337). With
 `auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
-apply to each partition of a topic that the group subscribes to, or has a commit for.
+apply to each partition of a topic that the group subscribes to, or has a commit for. They also
+apply to a commit outside of the log, if begin and end are of that moment: its record was deleted,
+or the topic was made again. The begin of a past moment is not known, and its end is only as
+accurate as the clocks of producers.
 
 They do not apply to a dead group: one that was removed, or whose members are gone and whose commits
 have expired. It consumes nothing, so its lag would grow for ever.
@@ -92,15 +95,19 @@ def lag_of(
         dead.select("group", "at_ms", sql.lit(1).alias("is_dead")), ["group", "at_ms"], "left"
     )
     known = known.where(is_committed | sql.col("is_dead").isNull())
-    ahead = sql.col("end") - sql.coalesce("committed", "begin")
-    uncommitted = sql.lit(0).cast("long") if reset == "latest" else ahead
+    none = sql.lit(0).cast("long")
+    uncommitted = none if reset == "latest" else sql.col("end") - sql.col("begin")
+    is_outside = sql.col("is_present") & ~sql.col("committed").between(
+        sql.col("begin"), sql.col("end")
+    )
+    counts = is_committed & ~sql.coalesce(is_outside, sql.lit(False))  # noqa: FBT003 - a value
     return known.select(
         *(*_PARTITION, "at_ms", "end", "committed"),
         # The commit may be newer than the look-up of the end.
         sql.greatest(
-            sql.when(is_committed, ahead).otherwise(uncommitted), sql.lit(0).cast("long")
+            sql.when(counts, sql.col("end") - sql.col("committed")).otherwise(uncommitted), none
         ).alias("lag"),
-        sql.when(is_committed, "committed").otherwise(reset).alias("rule"),
+        sql.when(counts, "committed").otherwise(reset).alias("rule"),
     )
 
 

@@ -186,6 +186,7 @@ ENDS: Final = Table(
         at_ms=_LONG,  # time of the offsets
         begin=_LONG,  # first remaining offset, at the time of the look-up
         end=_LONG,  # offset of the next record
+        is_present=BooleanType(),  # the offsets are of the time of the look-up; null in old rows
     ),
     key=("topic", "partition", "at_ms"),
 )
@@ -198,7 +199,7 @@ LAG: Final = Table(
         end=_LONG,
         committed=_LONG,  # null without a commit
         lag=_LONG,  # records, never negative
-        rule=_STRING,  # "committed"; without a commit "earliest" (end - begin) or "latest" (0)
+        rule=_STRING,  # "committed"; without a commit in the log "earliest" or "latest"
     ),
     key=(*_PARTITION, "at_ms"),
     is_snapshot=True,

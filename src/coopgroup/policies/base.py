@@ -52,6 +52,7 @@ class RoundContext:
             reasons.
         lags: the lags that the assignor receives; None if they were not looked up.
         protocol: protocol that the coordinator chose for the round; "" if unknown.
+        after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
     """
 
     leader_id: str
@@ -61,6 +62,7 @@ class RoundContext:
     balance: bool = False
     lags: LagFigures | None = None
     protocol: str = ""
+    after_broker: bool = False
 
     @property
     def memory(self) -> object:

@@ -17,7 +17,7 @@ is a new subscription, and a missing part of a topic is the share of a departed 
               no        no       yes     -         -                lost
               no        no       no      -         -                created
     no state: -         -        -       -         yes              lost
-              -         -        -       -         no               created
+              -         -        -       -         no               created (or after a broker)
 
 `granted` means granted for the first time in the last round. If all members of that round are
 present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
@@ -70,8 +70,8 @@ def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
     free = group.assignable & group.subscribed() & ~claimed
     state = context.state
     if state is None:
-        topic_is_claimed = _of_claimed_names(group, claimed)
-        created, released = free & ~topic_is_claimed, np.zeros_like(free)
+        part_is_lost = _of_claimed_names(group, claimed) & (not context.after_broker)
+        created, released = free & ~part_is_lost, np.zeros_like(free)
     else:
         released = free & group.mask_of(state.released)
         created = free & ~released & ~_owned_before(group, context, state)

@@ -85,19 +85,23 @@ class Tenure:
         in_flight: number of records that were added, and neither handled nor dropped.
         is_ending: the partition is being given up, so no further record begins.
         is_lost: the group took the partition away; outcomes no longer count.
-        begun_until: highest offset of a record that has begun, -1 for none.
+        added: number of records that have come in.
+        begun_until: highest number of a record that has begun, 0 for none.
     """
 
     partition: Partition
     in_flight: int = 0
     is_ending: bool = False
     is_lost: bool = False
-    begun_until: int = -1
+    added: int = 0
+    begun_until: int = 0
     _order: deque[Work] = field(factory=deque)
     _next: StoredOffset | None = None
 
     def add(self, work: Work) -> None:
-        """Note a record; records come in the order of their offsets."""
+        """Note a record. Offsets ascend, except where the topic was made again."""
+        self.added += 1
+        work.number = self.added
         self._order.append(work)
 
     def advance(self) -> None:
@@ -148,6 +152,7 @@ class Work:
         lane: the lane that it occupies or waits in; None without any order.
         size: bytes of key and value.
         offset: its offset.
+        number: its place among the records of the tenure.
         has_begun: a worker has taken it.
         is_handled: the record need not be handled again.
     """
@@ -157,6 +162,7 @@ class Work:
     lane: Lane | None
     size: int
     offset: int
+    number: int = 0
     has_begun: bool = False
     is_handled: bool = False
 
@@ -269,7 +275,7 @@ class Scheduler:
             return None
         work = self._ready.popleft()
         work.has_begun = True
-        work.tenure.begun_until = max(work.tenure.begun_until, work.offset)
+        work.tenure.begun_until = max(work.tenure.begun_until, work.number)
         self._begun.add(work)
         return work
 
@@ -326,7 +332,7 @@ class Scheduler:
             if partition in self._ending:
                 ending.append(partition)
         self._paused.difference_update(ending)
-        self._drop(lambda work: work.tenure.is_ending and work.offset > work.tenure.begun_until)
+        self._drop(lambda work: work.tenure.is_ending and work.number > work.tenure.begun_until)
         return [partition for partition in ending if not self.is_drained(partition)]
 
     def close(self) -> None:

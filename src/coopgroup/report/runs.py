@@ -14,6 +14,7 @@ from coopgroup.telemetry import Envelope
 __all__ = ["LagSamples", "PlayedRun", "PlayedScenario", "Violated"]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 
 class LagSamples(Protocol):
@@ -25,8 +26,8 @@ class LagSamples(Protocol):
         ...
 
     @property
-    def lags(self) -> Int64Array:
-        """Lag in records: int64, shape (S, R)."""
+    def lags(self) -> Int64Array | Float64Array:
+        """Lag in records: shape (S, R), NaN where it is unknown."""
         ...
 
     @property

@@ -111,7 +111,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(line: bytes) -> Envelope:
-    row = json.loads(line.decode())
+    row = json.loads(line.decode("utf-8-sig"))
     if not isinstance(row, dict):
         raise ConfigurationError("line", row, "a JSON object")
     return from_json(row)

@@ -223,9 +223,9 @@ def _remember(session: Session) -> Session:
     """Drop a leader's memory after another member has led a round, or may have led one.
 
     This member may not have completed that round: its own sync can fail, and it may lead the next
-    round. Any member may have led the generations that it missed. A coordinator that assigns itself
-    (KIP-848) has moved what it likes. A coordinator that takes over
-    from an older log repeats generations, so the generation alone does not tell the rounds apart.
+    round. Any member may have led the generations that it missed. A coordinator that assigns
+    (KIP-848) has moved what it likes. A coordinator that takes over from an older log repeats
+    generations, so the generation alone does not tell the rounds apart.
     """
     member, led = session.member, session.led_generation
     undecided = session.leads_as
@@ -264,5 +264,6 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
             state=session.policy_state,
             balance=session.asks_balance,
             protocol=session.member.round.protocol,
+            after_broker=session.member.last_assignment.by_broker,
         ),
     )

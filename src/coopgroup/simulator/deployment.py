@@ -12,11 +12,13 @@ from attrs import define, field
 
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
+from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import (
     LEADER,
     AddPartitions,
     Capacity,
+    Client,
     Close,
     CoordinatorLost,
     CoordinatorMoved,
@@ -86,14 +88,14 @@ class Deployment:
 
     # --- who is meant --------------------------------------------------------------------------
 
-    def _named(self, name: str) -> list[Process]:
+    def _named(self, name: str) -> list[Process | Kip848Process]:
         simulation = self.simulation
         if name == LEADER:
             leader = simulation.leader
             return [] if leader is None else [leader]
         if name in self._counts and name not in self._places:
             return [p for n in self._names_of(name) for p in self._named(n)]
-        process = simulation.process(name)
+        process = simulation.guests.get(name) or simulation.process(name)
         return [] if process is None or not process.alive else [process]
 
     def _names_of(self, name: str) -> list[str]:
@@ -113,21 +115,24 @@ class Deployment:
 
     def _start_again(self, name: str) -> None:
         place = self._places[name]
-        before = self.simulation.process(name)
-        if not place.wanted or (before is not None and before.alive):
+        if not place.wanted or self._named(name):
             return
         members = place.members
         capacity = self._capacities.get(members.name, members.capacity_per_s)
+        capacity = self._capacities.get(name, capacity)
+        if members.client is Client.KIP_848:
+            self.simulation.visit(name, members.topics, capacity)
+            return
         self.simulation.start(
             name,
             members.topics,
             identity=members.identity,
-            capacity_per_s=self._capacities.get(name, capacity),
+            capacity_per_s=capacity,
             skew_ppm=place.skew_ppm,
             keeps_state=members.keeps_state,
         )
 
-    def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:
+    def _end(self, process: Process | Kip848Process, how: How, back_after_ms: int | None) -> None:
         if back_after_ms is not None:
             process.on_end = lambda: self.simulation.world.later(
                 back_after_ms, self._start_again, process.name
@@ -162,8 +167,9 @@ class Deployment:
 
     def _pause(self, event: Pause) -> None:
         for process in self._named(event.member):
-            process.pause()
-            self.simulation.world.later(event.for_ms, process.resume)
+            if isinstance(process, Process):  # `checks` refuses others
+                process.pause()
+                self.simulation.world.later(event.for_ms, process.resume)
 
     def _roll(self, event: RollingRestart) -> None:
         names = list(dict.fromkeys(one for name in event.members for one in self._names_of(name)))

@@ -22,6 +22,7 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
 from coopgroup.model.resource_set import Resource
 from coopgroup.protocol import decode_subscription
+from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world import Watcher
 from coopgroup.simulator.world.calls import Call
@@ -91,6 +92,8 @@ class HandOvers:
                 index_min = self.simulation.brokers.index_min
                 said = decode_subscription(metadata, index_min=index_min)
                 self._release(call.process.name, said.owned)
+            case ConsumerBeatRequest(owned=owned):
+                self._release(call.process.name, owned)
             case LeaveGroupRequest():
                 self._release(call.process.name, EMPTY)
             case _:

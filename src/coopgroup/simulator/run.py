@@ -16,6 +16,7 @@ from coopgroup.policies.base import Policy
 from coopgroup.policies.registry import create_policy
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
@@ -38,6 +39,7 @@ _SAMPLE_MS_MIN: Final = 100
 _QUIET_SHARE: Final = 8
 _QUIET_MS_MAX: Final = 5_000
 _EAGER: Final = "eager"
+_BROKER: Final = CoordinatorSettings(assignment_interval_ms=1_000)
 
 
 @frozen(kw_only=True, eq=False)
@@ -110,6 +112,7 @@ def simulate(
         loss=scenario.network.loss,
         costs=scenario.costs,
         commit_interval_ms=group.commit_interval_ms,
+        coordinator=GroupCoordinator(settings=_BROKER),
     )
     if scenario.bell is not None:
         simulation.hang_bell(scenario.bell)
@@ -185,6 +188,7 @@ def _play(scenario: Scenario, simulation: Simulation) -> None:
 
 def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) -> Expectations:
     topics = {topic for process in simulation.alive for topic in process.topics}
+    topics |= {topic for process in simulation.guests_alive for topic in process.topics}
     quiet_ms = min(_QUIET_MS_MAX, scenario.settle_ms // _QUIET_SHARE)
     group = scenario.group
     ration, balance = getattr(policy, "ration", None), getattr(policy, "balance", None)
@@ -205,4 +209,5 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         balance_cooldown_ms=balance.cooldown_ms if isinstance(balance, BalanceRule) else None,
         warmup=warmup_of(policy),
         with_planned_moves=same_topics,
+        with_rounds=not simulation.guests,
     )

@@ -21,6 +21,7 @@ from coopgroup.model.resource_set import Int64Array
 from coopgroup.policies.warming.option import warmup_of
 from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
+from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.process import PastLife, Process, RunSettings
 from coopgroup.simulator.scenario import Bell as BellTimes
@@ -49,6 +50,7 @@ class Simulation:
         processes: every process, including restarts, in the order of their starts.
         kept: state directory of each process: the identity of its last run, and its memory as
             leader.
+        guests: the last process of each name whose consumer speaks KIP-848.
         bell: rings between the processes, None without them.
         commit_interval_ms: time between the commits of a process, 0 for no periodic commits.
     """
@@ -63,6 +65,7 @@ class Simulation:
     bell: Bell | None = None
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
+    guests: dict[str, Kip848Process] = field(factory=dict)
     kept: dict[str, PastLife] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
     # Partitions of a commit with their positions in the load: the same ones are committed
@@ -148,23 +151,45 @@ class Simulation:
             on_ring=(lambda: None) if self.bell is None else self.bell.ring,
         )
         before = self._by_name.get(name) if keeps_state else None
-        process.application = Application(
+        has_state = keeps_state or warmup_of(self.run_settings.policy) is not None
+        ready = EMPTY if before is None else before.application.state.ready
+        state = LocalState(is_kept=has_state, on_disk=keeps_state, ready=ready)
+        process.application = self._application(process, capacity_per_s, state)
+        self.processes.append(process)
+        self._by_name[name] = process
+        process.start()
+        return process
+
+    def visit(
+        self, name: str, topics: tuple[str, ...], capacity_per_s: float = math.inf
+    ) -> Kip848Process:
+        """Start a process whose consumer speaks KIP-848; an earlier one must have ended."""
+        process = Kip848Process(
+            world=self.world,
+            network=self.network,
+            brokers=self.brokers,
+            run_settings=attrs.evolve(self.run_settings, awaits_commits=True),
+            name=name,
+            config=self.config,
+            topics=topics,
+        )
+        process.application = self._application(process, capacity_per_s, LocalState())
+        self.guests[name] = process
+        process.start()
+        return process
+
+    def _application(
+        self, process: Process | Kip848Process, capacity_per_s: float, state: LocalState
+    ) -> Application:
+        return Application(
             process=process,
             load=self.load,
             costs=self.costs,
             callback_ms=self.run_settings.callback_ms,
             commit_interval_ms=self.commit_interval_ms,
             capacity_per_s=capacity_per_s,
-            state=LocalState(
-                is_kept=keeps_state or warmup_of(self.run_settings.policy) is not None,
-                on_disk=keeps_state,
-                ready=EMPTY if before is None else before.application.state.ready,
-            ),
+            state=state,
         )
-        self.processes.append(process)
-        self._by_name[name] = process
-        process.start()
-        return process
 
     def _keep(self, name: str, past: PastLife) -> None:
         self.kept[name] = past
@@ -189,13 +214,18 @@ class Simulation:
             self.world.later(down_ms, self.start_again, process)
 
     def process(self, name: str) -> Process | None:
-        """Return the last process of a name, or None."""
+        """Return the last process of a name, or None; one with KIP-848 is among the `guests`."""
         return self._by_name.get(name)
 
     @property
     def alive(self) -> list[Process]:
         """Return the living processes in the order of their starts."""
         return [process for process in self._by_name.values() if process.alive]
+
+    @property
+    def guests_alive(self) -> list[Kip848Process]:
+        """Return the living processes that speak KIP-848."""
+        return [process for process in self.guests.values() if process.alive]
 
     @property
     def leader(self) -> Process | None:
@@ -212,7 +242,7 @@ class Simulation:
         if down_ms:
             self.network.break_all()
 
-    def cut(self, process: Process, for_ms: int) -> None:
+    def cut(self, process: Process | Kip848Process, for_ms: int) -> None:
         """Cut a process off from all brokers for some time."""
         self.world.fault(f"{process.name} is cut off for {for_ms} ms")
         self.network.cut(process.name, for_ms)
@@ -247,12 +277,14 @@ class Simulation:
 
     def change_load(self, change: Callable[[], None]) -> None:
         """Change production or capacity, after all positions are up to date."""
-        for process in self.alive:
-            process.application.settle()
+        working = [process.application for process in self.alive]
+        working += [process.application for process in self.guests_alive]
+        for application in working:
+            application.settle()
         change()
         self._committed.clear()
-        for process in self.alive:
-            process.application.renumber()
+        for application in working:
+            application.renumber()
 
     def _set_load(self, name: str, before: int, after: int, rates: tuple[float, ...]) -> None:
         now_ms = self.world.now_ms

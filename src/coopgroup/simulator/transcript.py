@@ -33,6 +33,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.protocol import decode_assignment, decode_subscription, kafka_protocol
+from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatAnswer, ConsumerBeatRequest
 from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import Envelope, OffsetsCommitted, Record, StateChanged
 
@@ -57,7 +58,7 @@ class Transcript:
     def sent(self, call: Call) -> None:
         """A process sent a request."""
         request = call.send.request
-        if not isinstance(request, HeartbeatRequest | OffsetCommitRequest):
+        if not isinstance(request, HeartbeatRequest | OffsetCommitRequest | ConsumerBeatRequest):
             process = call.process
             self._say(process.world.now_ms, process.name, ">", _request_in_words(request))
 
@@ -102,7 +103,7 @@ def _name(message: GroupRequest) -> str:
 
 def _says_something(answer: Answer) -> bool:
     match answer:
-        case HeartbeatAnswer():
+        case HeartbeatAnswer() | ConsumerBeatAnswer():
             return bool(answer.error_code)
         case OffsetCommitAnswer():
             return any(code for *_, code in answer.codes)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from coopgroup.model import ResourceSet
+from coopgroup.printable import printable
 from coopgroup.report.history import History
 from coopgroup.report.history.names import named, told_apart
 from coopgroup.report.history.rounds import round_rows
@@ -30,13 +31,13 @@ from coopgroup.report.history.timeline_events import (
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.wording import seconds
 from coopgroup.telemetry import Envelope, Ownership, read_warm_spans
-from coopgroup.watch.tables import printable
 from coopgroup.watch.values import GroupView, MemberView
 
 __all__ = ["Chapter", "Chronicle"]
 
 _Key: TypeAlias = tuple[str, int]
 _Int64Array: TypeAlias = npt.NDArray[np.int64]
+_Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _WINDOW_MS: Final = 1_800_000
 _SAMPLE_MS: Final = 3_000  # the report draws 600 points of lag: one each 3 s in half an hour
@@ -60,7 +61,7 @@ class _Lags:
     """Lags over time, see `report.LagSamples`."""
 
     times_ms: _Int64Array
-    lags: _Int64Array
+    lags: _Float64Array
     resources: ResourceSet
 
 
@@ -95,7 +96,7 @@ class Chronicle:
     _first_ms: dict[_Key, int] = field(factory=dict, init=False)
     _last_ms: dict[_Key, int] = field(factory=dict, init=False)
     # The lag of each partition, in the order of `_first_ms`, which only grows.
-    _lags: deque[tuple[int, _Int64Array]] = field(factory=deque, init=False)
+    _lags: deque[tuple[int, _Float64Array]] = field(factory=deque, init=False)
     _events: deque[TimelineEvent] = field(factory=deque, init=False)
     _records: list[Envelope] = field(factory=list, init=False)
     _view: GroupView | None = field(default=None, init=False)
@@ -119,8 +120,8 @@ class Chronicle:
         self._last_ms |= dict.fromkeys(keys, at_ms)
         if not self._lags or at_ms - self._lags[-1][0] >= _SAMPLE_MS:
             lags = {key: one.lag for key, one in zip(keys, view.partitions, strict=True)}
-            row = [lags.get(key) or 0 for key in self._first_ms]
-            self._lags.append((at_ms, np.array(row, dtype=np.int64)))
+            row = [lags.get(key, 0) for key in self._first_ms]
+            self._lags.append((at_ms, np.array(row, dtype=np.float64)))  # NaN for an unknown lag
         self._note_moves(view)
         # A record of a clock that is ahead would outlast the window.
         self._records += [evolve(one, at_ms=min(one.at_ms, at_ms)) for one in view.records]
@@ -274,7 +275,7 @@ class Chronicle:
         )
 
     def _samples(self) -> _Lags:
-        lags = np.zeros((len(self._lags), len(self._first_ms)), dtype=np.int64)
+        lags = np.zeros((len(self._lags), len(self._first_ms)))
         for number, (_, row) in enumerate(self._lags):
             lags[number, : row.size] = row
         order = sorted(range(len(self._first_ms)), key=list(self._first_ms).__getitem__)

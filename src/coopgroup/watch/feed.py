@@ -14,12 +14,12 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 
+from coopgroup.printable import printable
 from coopgroup.watch.tables import (
     cards,
     member_rows,
     move_rows,
     partition_rows,
-    printable,
     time_of_day,
 )
 from coopgroup.watch.values import GroupView

@@ -1,24 +1,26 @@
 """Read a group from the brokers.
 
-librdkafka's admin client describes groups of any client, KIP-848 included. Assignments of coopgroup
-begin like those of Kafka, so it reads them, too. Generation and rate of our members are in their
-subscriptions, which only our own request shows (`kafka.rpc.describing`).
+Our own request describes a classic group: subscriptions of our members tell their generation and
+rate, and librdkafka's admin client ends the process at an assignment that it cannot read. Groups
+of KIP-848 are described by that client.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
 
 import attrs
-from attrs import define, field
+from attrs import define, field, frozen
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -32,24 +34,53 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
-from coopgroup.kafka.rpc.describing import describe_group
-from coopgroup.kafka.rpc.questions import DescribedMember
-from coopgroup.protocol import decode_subscription, decode_user_data
-from coopgroup.watch.values import GroupView, MemberView, PartitionView
+from coopgroup.kafka.records.partitions import first_offset, is_topic_name
+from coopgroup.kafka.rpc.describing import GroupDescriber
+from coopgroup.model import ResourceSet
+from coopgroup.protocol import (
+    decode_kafka_assignment,
+    decode_subscription,
+    decode_user_data,
+    has_signature,
+)
+from coopgroup.watch.values import GroupView, MemberView, PartitionView, total_lag
 
 __all__ = ["GroupReader"]
 
 _Key = tuple[str, int]
 _CLASSIC: Final = "classic"
-# Connecting for subscriptions costs more than all other questions.
-_TOLD_S: Final = 5.0
+_CONSUMER: Final = "consumer"
+# How often the partitions of topics are looked up.
+_TOPICS_S: Final = 5.0
 _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
-_DEAD: Final = "DEAD"
+_DEAD: Final = "Dead"  # no group, or none that is classic
 _EXISTS: Final = "a group that exists"
 _OF_CONSUMERS: Final = "a group of consumers; this is one of named resources, or of another kind"
 _NO_CONSUMERS: Final = "is not a consumer group"
 # Before Kafka 4, coordinators name no assignments while members of a classic group join or sync.
-_WITHOUT_ASSIGNMENTS: Final = ("PREPARING_REBALANCING", "COMPLETING_REBALANCING")
+_WITHOUT_ASSIGNMENTS: Final = {
+    "PreparingRebalance": "preparing rebalancing",
+    "CompletingRebalance": "completing rebalancing",
+}
+
+
+@frozen
+class _Described:
+    """A group without its offsets.
+
+    Attributes:
+        targets: the owners that the group wants.
+        is_hidden: whether the coordinator does not tell the owners at present.
+    """
+
+    state: str
+    kind: str
+    assignor: str
+    coordinator: str
+    members: tuple[MemberView, ...]
+    owners: Mapping[_Key, str]
+    targets: Mapping[_Key, str]
+    is_hidden: bool = False
 
 
 @define(eq=False)
@@ -61,23 +92,35 @@ class GroupReader:
         configuration: connection keys of librdkafka.
         connection: the same for our own requests.
         timeout_s: time limit of each request.
+        offset_reset: "latest" or "earliest", if all consumers of the group have this
+            `auto.offset.reset`; None if it is unknown.
     """
 
     group: str
     configuration: Mapping[str, Any] = field(repr=shown_configuration)
     connection: ConnectionSettings
     timeout_s: float = 10.0
+    offset_reset: str | None = None
     _admin: AdminClient | None = field(default=None, init=False)
     _consumer: Consumer | None = field(
         default=None, init=False
     )  # it asks for ends, and never joins
-    _told_members: Mapping[str, DescribedMember] = field(factory=dict, init=False)
-    _told_at_s: float = field(default=-math.inf, init=False)
+    _describer: GroupDescriber = field(init=False)
+    # Subscriptions of the last look at which the coordinator told them.
+    _subscriptions: dict[str, bytes] = field(factory=dict, init=False)
     # The owners of the last look at which the coordinator named them.
     _owned: dict[_Key, str] = field(factory=dict, init=False)
     # All partitions of the group's topics, and when they were last asked for.
     _existing: frozenset[_Key] = field(default=frozenset(), init=False)
     _existing_at_s: float = field(default=-math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._describer = GroupDescriber(self.connection, self.group)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._describer.close()
+        self._admin = self._consumer = None
 
     def read(self) -> GroupView:
         """Return the group of this moment.
@@ -101,56 +144,128 @@ class GroupReader:
             ) from None
 
     def _read(self, admin: AdminClient) -> GroupView:
-        asked = admin.describe_consumer_groups([self.group], request_timeout=self.timeout_s)
+        described = self._classic()  # first: it waits until the coordinator has loaded the group
         committed_later = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=self.timeout_s
         )
-        described: Any = _first(asked).result()
+        described = described or self._of_brokers(admin)
         committed = _committed(_first(committed_later).result())
-        if described.state.name == _DEAD and not committed:
-            raise ConfigurationError("GROUP", self.group, _EXISTS)
-        kind = getattr(getattr(described, "type", None), "name", _CLASSIC).lower()
-        owners = _owners(described.members, "assignment")
-        is_hidden = not owners and described.state.name in _WITHOUT_ASSIGNMENTS
-        if is_hidden:
+        if described is None:
+            if not committed:
+                raise ConfigurationError("GROUP", self.group, _EXISTS)
+            described = _Described("dead", _CLASSIC, "", "", (), {}, {})
+        owners = described.owners
+        if described.is_hidden:
             members = {one.member_id for one in described.members}
             owners = {key: owner for key, owner in self._owned.items() if owner in members}
         else:
-            self._owned = owners
-        targets = _owners(described.members, "target_assignment")
-        keys = self._with_existing(admin, {*self._owned, *targets, *committed})
-        ends = self._ends(admin, keys)
+            self._owned = dict(owners)
+        keys = self._with_existing(admin, {*self._owned, *described.targets, *committed})
+        ends = self._offsets(admin, keys, OFFSET_END)
+        # Partitions that were read to their end need no more; these are most of them.
+        behind = [key for key in keys if key in ends and committed.get(key) != ends[key]]
+        begins = self._offsets(admin, behind, OFFSET_BEGINNING)
         partitions = tuple(
-            _partition(key, owners.get(key, ""), targets, committed.get(key), ends.get(key))
+            attrs.evolve(
+                _partition(key, owners.get(key, ""), described.targets),
+                end=ends.get(key),
+                committed=committed.get(key),
+                lag=self._lag(committed.get(key), begins.get(key), ends.get(key)),
+            )
             for key in keys
         )
-        if is_hidden:
+        if described.is_hidden:
             partitions = tuple(attrs.evolve(one, state="rebalancing") for one in partitions)
-        told = self._told(described) if kind == _CLASSIC else {}
         owned: dict[str, list[PartitionView]] = {}
         for partition in partitions:
             owned.setdefault(partition.owner, []).append(partition)
-        shown = (
-            _member(one, told.get(one.member_id), owned.get(one.member_id, ()))
-            for one in described.members
-        )
-        coordinator = described.coordinator
+        shown = []
+        for member in described.members:
+            its = owned.get(member.member_id, ())
+            shown.append(attrs.evolve(member, partitions=len(its), lag=total_lag(its)))
         return GroupView(
             group=self.group,
             at_ms=time.time_ns() // 1_000_000,
-            state=described.state.name.lower().replace("_", " "),
-            kind=kind,
-            assignor=described.partition_assignor or "",
-            coordinator=f"{coordinator.host}:{coordinator.port}" if coordinator else "",
+            state=described.state,
+            kind=described.kind,
+            assignor=described.assignor,
+            coordinator=described.coordinator,
             members=tuple(sorted(shown, key=lambda one: (one.name, one.member_id))),
             partitions=partitions,
+        )
+
+    def _classic(self) -> _Described | None:
+        coordinator, found = self._describer.describe(round(1000 * self.timeout_s))
+        if found.state == _DEAD:
+            return None
+        if found.protocol_type not in {"", _CONSUMER}:
+            raise ConfigurationError("GROUP", self.group, _OF_CONSUMERS)
+        self._subscriptions = {
+            one.member_id: one.metadata or self._subscriptions.get(one.member_id, b"")
+            for one in found.members
+        }
+        owners: dict[_Key, str] = {}
+        members = []
+        for one in found.members:
+            assigned = _assigned(one.assignment)
+            owners |= dict.fromkeys(assigned or (), one.member_id)
+            view = MemberView(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                host=one.client_host.lstrip("/"),
+                instance_id=one.group_instance_id,
+                is_readable=assigned is not None,
+            )
+            told = self._subscriptions[one.member_id]
+            members.append(_with_subscription(view, told, found.protocol_name))
+        return _Described(
+            state=_WITHOUT_ASSIGNMENTS.get(found.state, found.state.lower()),
+            kind=_CLASSIC,
+            assignor=found.protocol_name,
+            coordinator=f"{coordinator.host}:{coordinator.port}",
+            members=tuple(members),
+            owners=owners,
+            targets={},
+            is_hidden=not owners and found.state in _WITHOUT_ASSIGNMENTS,
+        )
+
+    def _of_brokers(self, admin: AdminClient) -> _Described | None:
+        """Return a group whose broker assigns; None if there is no such group."""
+        asked = admin.describe_consumer_groups([self.group], request_timeout=self.timeout_s)
+        found: Any = _first(asked).result()
+        if found.state is ConsumerGroupState.DEAD:
+            return None
+        owners = _owners(found.members, "assignment")
+        targets = _owners(found.members, "target_assignment")
+        state = found.state.name.lower().replace("_", " ")
+        if found.state is ConsumerGroupState.UNKNOWN:  # librdkafka knows no names for these
+            state = "assigning" if owners == targets else "reconciling"
+        members = (
+            MemberView(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                host=one.host.lstrip("/"),
+                instance_id=one.group_instance_id or "",
+            )
+            for one in found.members
+        )
+        return _Described(
+            state=state,
+            kind=_CONSUMER,
+            assignor=found.partition_assignor or "",
+            coordinator=f"{found.coordinator.host}:{found.coordinator.port}"
+            if found.coordinator
+            else "",
+            members=tuple(members),
+            owners=owners,
+            targets=targets,
         )
 
     def _with_existing(self, admin: AdminClient, known: set[_Key]) -> list[_Key]:
         """Add the partitions of the same topics that have neither an owner nor a commit."""
         topics = {topic for topic, _ in known}
         is_new = not topics <= {topic for topic, _ in self._existing}
-        if topics and (is_new or now_s() - self._existing_at_s >= _TOLD_S):
+        if topics and (is_new or now_s() - self._existing_at_s >= _TOPICS_S):
             found: dict[str, Future[Any]] = {}
             with suppress(KafkaException, ValueError):  # named resources are no topics
                 found = admin.describe_topics(
@@ -163,7 +278,17 @@ class GroupReader:
             self._existing, self._existing_at_s = frozenset(existing), now_s()
         return sorted(known | {key for key in self._existing if key[0] in topics})
 
-    def _ends(self, admin: AdminClient, keys: list[_Key]) -> dict[_Key, int]:
+    def _lag(self, committed: int | None, begin: int | None, end: int | None) -> int | None:
+        if end is None:
+            return None
+        if committed is not None and (0 if begin is None else begin) <= committed <= end:
+            return end - committed
+        if self.offset_reset is None or begin is None:
+            return None
+        return end - first_offset(-1, begin, end, self.offset_reset)
+
+    def _offsets(self, admin: AdminClient, keys: list[_Key], where: int) -> dict[_Key, int]:
+        """Return the begin or the end of each partition, as far as brokers answer."""
         if not keys:
             return {}
         if self._consumer is None:
@@ -172,30 +297,21 @@ class GroupReader:
         # A consumer asks for a third of the admin client's CPU time, which makes a future for each
         # partition. But the consumer raises if one of the answers is an error that may pass.
         with suppress(KafkaException):
-            ends = self._consumer.offsets_for_times(
-                [TopicPartition(*key, OFFSET_END) for key in keys], timeout=self.timeout_s
+            found = self._consumer.offsets_for_times(
+                [TopicPartition(*key, where) for key in keys], timeout=self.timeout_s
             )
-            return {(one.topic, one.partition): one.offset for one in ends if one.offset >= 0}
-        asked = {TopicPartition(*key): OffsetSpec.latest() for key in keys}
+            return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+        spec = OffsetSpec.latest() if where == OFFSET_END else OffsetSpec.earliest()
         futures = admin.list_offsets(
-            asked,
+            {TopicPartition(*key): spec for key in keys},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self.timeout_s,
         )
-        found = {}
+        answered = {}
         for one, future in futures.items():
             with suppress(KafkaException):  # the topic was deleted, or may not be read
-                found[one.topic, one.partition] = future.result().offset
-        return found
-
-    def _told(self, described: Any) -> Mapping[str, DescribedMember]:  # noqa: ANN401
-        """Return the members with their subscriptions, if some may be members of this package."""
-        if described.partition_assignor == OWN_PROTOCOL and now_s() - self._told_at_s >= _TOLD_S:
-            with suppress(CoopgroupError):  # generations and rates are not worth an error
-                found = describe_group(self.connection, self.group, round(1000 * self.timeout_s))
-                self._told_members = {one.member_id: one for one in found.members}
-                self._told_at_s = now_s()
-        return self._told_members
+                answered[one.topic, one.partition] = future.result().offset
+        return answered
 
 
 def _first(futures: Mapping[str, Future[Any]]) -> Future[Any]:
@@ -219,9 +335,7 @@ def _owners(members: Iterable[Any], name: str) -> dict[_Key, str]:
     }
 
 
-def _partition(
-    key: _Key, owner: str, targets: Mapping[_Key, str], committed: int | None, end: int | None
-) -> PartitionView:
+def _partition(key: _Key, owner: str, targets: Mapping[_Key, str]) -> PartitionView:
     target = targets.get(key, owner)
     state = "owned" if owner else "unowned"
     if target != owner:
@@ -232,40 +346,36 @@ def _partition(
         owner=owner,
         state=state,
         target=target if target != owner else "",
-        end=end,
-        committed=committed,
-        lag=None if end is None or committed is None else max(0, end - committed),
     )
 
 
-def _member(
-    member: Any,  # noqa: ANN401  (MemberDescription; it has no annotations)
-    told: DescribedMember | None,
-    owned: Sequence[PartitionView],
-) -> MemberView:
-    is_ours, generation, rate_per_s = _of_subscription(told)
-    return MemberView(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        host=member.host.lstrip("/"),
-        instance_id=member.group_instance_id or "",
-        is_coopgroup=is_ours,
-        generation=generation,
-        rate_per_s=rate_per_s,
-        partitions=len(owned),
-        lag=sum(one.lag or 0 for one in owned),
-    )
+def _assigned(content: bytes) -> ResourceSet | None:
+    """Return the partitions of an assignment; None if it cannot be read.
 
-
-def _of_subscription(told: DescribedMember | None) -> tuple[bool, int | None, float | None]:
-    """Return whether it is a member of this package, its generation, and its rate."""
-    if told is None:
-        return False, None, None
+    Assignments of coopgroup begin like those of Kafka. librdkafka cannot be asked about names that
+    no topic can have.
+    """
+    if not content:
+        return ResourceSet()
     try:
-        subscription = decode_subscription(told.metadata)
+        found = decode_kafka_assignment(content).assigned
+    except CoopgroupError:
+        return None
+    return found if all(map(is_topic_name, found.names)) else None
+
+
+def _with_subscription(view: MemberView, metadata: bytes, protocol: str) -> MemberView:
+    """Add what a member of this package tells in its subscription."""
+    try:
+        subscription = decode_subscription(metadata, skips_rest=True)
         user_data = decode_user_data(subscription.user_data)
     except CoopgroupError:
-        return False, None, None
-    generation = subscription.generation if subscription.generation >= 0 else None
-    rate = None if user_data is None else user_data.consumption_rate_per_s
-    return True, generation, rate
+        return view
+    if protocol != OWN_PROTOCOL and not has_signature(subscription.user_data):
+        return view
+    return attrs.evolve(
+        view,
+        is_coopgroup=True,
+        generation=subscription.generation if subscription.generation >= 0 else None,
+        rate_per_s=None if user_data is None else user_data.consumption_rate_per_s,
+    )

@@ -30,13 +30,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.printable import printable
 from coopgroup.report import drawing
 from coopgroup.report.page import templates
 from coopgroup.watch.chronicle import Chronicle
 from coopgroup.watch.feed import Feed
 from coopgroup.watch.picture import Picture
 from coopgroup.watch.polling import Reader, ViewPolling
-from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COLUMNS, printable
+from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COLUMNS
 from coopgroup.watch.values import GroupView
 from coopgroup.worker import Worker
 

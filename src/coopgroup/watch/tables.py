@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from coopgroup.printable import printable
 from coopgroup.report.wording import counted
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
@@ -22,7 +23,6 @@ __all__ = [
     "member_rows",
     "move_rows",
     "partition_rows",
-    "printable",
     "time_of_day",
     "trouble",
 ]
@@ -56,13 +56,6 @@ _MINUTE_S: Final = 60
 _MISSED_REPORTS: Final = 3
 
 
-def printable(text: str) -> str:
-    """Return a text with the replacement character for each character that does not print."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
-
-
 def cards(view: GroupView) -> list[tuple[str, str]]:
     """Return label and text of the most important facts of the group."""
     return [
@@ -71,13 +64,20 @@ def cards(view: GroupView) -> list[tuple[str, str]]:
         ("members", f"{len(view.members):,}"),
         ("partitions", f"{len(view.partitions):,}"),
         ("without owner", f"{_unowned(view):,}"),
-        ("lag in records", f"{view.lag:,}"),
+        ("lag in records", _lag(view)),
         ("flapping", printable(", ".join(view.flapping)) or "none"),
     ]
 
 
 def _unowned(view: GroupView) -> int:
     return sum(1 for one in view.partitions if not one.owner)
+
+
+def _lag(view: GroupView) -> str:
+    known = [one.lag for one in view.partitions if one.lag is not None]
+    if len(known) == len(view.partitions):
+        return f"{sum(known):,}"
+    return f"at least {sum(known):,}" if any(known) else "unknown"
 
 
 def headline(view: GroupView) -> str:
@@ -89,7 +89,7 @@ def headline(view: GroupView) -> str:
         counted(len(view.members), "member"),
         counted(len(view.partitions), "partition")
         + (f" ({unowned} without owner)" if unowned else ""),
-        f"lag {view.lag:,}",
+        f"lag {_lag(view)}",
         f"coordinator {view.coordinator}",
     ]
     if view.kind == "consumer":
@@ -106,16 +106,20 @@ def trouble(view: GroupView) -> str:
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each member."""
-    return [_member(one, printable(view.names[one.member_id])) for one in view.members]
+    # The description of a consumer group has no subscriptions: only telemetry tells whose it is.
+    other = "not known" if view.kind == "consumer" else "other"
+    return [_member(one, printable(view.names[one.member_id]), other) for one in view.members]
 
 
-def _member(one: MemberView, name: str) -> tuple[str, ...]:
-    kind = "coopgroup" if one.is_coopgroup else "other"
+def _member(one: MemberView, name: str, other: str) -> tuple[str, ...]:
+    kind = "coopgroup" if one.is_coopgroup or one.report_age_s is not None else other
+    if not one.is_readable:
+        kind += ", unreadable assignment"
     return (
         f"{name} (static)" if one.instance_id else name,
         printable(one.host),
         str(one.partitions),
-        f"{one.lag:,}",
+        _number(one.lag),
         _NONE if one.rate_per_s is None else f"{one.rate_per_s:,.0f}",
         _last_poll(one),
         _lease(one),

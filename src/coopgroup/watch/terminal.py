@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, Label, RichLog
 
+from coopgroup.printable import printable
 from coopgroup.watch.polling import Reader, ViewPolling
 from coopgroup.watch.tables import (
     MEMBER_COLUMNS,
@@ -23,7 +24,6 @@ from coopgroup.watch.tables import (
     member_rows,
     move_rows,
     partition_rows,
-    printable,
     trouble,
 )
 from coopgroup.watch.values import GroupView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from attrs import frozen
 from coopgroup.report.history.names import told_apart
 from coopgroup.telemetry import Envelope
 
-__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "WarmupView", "to_json"]
+__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "WarmupView", "to_json", "total_lag"]
 
 
 @frozen(kw_only=True)
@@ -22,11 +23,12 @@ class MemberView:
     Attributes:
         instance_id: static id, "" for a dynamic member.
         is_coopgroup: whether it is a member of this package.
+        is_readable: whether its assignment can be read.
         generation: generation of the claims in its last join; None in its first round, and if the
             member does not tell.
         rate_per_s: records that it processes in a second of work; None if it does not tell.
         partitions: number of partitions that it has.
-        lag: their lag, in records.
+        lag: their lag, in records; None if that of a partition is unknown.
         returns: how often a member of this name came back on its host while it was watched.
         since_poll_s: time since its application was last in `poll`, as of its last report; None if
             it does not poll, or does not tell.
@@ -41,10 +43,11 @@ class MemberView:
     host: str
     instance_id: str = ""
     is_coopgroup: bool = False
+    is_readable: bool = True
     generation: int | None = None
     rate_per_s: float | None = None
     partitions: int = 0
-    lag: int = 0
+    lag: int | None = 0
     returns: int = 0
     since_poll_s: float | None = None
     lease_s: float | None = None
@@ -54,7 +57,7 @@ class MemberView:
     @property
     def name(self) -> str:
         """Return the name that stays when the process restarts; several members may have it."""
-        return self.instance_id or self.client_id
+        return self.instance_id or self.client_id or self.member_id
 
 
 @frozen(kw_only=True)
@@ -86,7 +89,9 @@ class PartitionView:
         warmups: members that restore its state, or keep it warm.
         end: log end offset; None if it is unknown.
         committed: committed offset; None without a commit.
-        lag: end minus committed; None if either is unknown.
+        lag: records that a consumer would read from the committed offset; None if it is unknown.
+            Without a commit that the log still has, it depends on the consumer's
+            `auto.offset.reset`.
         trend_per_s: growth of the lag in records per second; None before a second look.
         commit_age_s: time since the committed offset changed, as far as it was watched; None before
             the first change.
@@ -156,9 +161,9 @@ class GroupView:
     telemetry_error: str = ""
 
     @property
-    def lag(self) -> int:
-        """Return the lag of the group, in records."""
-        return sum(one.lag or 0 for one in self.partitions)
+    def lag(self) -> int | None:
+        """Return the lag of the group, in records; None if that of a partition is unknown."""
+        return total_lag(self.partitions)
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -185,6 +190,12 @@ class GroupView:
 
 
 FLAPS = 3
+
+
+def total_lag(partitions: Iterable[PartitionView]) -> int | None:
+    """Return the lag of partitions, in records; None if one of them is unknown."""
+    lags = [one.lag for one in partitions]
+    return None if None in lags else sum(one for one in lags if one is not None)
 
 
 def to_json(view: GroupView) -> dict[str, Any]:

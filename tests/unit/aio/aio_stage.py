@@ -19,9 +19,9 @@ from confluent_kafka import Message, TopicPartition
 
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
+from coopgroup.kafka import clock
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
@@ -146,7 +146,7 @@ class FakeSubscription:
         self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
     ) -> None:
         self.topics, self.warm = topics, warm
-        self.stage.driver.polled_at_s = now_s()
+        self.stage.driver.polled_at_s = self.stage.now_s()
         self.stage.listener.callbacks = callbacks
         self.stage.driver.inbox.put(GrantResources(resources=self.stage.resources))
 
@@ -219,6 +219,10 @@ class AioStage:
             write=self.written.append,
         )
         self.subscription = FakeSubscription(self)
+
+    def now_s(self) -> float:
+        """Return the time that the polling reads, too."""
+        return clock.now_s() if self.has_threads else self.hand.now_s
 
     def start(self) -> None:
         self.on_start()

@@ -1,7 +1,9 @@
 """Commands of the program: help, version, imports, and the status of each error."""
 
 import importlib
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -125,3 +127,58 @@ def test_program_works_when_its_working_directory_is_deleted(
     assert (ended.value.code, *capsys.readouterr()) == (0, printed, "")
     with pytest.raises(ConfigurationError, match="No module named 'own_policy'"):
         create_policy("own_policy:Calm")
+
+
+# `plan` writes more than a pipe holds, and the others only at their end.
+WRITERS: tuple[tuple[list[str], bytes], ...] = (
+    (["plan"], b"{}\n" * 3_000),
+    (["protocol", "decode", "--kind", "subscription", "-"], b"00\n" * 3_000),
+    (["simulate", "simulations/connectors.toml"], b""),
+    (["--help"], b""),
+    ([], b""),
+)
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str], given: bytes) -> None:
+    """A full disk gave a traceback, and the status of a refused round or a broken invariant."""
+    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            program, input=given, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    said = b"coopgroup: standard output cannot be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (74, said)
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_pipe_that_its_reader_closed_is_silent(arguments: list[str], given: bytes) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    with os.fdopen(writer, "wb") as closed:
+        ended = subprocess.run(
+            program, input=given, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(("arguments", "given"), WRITERS)
+def test_output_that_is_closed_is_one_line(arguments: list[str], given: bytes) -> None:
+    program = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "coopgroup.cli", *arguments]
+    ended = subprocess.run(program, input=given, capture_output=True, timeout=60, check=False)
+    said = b"coopgroup: standard output cannot be written: it is closed\n"
+    assert (ended.returncode, ended.stderr) == (74, said)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "lacking"), TimeoutError(), SystemExit(3)])
+def test_errors_that_are_not_of_output_are_not_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app.app, "main", fail)
+    with pytest.raises(type(error)) as raised:
+        app.run(["plan"])
+    assert raised.value is error

@@ -45,6 +45,8 @@ class FakeConsumer:
             self.on_assign(self, [TopicPartition("orders", 1), TopicPartition("bills", 0)])
             self.on_assign = None
         if not self.messages:
+            if isinstance(self.end, KafkaException):
+                self.configuration["error_cb"](self.end.args[0])
             raise self.end
         return self.messages.pop(0)
 

@@ -1,5 +1,8 @@
 """Valid and invalid catalogues of an application."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from coopgroup.errors import ConfigurationError
@@ -38,6 +41,10 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
         ([("sink", 2**31)], "an index from -1 up"),
         ({("sink", 0): -1}, "weight of ('sink', 0): got -1, expected a whole number from 0 up"),
         ({("sink", 0): 1.5}, "weight of ('sink', 0): got 1.5"),
+        ({("sink", 0): True}, "weight of ('sink', 0): got True"),
+        ({("sink", 0): np.True_}, "weight of ('sink', 0): got np.True_"),
+        ([("sink", True)], "an index from -1 up"),
+        ([("sink", np.True_)], "an index from -1 up"),
         ("sink", "catalogue: got 'sink', expected a Catalogue, or (name, index) pairs"),
     ],
 )
@@ -48,9 +55,28 @@ def test_catalogue_when_invalid_is_refused_in_one_line(given: object, message: s
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("version", [-1, 2**63, "7", True, np.True_])
+def test_catalogue_when_its_version_is_no_int64_is_refused(version: object) -> None:
+    """The version is an int64 on the wire."""
+    with pytest.raises(ConfigurationError, match="version of the catalogue"):
+        Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
+
+
 @pytest.mark.parametrize("tasks", [-1, "three", None, True, 2**31, 2**62])
 def test_connectors_when_their_tasks_are_invalid_are_refused(tasks: object) -> None:
     with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
         Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake
     with pytest.raises(ConfigurationError, match="tasks of connectors: got"):
         Catalogue.of_connectors(["sink"])  # type: ignore[arg-type] # names alone
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    """Weights come from tables, and NumPy's integers were refused."""
+    indexes, weights = np.arange(2, dtype=np.int32), np.array([3, 4])
+    version: Any = np.uint8(7)
+    count: Any = np.int64(2)
+    given: Any = {("sink", index): weight for index, weight in zip(indexes, weights, strict=True)}
+    plain = Catalogue.of({("sink", 0): 3, ("sink", 1): 4}, version=7)
+    assert Catalogue.of(given, version=version) == plain
+    assert Catalogue.of_connectors({"sink": weights}) == Catalogue.of_connectors({"sink": [3, 4]})
+    assert Catalogue.of_connectors({"sink": count}) == Catalogue.of_connectors({"sink": 2})

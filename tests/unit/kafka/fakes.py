@@ -133,11 +133,15 @@ class HandTransport:
         return request, node
 
 
-def starts(coordinator: FakeCoordinator | None = None, reset: str = "earliest") -> StartingOffsets:
+def starts(
+    coordinator: FakeCoordinator | None = None,
+    reset: str = "earliest",
+    warn: Callable[..., None] = lambda *_, **__: None,
+) -> StartingOffsets:
     """Return starting offsets; without commits, partitions begin at the beginning."""
     transport = FakeCoordinator() if coordinator is None else coordinator
     lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
-    return StartingOffsets(lookup, reset, lambda *_, **__: None)
+    return StartingOffsets(lookup, reset, warn)
 
 
 @define
@@ -149,6 +153,7 @@ class FakeLibrdkafka:
         log: records of the broker; an assigned partition fetches them from its start offset.
         without_broker: whether librdkafka knows no broker, which it says only when asked.
         ends: log end offsets that the last fetches brought.
+        markers: partitions in which the next fetch passes a marker of a transaction.
     """
 
     queue: list[Message] = field(factory=list)
@@ -159,6 +164,7 @@ class FakeLibrdkafka:
     log: list[Message] = field(factory=list)
     without_broker: bool = False
     ends: dict[Partition, int] = field(factory=dict)
+    markers: list[Partition] = field(factory=list)
     _positions: dict[Partition, int] = field(factory=dict)
     _assigned: set[Partition] = field(factory=set)
 
@@ -166,13 +172,15 @@ class FakeLibrdkafka:
         self.queue.extend(messages)
 
     def consume(self, count: int, _timeout_s: float) -> list[Message]:
-        """Fetch like confluent_kafka: an exception drops the records."""
+        """Fetch like confluent_kafka: an exception drops the records, no position gets lower."""
         taken, self.queue = self.queue[:count], self.queue[count:]
         for one in taken:
             if one.error() is None:
-                self._positions[str(one.topic()), int(one.partition() or 0)] = (
-                    one.offset() or 0
-                ) + 1
+                key = str(one.topic()), int(one.partition() or 0)
+                self._positions[key] = max((one.offset() or 0) + 1, self._positions.get(key, 0))
+        for key in self.markers:
+            self._positions[key] += 1
+        self.markers.clear()
         if self.on_fetch is not None:
             self.on_fetch()
         if self.failure is not None:

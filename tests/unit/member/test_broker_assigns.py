@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
+from coopgroup.member.broker_assigns import looks_at_ms
 from coopgroup.member.effects import (
     CancelWarmups,
     Report,
@@ -35,6 +36,7 @@ from tests.support.members import (
 from tests.support.members import joined as join_answer
 
 Kind = RequestKind
+SOON_MS, LATER_MS = 1_200, 30_000
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 ONLY_T0 = bytes.fromhex("0003 00000001 0001 54 00000001 00000000 ffffffff")
@@ -180,6 +182,28 @@ def test_leader_forgets_its_rounds_although_the_generation_stays() -> None:
     driven.change(led_generation=1, refusals=1, retry_at_ms=99_000)
     joined(driven, 1)
     assert driven.session == Session(member=driven.member)
+
+
+def test_leader_tells_the_policy_that_the_broker_assigned_before() -> None:
+    def after_broker(driven: DrivenMember) -> bool:
+        return DrivenSession.of(driven).lead(2).duty().context.after_broker
+
+    assert after_broker(taken_over().heartbeat(BEGUN))
+    assert not after_broker(rejoining())
+
+
+def test_member_asks_again_soon_after_a_change_and_rarely_later() -> None:
+    """The broker makes its next target only when it is asked (KIP-1263)."""
+    driven = synced(joined(rejoining(), 2), T0_AND_T1)
+    assert looks_at_ms(driven.member) == driven.now_ms + SOON_MS
+    driven.wait(SOON_MS)
+    assert driven.claims().owned == HELD
+    synced(joined(driven, 2), T0_AND_T1)
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+    assert looks_at_ms(driven.member) == driven.now_ms + LATER_MS
+    assert driven.member.heartbeat_at_ms <= driven.now_ms + CONFIG.window_heartbeat_interval_ms
+    driven.heartbeat(BEGUN).join(3).sync(HELD)
+    assert looks_at_ms(driven.member) is None
 
 
 # --- the lease ------------------------------------------------------------------------------------

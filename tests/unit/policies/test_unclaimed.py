@@ -2,6 +2,7 @@
 
 import itertools
 
+import attrs
 import numpy as np
 import pytest
 
@@ -55,6 +56,15 @@ def test_topic_when_nobody_claims_any_of_it_is_created() -> None:
     """Design II: "If a topic is completely missing from previous assignments, assume" it is new."""
     group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0, 1]}, topics=["T", "U"]))
     assert _kinds(group, None) == {"created": {"U": [0]}}
+
+
+def test_part_of_a_topic_after_the_broker_has_assigned_is_created() -> None:
+    """Its owner spoke KIP-848: if it returns, the broker assigns again, so nothing waits for it."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    context = attrs.evolve(_context(None), after_broker=True)
+    found = find_unclaimed(group, context)
+    assert found.created.tolist() == [False, True]
+    assert not found.lost.any()
 
 
 def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:

@@ -23,7 +23,7 @@ from coopgroup.telemetry import (
 @frozen(kw_only=True)
 class Samples:
     times_ms: npt.NDArray[np.int64]
-    lags: npt.NDArray[np.int64]
+    lags: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     resources: ResourceSet
 
 

@@ -38,7 +38,7 @@ def test_files_are_merged_by_time(tmp_path: Path) -> None:
     first, second = member("a", 1, 5, 5), member("b", 0, 5)
     paths = [
         written(tmp_path / "a", *lines(first)),
-        written(tmp_path / "b", *lines(second)),
+        written(tmp_path / "b", b"\xef\xbb\xbf" + lines(second)[0].encode(), *lines(second)[1:]),
     ]
     reading = read_files(paths)
     assert [(one.at_ms, one.client) for one in reading.envelopes] == [

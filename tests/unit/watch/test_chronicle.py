@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from attrs import evolve
 
 from coopgroup.model import ResourceSet
@@ -89,6 +90,15 @@ def test_topic_that_was_deleted_is_forgotten_after_the_window() -> None:
     assert found.history.ownership.resources == ResourceSet({"orders": [0, 1]})
     assert found.history.lag is not None
     assert found.history.lag.lags.shape == (found.history.lag.times_ms.size, 2)
+
+
+def test_unknown_lag_is_none() -> None:
+    """The chart of a group without commits showed that it had read all records."""
+    unknown = view()
+    unknown = evolve(unknown, partitions=tuple(evolve(one, lag=None) for one in unknown.partitions))
+    found = _told(unknown, view(4.0))
+    assert found.history.lag is not None
+    assert [np.isnan(row).all() for row in found.history.lag.lags] == [True, False]
 
 
 def test_silence_of_the_brokers_is_a_fault() -> None:

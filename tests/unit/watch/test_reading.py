@@ -9,12 +9,28 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import Coordinator
+from coopgroup.protocol import (
+    KafkaAssignment,
+    encode_kafka_assignment,
+)
 from coopgroup.watch import reading
 from coopgroup.watch.reading import GroupReader
-from coopgroup.watch.values import GroupView
+from coopgroup.watch.tables import headline, member_rows
+from coopgroup.watch.values import GroupView, to_json
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -30,31 +46,74 @@ def done(result: object) -> Future[Any]:
 
 @define
 class Cluster:
-    """A classic group of another client, and one topic."""
+    """A group of another client, and one topic; the group is classic unless its state is Dead.
 
-    members: dict[str, Sequence[int] | None]  # None if the coordinator does not tell partitions
+    Attributes:
+        members: partitions of each member; None if the coordinator does not tell them.
+        count: number of partitions of the topic.
+        committed: offset of each partition.
+        begin: first offset of each partition.
+        assignments: bytes of assignments that replace those of `members`.
+        targets: partitions that members shall have, where they differ from `members`.
+        is_moving: whether a partition has a new leader that the consumer does not know yet.
+    """
+
+    members: dict[str, Sequence[int] | None]
     count: int = 3
-    state: str = "STABLE"
+    state: str = "Stable"
     committed: dict[int, int] = field(factory=dict)
-    is_moving: bool = False  # the consumer does not know the new leader of a partition yet
+    begin: int = 0
+    protocol_type: str = "consumer"
+    assignments: dict[str, bytes] = field(factory=dict)
+    subscriptions: dict[str, bytes] = field(factory=dict)
+    targets: dict[str, Sequence[int]] = field(factory=dict)
+    is_moving: bool = False
 
-    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
-        def member(name: str, owned: Sequence[int] | None) -> SimpleNamespace:
-            partitions = [TopicPartition("t", number) for number in owned or ()]
-            return SimpleNamespace(
-                member_id=name,
+    def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
+        assert timeout_ms == 10_000
+
+        def member(name: str, owned: Sequence[int] | None) -> DescribedMember:
+            given = KafkaAssignment(assigned=ResourceSet({"t": owned or ()}), user_data=None)
+            assignment = self.assignments.get(name)
+            if assignment is None:
+                assignment = b"" if owned is None else encode_kafka_assignment(given)
+            return DescribedMember(
+                member_id=f"{name}-1",
                 client_id=name,
-                host="/10.0.0.1",
-                group_instance_id=None,
-                assignment=SimpleNamespace(topic_partitions=partitions),
-                target_assignment=None,
+                client_host="/10.0.0.1",
+                metadata=self.subscriptions.get(name, b""),
+                assignment=assignment,
             )
 
+        described = DescribedGroup(
+            error_code=0,
+            state=self.state,
+            protocol_type=self.protocol_type,
+            protocol_name="cooperative-sticky",
+            members=tuple(member(*one) for one in self.members.items()),
+        )
+        return Coordinator(node_id=1, host="localhost", port=9), described
+
+    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
+        """Describe a group that the broker assigns: members have what the others want to have."""
+
+        def part(numbers: Sequence[int] | None) -> SimpleNamespace:
+            return SimpleNamespace(topic_partitions=[TopicPartition("t", n) for n in numbers or ()])
+
         described = SimpleNamespace(
-            state=SimpleNamespace(name=self.state),
-            type=SimpleNamespace(name="CLASSIC"),
-            members=[member(*one) for one in self.members.items()],
-            partition_assignor="cooperative-sticky",
+            state=ConsumerGroupState.UNKNOWN if self.members else ConsumerGroupState.DEAD,
+            members=[
+                SimpleNamespace(
+                    member_id=f"{name}-1",
+                    client_id=name,
+                    host="/10.0.0.1",
+                    group_instance_id=None,
+                    assignment=part(owned),
+                    target_assignment=part(self.targets.get(name, owned)),
+                )
+                for name, owned in self.members.items()
+            ],
+            partition_assignor="uniform",
             coordinator=None,
         )
         return {groups[0]: done(described)}
@@ -70,7 +129,10 @@ class Cluster:
         return {one: done(known if self.count else gone) for one in topics.topic_names}
 
     def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
-        return {one: done(SimpleNamespace(offset=10)) for one in asked}
+        return {
+            one: done(SimpleNamespace(offset=self.begin if spec is OffsetSpec.earliest() else 10))
+            for one, spec in asked.items()
+        }
 
     def offsets_for_times(self, asked: list[TopicPartition], **_: object) -> list[Any]:
         if self.is_moving:
@@ -80,11 +142,14 @@ class Cluster:
             SimpleNamespace(
                 topic=one.topic,
                 partition=one.partition,
-                offset=20 if one.partition < self.count else -1,
+                offset=self._offset(one) if one.partition < self.count else -1,
                 error=None if one.partition < self.count else gone,
             )
             for one in asked
         ]
+
+    def _offset(self, asked: TopicPartition) -> int:
+        return self.begin if asked.offset == OFFSET_BEGINNING else 20
 
 
 @pytest.fixture
@@ -94,15 +159,15 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> GroupReader:
 
 
 def read(reader: GroupReader, cluster: Any) -> GroupView:  # noqa: ANN401
-    reader._admin = reader._consumer = cluster  # noqa: SLF001
+    reader._admin = reader._consumer = reader._describer = cluster  # noqa: SLF001
     return reader.read()
 
 
 def owners(view: GroupView) -> list[tuple[str, str]]:
-    return [(one.owner, one.state) for one in view.partitions]
+    return [(one.owner.removesuffix("-1"), one.state) for one in view.partitions]
 
 
-@pytest.mark.parametrize("state", ["PREPARING_REBALANCING", "COMPLETING_REBALANCING"])
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_owners_are_the_last_ones_while_the_coordinator_does_not_tell_them(
     reader: GroupReader, state: str
 ) -> None:
@@ -141,3 +206,80 @@ def test_members_know_their_own_partitions(reader: GroupReader) -> None:
     cluster = Cluster({"a": [0, 2], "b": [], "c": [1]}, committed={0: 5, 1: 15, 2: 10})
     found = {one.name: (one.partitions, one.lag) for one in read(reader, cluster).members}
     assert found == {"a": (2, 25), "b": (0, 0), "c": (1, 5)}
+
+
+def test_sum_with_an_unknown_lag_is_unknown(reader: GroupReader) -> None:
+    """A group without commits and 30 unread records was said to have no lag."""
+    view = read(reader, Cluster({"a": [0], "b": [1, 2]}, committed={0: 5, 1: 15}))
+    assert [one.lag for one in view.partitions] == [15, 5, None]
+    assert ([one.lag for one in view.members], to_json(view)["lag"]) == ([15, None], None)
+    assert "lag at least 20," in headline(view)
+    assert "lag unknown," in headline(read(reader, Cluster({"a": [0, 1, 2]})))
+
+
+@pytest.mark.parametrize(
+    ("reset", "lags"),
+    [
+        (None, [None, 8, None, 0, None]),
+        ("earliest", [10, 8, 10, 0, 10]),
+        ("latest", [0, 8, 0, 0, 0]),
+    ],
+)
+def test_commit_outside_of_the_log_counts_by_the_reset_of_the_group(
+    reader: GroupReader, reset: str | None, lags: list[int | None]
+) -> None:
+    reader.offset_reset = reset
+    cluster = Cluster({"a": range(5)}, count=5, begin=10, committed={0: 9, 1: 12, 2: 21, 3: 20})
+    assert [one.lag for one in read(reader, cluster).partitions] == lags
+
+
+NO_TOPIC = KafkaAssignment(assigned=ResourceSet({"a\0b": [0]}), user_data=None)
+
+
+@pytest.mark.parametrize("given", [b"\0", encode_kafka_assignment(NO_TOPIC)])
+def test_member_whose_assignment_cannot_be_read_ends_nothing(
+    reader: GroupReader, given: bytes
+) -> None:
+    """An assertion in librdkafka ended the process: `group describe`, and the page of a watch."""
+    cluster = Cluster({"a": [0, 1], "b": []}, assignments={"b": given}, committed={2: 20})
+    view = read(reader, cluster)
+    assert [(one.name, one.is_readable, one.partitions) for one in view.members] == [
+        ("a", True, 2),
+        ("b", False, 0),
+    ]
+    assert owners(view) == [("a", "owned"), ("a", "owned"), ("", "unowned")]
+    assert [row[-1] for row in member_rows(view)] == ["other", "other, unreadable assignment"]
+
+
+def test_member_without_a_client_id_has_its_member_id(reader: GroupReader) -> None:
+    view = read(reader, Cluster({"": [0]}))
+    assert [row[0] for row in member_rows(view)] == ["-1"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "state", "shown"),
+    [
+        ({}, "assigning", ["owned"] * 3),
+        ({"a": [0], "b": [1, 2]}, "reconciling", ["owned", "moving", "owned"]),
+    ],
+)
+def test_group_whose_broker_assigns_tells_how_far_it_is(
+    reader: GroupReader, targets: dict[str, Sequence[int]], state: str, shown: list[str]
+) -> None:
+    view = read(reader, Cluster({"a": [0, 1], "b": [2]}, state="Dead", targets=targets))
+    assert (view.kind, view.state) == ("consumer", state)
+    assert [one.state for one in view.partitions] == shown
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        (Cluster({}, state="Dead"), "GROUP: got 'g', expected a group that exists"),
+        (Cluster({}, protocol_type="connect"), "GROUP: got 'g', expected a group of consumers"),
+    ],
+)
+def test_group_that_has_no_partitions_to_show_is_refused(
+    reader: GroupReader, cluster: Cluster, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        read(reader, cluster)

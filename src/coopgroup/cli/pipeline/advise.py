@@ -22,6 +22,7 @@ from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.spark.session import require_spark
 from coopgroup.policies.registry import create_policy
+from coopgroup.printable import printable, printable_json
 from coopgroup.report.advice_page import write_advice_page
 from coopgroup.report.wording import counted
 
@@ -143,7 +144,7 @@ def advice_for(
     play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
     given = advise(evolve(history, notes=(*history.notes, *notes)), cost, play)
     for reason in play.errors[:1]:
-        click.echo(f"coopgroup: a replay failed: {reason}", err=True)
+        click.echo(f"coopgroup: a replay failed: {printable(reason)}", err=True)
     return given
 
 
@@ -171,7 +172,7 @@ def _cost(
 def _print_json(given: Advice) -> None:
     from coopgroup.pipeline.advice.words import advice_json  # noqa: PLC0415 - an extra
 
-    click.echo(json.dumps(advice_json(given), ensure_ascii=False))
+    click.echo(printable_json(json.dumps(advice_json(given), ensure_ascii=False)))
 
 
 def _print(given: Advice) -> None:
@@ -184,11 +185,11 @@ def _print(given: Advice) -> None:
         snippet,
     )
 
-    click.echo(headline(given))
+    click.echo(printable(headline(given)))
     for sentence in reasons(given):
-        click.echo(f"- {sentence}")
+        click.echo(f"- {printable(sentence)}")
     for note in notes(given):
-        click.echo(f"coopgroup: {note}", err=True)
+        click.echo(f"coopgroup: {printable(note)}", err=True)
     shown, more = tried_rows(given)
     table = Table()
     table.add_column("setting", overflow="fold", min_width=20)

@@ -285,7 +285,7 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
 
 def _pairs_of_file(name: str, option: str) -> dict[str, str]:
     try:
-        lines = Path(name[1:]).read_text(encoding="utf-8").splitlines()
+        lines = Path(name[1:]).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
         raise ConfigurationError(option, name, f"a file that can be read ({reason})") from None

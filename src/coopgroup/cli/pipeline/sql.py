@@ -11,8 +11,8 @@ from rich.text import Text
 from coopgroup.cli.pipeline.options import one_line, place_of, place_options
 from coopgroup.cli.simulated import print_table
 from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.printable import printable, printable_json
 from coopgroup.report.wording import counted
-from coopgroup.watch.tables import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ def _print_json(found: DataFrame) -> None:
 
     row = sql.to_json(sql.struct("*"), {"ignoreNullFields": "false"})
     for one in found.select(row).toLocalIterator():
-        click.echo(one[0])
+        click.echo(printable_json(one[0]))
 
 
 def _print(found: DataFrame) -> None:

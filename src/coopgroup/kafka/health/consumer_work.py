@@ -22,7 +22,7 @@ from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.partitions import first_offset, to_partitions
 from coopgroup.model import ResourceSet
 from coopgroup.worker import Worker
 
@@ -38,7 +38,8 @@ class ConsumerWork:
     """The work of one consumer.
 
     Attributes:
-        end_offsets: looks up log end offsets with another client; it may wait, and raise.
+        log_ranges: looks up begin and end of logs with another client; it may wait, and raise.
+        offset_reset: "latest", "earliest" or "error".
         oldest: returns the oldest record of each partition that `coopgroup.processing` has not
             handled; None while it does not run.
     """
@@ -46,12 +47,13 @@ class ConsumerWork:
     listener: GroupListener
     fetching: Fetching
     committing: Committing
-    end_offsets: Callable[[ResourceSet], Mapping[tuple[str, int], int]]
+    log_ranges: Callable[[ResourceSet], Mapping[tuple[str, int], tuple[int, int]]]
+    offset_reset: str
     oldest: Callable[[], Mapping[tuple[str, int], int]] | None = field(default=None, init=False)
     _at_s: float = field(default=0.0, init=False)
     _partitions: Mapping[tuple[str, int], PartitionSample] = field(factory=dict, init=False)
     _is_requested: bool = field(default=False, init=False)
-    _ends: Mapping[tuple[str, int], int] = field(factory=dict, init=False)
+    _ranges: Mapping[tuple[str, int], tuple[int, int]] = field(factory=dict, init=False)
     _ends_from_s: float = field(default=0.0, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-log-ends", idle_s=0.0), init=False)
 
@@ -90,11 +92,12 @@ class ConsumerWork:
         if not owned:
             return {}
         oldest = {} if self.oldest is None else self.oldest()
-        looked_up = self._ends
+        # A topic that is made again ends earlier, so an old look-up does not count.
+        ranges = self._ranges if now_s() < self._ends_from_s + _ENDS_S else {}
         return {
             (one.topic, one.partition): PartitionSample(
-                position=one.offset if one.offset >= 0 else self._start(key),
-                end=max(self._end_of_fetch(one), looked_up.get(key, -1)),
+                position=one.offset if one.offset >= 0 else self._start(key, ranges.get(key)),
+                end=max(self._end_of_fetch(one), ranges.get(key, (-1, -1))[1]),
                 waits_for_offset=key in fetching.waiting,
                 is_paused=key in paused or key in listener.stopping,
                 oldest=oldest.get(key),
@@ -109,10 +112,12 @@ class ConsumerWork:
         end: int = self.fetching.consumer.get_watermark_offsets(bare, cached=True)[1]
         return end
 
-    def _start(self, key: tuple[str, int]) -> int:
+    def _start(self, key: tuple[str, int], log_range: tuple[int, int] | None) -> int:
         """Return the offset where a partition began; negative if it has no number yet."""
         start = self.fetching.start_of(key)
-        return -1 if start is None else start.offset
+        if start is None or start.offset < 0 or log_range is None:
+            return -1 if start is None else start.offset
+        return first_offset(start.offset, *log_range, self.offset_reset)
 
     def look_up_ends(self, quiet: Iterable[tuple[str, int]]) -> None:
         """Look up log ends in the background, unless the last look-up was a moment ago."""
@@ -122,14 +127,14 @@ class ConsumerWork:
         self._ends_from_s = now + _ENDS_S
         resources = ResourceSet.from_pairs(quiet)
         # The job must not keep this object alive: a look-up may wait for seconds.
-        own, end_offsets = weakref.ref(self), self.end_offsets
+        own, log_ranges = weakref.ref(self), self.log_ranges
 
         def look_up() -> None:
             with suppress(Exception):  # without an answer, the next look-up tries again
-                found = end_offsets(resources)
+                found = log_ranges(resources)
                 work = own()
                 if work is not None:
-                    work._ends = found  # noqa: SLF001  (of this class)
+                    work._ranges = found  # noqa: SLF001  (of this class)
 
         with suppress(RuntimeError):  # no thread is available
             self._worker.submit(look_up)

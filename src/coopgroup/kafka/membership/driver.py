@@ -78,7 +78,7 @@ from coopgroup.session import (
     with_rate,
 )
 from coopgroup.telemetry import Record
-from coopgroup.worker import Worker
+from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
@@ -174,6 +174,7 @@ class GroupDriver:
     _due_s: float = field(default=math.inf, init=False)
 
     def __attrs_post_init__(self) -> None:
+        require_threads()
         slot = self.slot
         self._session = new_session(
             self.settings.member,

@@ -26,7 +26,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
-from coopgroup.kafka.records.partitions import is_topic_name
+from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.late_methods import define, field
 from coopgroup.model import ResourceSet
@@ -297,10 +297,11 @@ class ClusterLookup:
     def lags(self, resources: ResourceSet) -> Lags:
         """Return the lag of each partition for the group, by the rules of the lag-aware proposal.
 
-        The lag is the end offset minus the committed offset. Without a commit, the lag is 0 if
-        `auto.offset.reset` is latest, else all existing records (end minus beginning). A partition
-        whose offsets cannot be looked up counts as 0. The arrival rate is the growth of the end
-        offsets since an earlier look-up; it is unknown at the first one.
+        The lag is the end offset minus the committed offset. Without a commit that the log still
+        has (`first_offset`), the lag is 0 if `auto.offset.reset` is latest, else all existing
+        records (end minus beginning). A partition whose offsets cannot be looked up counts as 0.
+        The arrival rate is the growth of the end offsets since an earlier look-up; it is unknown at
+        the first one.
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -313,25 +314,32 @@ class ClusterLookup:
 
         committed = self._committed(resources)
         end_offsets = self._offsets(resources, OffsetSpec.latest())
-        missing = ResourceSet.from_pairs(one for one in resources if committed.get(one, -1) < 0)
-        begins: Mapping[tuple[str, int], int] = {}
-        if self.offset_reset != "latest" and missing:
-            begins = self._offsets(missing, OffsetSpec.earliest())
+        # Partitions that were read to their end need no more; these are most of them.
+        asked = ResourceSet.from_pairs(
+            one for one in resources if committed.get(one, -1) != end_offsets.get(one)
+        )
+        begins = self._offsets(asked, OffsetSpec.earliest())
+        beyond = ResourceSet.from_pairs(
+            one for one in asked if committed.get(one, -1) > end_offsets.get(one, -1)
+        )
+        # A reader of transactions that are not over may have committed beyond the last stable one.
+        whole = self._offsets(beyond, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         values = np.zeros(len(resources), dtype=np.int64)
         for place, resource in enumerate(resources):
-            end = end_offsets.get(resource, 0)
-            start = committed.get(resource, -1)
-            if start < 0:
-                start = end if self.offset_reset == "latest" else begins.get(resource, end)
-            values[place] = max(0, end - start)
+            end = end_offsets.get(resource)
+            if end is not None and resource in asked:
+                known = committed.get(resource, -1)
+                if not end < known <= whole.get(resource, end):
+                    begin = begins.get(resource, known if known >= 0 else end)
+                    values[place] = end - first_offset(known, begin, end, self.offset_reset)
         return Lags(
             resources=resources,
             values=values,
             arrivals_per_s=self._arrivals_of(resources, end_offsets),
         )
 
-    def end_offsets(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
-        """Return the log end offset of each partition, as far as brokers answer.
+    def log_ranges(self, resources: ResourceSet) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return begin and end of each partition's log, as far as brokers answer.
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -339,7 +347,9 @@ class ClusterLookup:
         """
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
 
-        return self._offsets(resources, OffsetSpec.latest())
+        begins = self._offsets(resources, OffsetSpec.earliest())
+        ends = self._offsets(resources, OffsetSpec.latest())
+        return {one: (begins[one], ends[one]) for one in resources if one in begins and one in ends}
 
     def _arrivals_of(
         self, resources: ResourceSet, end_offsets: Mapping[tuple[str, int], int]
@@ -432,10 +442,17 @@ class ClusterLookup:
             self.on_open()
         return transport
 
-    def _offsets(self, resources: ResourceSet, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self,
+        resources: ResourceSet,
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[tuple[str, int], int]:
+        if not resources:
+            return {}
         futures = self._client().list_offsets(
             {TopicPartition(topic, index): spec for topic, index in resources},
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=isolation,
             request_timeout=self.timeout_ms / 1000,
         )
         self._wait(futures.values())

@@ -20,7 +20,8 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.offsets import OffsetStore, offsets_as_partitions
+from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.late_methods import define, field
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
@@ -80,12 +81,12 @@ class Committing:
         if offsets:
             self._tell(offsets, self._send_and_wait(offsets, limit_s))
 
-    def commit_later(self, offsets: tuple[Offset, ...]) -> None:
-        """Begin a commit; `on_commit` gets the outcome."""
+    def commit_later(self, offsets: tuple[Offset, ...], owned: ResourceSet) -> None:
+        """Begin a commit; `on_commit` gets the outcome, with all partitions if nothing is due."""
         if offsets:
             self._send(offsets, lambda codes: self._tell(offsets, codes))
         else:
-            self._tell_on_commit(kafka_error(KafkaError._NO_OFFSET), [])
+            self._tell_on_commit(kafka_error(KafkaError._NO_OFFSET), to_partitions(owned))
 
     def commit_then(
         self, offsets: tuple[Offset, ...], on_done: Callable[[KafkaException | None], None]
@@ -156,9 +157,7 @@ class Committing:
             refused = [(topic, partition) for topic, partition, code in codes if code]
             lost = refused or [(one.topic, one.partition) for one in offsets]
             self.write(CommitFailed(resources=ResourceSet.from_pairs(lost), error=error.name()))
-        self._tell_on_commit(
-            error, [TopicPartition(one.topic, one.partition, one.offset) for one in offsets]
-        )
+        self._tell_on_commit(error, offsets_as_partitions(offsets))
 
     def _tell_on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         on_commit = self.on_commit

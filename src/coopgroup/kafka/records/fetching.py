@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from operator import ge
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
@@ -22,7 +23,7 @@ from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartiti
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
 from coopgroup.kafka.records.partitions import all_but, to_partitions
-from coopgroup.kafka.records.published import PublishedPositions, last_of_runs
+from coopgroup.kafka.records.published import PublishedPositions, runs_of
 from coopgroup.kafka.records.record_buffer import Partition, Pauser, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
@@ -39,6 +40,8 @@ _AHEAD_BYTES_MAX: Final = 4_000_000
 _FEW: Final = 4
 # How long an offset is expected at any moment. After that, the coordinator seems to be away.
 _SOON_S: Final = 1.0
+# How often an idle consumer publishes its positions.
+_PUBLISH_S: Final = 1.0
 
 
 @define(eq=False)
@@ -73,6 +76,8 @@ class Fetching:
     # Positions of these partitions in librdkafka, or None if unknown. They may be too low because
     # of control records of transactions. That is harmless: such records are skipped again.
     _known: list[TopicPartition] | None = field(default=None, init=False)
+    # When other threads get the positions behind such records, once no record comes.
+    _publish_at_s: float = field(default=0.0, init=False)
     # Where each partition began, or continued after `seek`, for the time before its next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
@@ -284,6 +289,8 @@ class Fetching:
                 messages = self._fetch_ahead(wait_s, again_s)
             if messages:
                 self._add(self._take_up(messages, fetched, before))
+            elif self.published is not None and now_s() >= self._publish_at_s:
+                self._known, self._publish_at_s = None, now_s() + _PUBLISH_S
         except BaseException:
             self._set_back_to(before)
             raise
@@ -367,21 +374,57 @@ class Fetching:
         self._watch.hear()
         if self.fetched is not fetched:  # changed by a callback or a signal handler
             return [one for one in messages if partition_of(one) in self.fetched]
+        self._publish_at_s = 0.0
         if self._known is before:
-            is_few = len(messages) <= _FEW * len(before)
-            self._known = self._moved_on(before, messages) if is_few else None
+            self._known = self._moved_on(before, messages)
         return messages
 
     def _moved_on(
         self, before: Sequence[TopicPartition], messages: Sequence[Message]
     ) -> list[TopicPartition]:
-        """Return the positions after some records, as a new list."""
-        after = list(before)
-        for key, last in last_of_runs(messages):
+        """Return the positions after some records, as a new list.
+
+        If the offsets of a partition went back, its topic was deleted and made again, or its log
+        was cut. librdkafka's `consume` never lowers a position. A commit of that position would
+        lose the new records up to it, so librdkafka begins such a partition again.
+        """
+        if len(messages) > _FEW * len(before):
+            asked: list[TopicPartition] = self.consumer.position(self._partitions)
+            moved = sum(new.offset - old.offset for new, old in zip(asked, before, strict=True))
+            if moved == len(messages):  # no offset is missing, so none came twice
+                return asked
+        else:
+            asked = []
+        after, back = list(before), set()
+        for key, run in runs_of(messages):
             place = self._places.get(key)
-            if place is not None:
-                after[place] = TopicPartition(*key, (last.offset() or 0) + 1)
-        return after
+            if place is None:
+                continue
+            offsets: Any = [after[place].offset - 1, *map(Message.offset, run)]
+            if any(map(ge, offsets, offsets[1:])):
+                back.add(place)
+            after[place] = TopicPartition(*key, offsets[-1] + 1)
+        if back:
+            self._follow_back([after[place] for place in sorted(back)])
+        return after if back or not asked else asked
+
+    def _follow_back(self, positions: list[TopicPartition]) -> None:
+        """Let librdkafka begin partitions again at positions that are lower than its own."""
+        self.consumer.incremental_unassign(positions)
+        self.consumer.incremental_assign(positions)
+        self._set_back |= {_key(one): one.offset for one in positions}
+        self._pause_unwanted(self.consumer, positions)
+        shown = ", ".join(
+            f"{one.topic} [{one.partition}] at {one.offset}" for one in positions[:10]
+        )
+        self.starts.warn("offsets_went_back", positions=shown, count=len(positions))
+
+    def _pause_unwanted(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:  # noqa: ANN401
+        """Repeat the pauses that librdkafka forgot because partitions began again."""
+        unwanted = (self.published or self.record_buffer).paused | self.held_back
+        paused = [one for one in partitions if _key(one) in unwanted]
+        if paused:
+            consumer.pause(paused)
 
     def _close_now(self) -> None:
         self._close_is_due = False
@@ -430,6 +473,8 @@ class Fetching:
             offset = (last[key].offset() or 0) + 1 if key in last else old.offset
             if new.offset in (offset, old.offset):
                 continue
+            if offset < 0:
+                offset = self._set_back.get(key, -1)
             begin = TopicPartition(*key, offset) if offset >= 0 else self._begun_at[key]
             self.consumer.incremental_unassign([old])
             self.consumer.incremental_assign([begin])
@@ -472,10 +517,7 @@ class Fetching:
             else:
                 begin.append(seen_start(self.consumer, self._begun_at[key]))
         consumer.incremental_assign(begin)
-        unwanted = (self.published or self.record_buffer).paused | self.held_back
-        paused = [one for one in begin if _key(one) in unwanted]
-        if paused:
-            consumer.pause(paused)
+        self._pause_unwanted(consumer, begin)
         if self._known is not known:
             return False
         self.consumer, self._known = consumer, None  # not a call, which would let a signal in

@@ -1,4 +1,4 @@
-"""Convert confluent-kafka's partitions to resources and back; Kafka's rule for topic names."""
+"""Convert confluent-kafka's partitions to resources and back; Kafka's rules for names, offsets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from coopgroup.model import ResourceSet
 __all__ = [
     "TOPIC_NAME_RULE",
     "all_but",
+    "first_offset",
     "is_topic_name",
     "to_partition",
     "to_partitions",
@@ -30,6 +31,24 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def is_topic_name(name: str) -> bool:
     """Return whether Kafka lets a topic have this name."""
     return _NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def first_offset(committed: int, begin: int, end: int, reset: str) -> int:
+    """Return where a consumer begins to read; the end minus this is its lag.
+
+    A committed offset outside of the log counts for nothing. Retention may have deleted the record,
+    or the topic was made again. The consumer then goes where `auto.offset.reset` says.
+
+    Args:
+        committed: committed offset, negative without a commit.
+        begin: offset of the first record that exists.
+        end: log end offset.
+        reset: "latest" or "earliest"; "error" counts as "earliest".
+    """
+    if begin <= committed <= end:
+        return committed
+    # Retention may have passed the end since it was looked up.
+    return end if reset == "latest" else min(begin, end)
 
 
 def to_partitions(resources: ResourceSet) -> list[TopicPartition]:

@@ -8,7 +8,6 @@ positions after each batch.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
@@ -18,7 +17,7 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup.kafka.records.record_buffer import Partition
 from coopgroup.late_methods import define, field
 
-__all__ = ["PublishedPositions", "last_of_runs"]
+__all__ = ["PublishedPositions", "runs_of"]
 
 
 @define(eq=False)
@@ -52,13 +51,12 @@ class PublishedPositions:
         return [found[key] if key in found else TopicPartition(*key) for key in keys]
 
 
-def last_of_runs(messages: Sequence[Message]) -> Iterator[tuple[Partition, Message]]:
-    """Yield the last record of each run of records of one partition; leave events out."""
+def runs_of(messages: Sequence[Message]) -> Iterator[tuple[Partition, Sequence[Message]]]:
+    """Yield each run of records of one partition; leave events out."""
     # Without Python code for each record: a partition's records arrive in long runs.
     records = messages
     if any(map(Message.error, messages)):
         records = [one for one in messages if one.error() is None]
     for topic, of_topic in groupby(records, Message.topic):
         for number, run in groupby(of_topic, Message.partition):
-            (last,) = deque(run, maxlen=1)
-            yield ("" if topic is None else topic, -1 if number is None else number), last
+            yield ("" if topic is None else topic, -1 if number is None else number), tuple(run)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import time
+from contextlib import closing
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -17,7 +18,7 @@ from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name
 from coopgroup.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 
-__all__ = ["describe_group", "find_coordinator"]
+__all__ = ["GroupDescriber", "describe_group", "find_coordinator"]
 
 _PAUSE_S: Final = 0.2
 _KEY: Final = "bootstrap.servers"
@@ -31,7 +32,8 @@ def describe_group(
     Raises:
         ConfigurationError: no broker answers in time, or the brokers refuse the question.
     """
-    return _ask_until(settings, group_id, timeout_ms)[1]
+    with closing(GroupDescriber(settings, group_id)) as describer:
+        return describer.describe(timeout_ms)[1]
 
 
 def find_coordinator(
@@ -45,21 +47,41 @@ def find_coordinator(
     Raises:
         ConfigurationError: no broker answers in time, or the brokers refuse the question.
     """
-    return _ask_until(settings, group_id, timeout_ms)[0]
+    with closing(GroupDescriber(settings, group_id)) as describer:
+        return describer.describe(timeout_ms)[0]
 
 
-def _ask_until(
-    settings: ConnectionSettings, group_id: str, timeout_ms: int
-) -> tuple[Coordinator, DescribedGroup]:
-    transport = GroupTransport(settings, lambda _: None)
-    transport.start()
-    try:
-        asking = _Asking(transport, settings, time.monotonic() + timeout_ms / 1000)
-        while (described := asking.describe(group_id)) is None:
-            time.sleep(_PAUSE_S)
+@define(eq=False)
+class GroupDescriber:
+    """Describes a group again and again, over the same connections until `close`."""
+
+    settings: ConnectionSettings
+    group_id: str
+    _transport: GroupTransport | None = field(default=None, init=False)
+
+    def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
+        """Return the group's coordinator and its description.
+
+        Raises:
+            ConfigurationError: no broker answers in time, or the brokers refuse the question.
+        """
+        if self._transport is None:
+            self._transport = GroupTransport(self.settings, lambda _: None)
+            self._transport.start()
+        try:
+            asking = _Asking(self._transport, self.settings, time.monotonic() + timeout_ms / 1000)
+            while (described := asking.describe(self.group_id)) is None:
+                time.sleep(_PAUSE_S)
+        except BaseException:
+            self.close()  # the next question connects anew
+            raise
         return described
-    finally:
-        transport.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
 
 
 @frozen(eq=False)
@@ -74,12 +96,12 @@ class _Asking:
         """Return the group's coordinator and its description; None if they are not known yet."""
         found = self._ask(FindCoordinatorRequest(group_id=group_id), None)
         if found.coordinator is None:
-            self._refuse_for_good(found.error_code)
+            self._refuse_for_good(group_id, found.error_code)
             return None
         answer: DescribedGroup = self._ask(
             DescribeGroupRequest(group_id=group_id), found.coordinator
         )
-        self._refuse_for_good(answer.error_code)
+        self._refuse_for_good(group_id, answer.error_code)
         return (found.coordinator, answer) if answer.error_code == ErrorCode.NONE else None
 
     def _ask(self, request: GroupRequest | DescribeGroupRequest, node: Coordinator | None) -> Any:  # noqa: ANN401
@@ -93,7 +115,9 @@ class _Asking:
             raise self._refusal(answer.message)
         return answer
 
-    def _refuse_for_good(self, code: int) -> None:
+    def _refuse_for_good(self, group_id: str, code: int) -> None:
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise ConfigurationError("GROUP", group_id, "a group that this user may DESCRIBE")
         if action_for(RequestKind.FIND_COORDINATOR, code) is Action.FAIL:
             raise self._refusal(error_name(code))
 

@@ -39,13 +39,17 @@ class DescribedMember:
     """A member as the coordinator knows it.
 
     Attributes:
+        group_instance_id: static id, "" for a dynamic member.
         metadata: its subscription in the group's protocol; empty during a round.
+        assignment: as the leader encoded it; empty during a round.
     """
 
     member_id: str
     client_id: str
     client_host: str
     metadata: bytes
+    group_instance_id: str = ""
+    assignment: bytes = b""
 
 
 @frozen(kw_only=True)

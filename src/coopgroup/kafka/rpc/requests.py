@@ -316,6 +316,8 @@ def _read_description(group: WireMessage) -> DescribedGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             metadata=bytes(member.member_metadata or b""),
+            group_instance_id=member.group_instance_id or "",
+            assignment=bytes(member.member_assignment or b""),
         )
         for member in group.members
     )

@@ -33,8 +33,7 @@ not spread.
 The simulator adds effects that the formula lacks: the real length of each round, members that
 depart together, moves for balance. So the figures come from the simulator. This file selects the
 time-outs to simulate, and computes the effect of the spread: `C` of the spread absences less `C`
-of the observed ones. A benchmark compares the choice with an exhaustive one
-(tests/benchmarks/advice.py).
+of the observed ones.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from attrs import asdict
 from coopgroup.pipeline.advice.choose import CONFIDENCE, ENOUGH
 from coopgroup.pipeline.advice.cost import break_even_ms, waits_ms, warmup_in
 from coopgroup.pipeline.advice.history import span_words
+from coopgroup.printable import printable_json
 from coopgroup.report.wording import counted, rounded, seconds
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def snippet(advice: Advice) -> str:
         f"from coopgroup import CooperativeConsumer, {name}\n{more}\n"
         "consumer = CooperativeConsumer(\n"
         '    {"bootstrap.servers": "...", "group.id": '
-        f"{json.dumps(advice.history.group, ensure_ascii=False)}}},\n"
+        f"{printable_json(json.dumps(advice.history.group, ensure_ascii=False))}}},\n"
         f"    policy={name}({', '.join(options)}),\n"
         ")\n"
     )

@@ -289,7 +289,7 @@ def _scenario_texts(names: tuple[str, ...], folder: Path) -> dict[Path, str]:
         path = folder / name
         key = _item("scenarios", place, names)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError):
             expected = f"the path of a scenario file, from {folder}"
             raise ConfigurationError(key, name, expected) from None

@@ -77,9 +77,8 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
     settled = lag.times_ms >= scene.history.settled_ms
     if not settled.any():
         settled[:] = True
-    highest = max(
-        1, int(lag.lags[:, settled].max(initial=0)), int(lag.nobody[settled].max(initial=0))
-    )
+    known = np.nan_to_num(np.vstack([lag.lags, lag.nobody])[:, settled])
+    highest = max(1, int(known.max()))
     plot = framed(
         scene,
         height=_LAG_HEIGHT,
@@ -94,8 +93,8 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
     if lag.others:
         band: dict[str, Any] = {
             "x": times,
-            "low": lag.low.astype(np.float64),
-            "high": lag.high.astype(np.float64),
+            "low": lag.low,
+            "high": lag.high,
         }
         plot.varea(
             x="x",

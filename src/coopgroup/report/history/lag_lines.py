@@ -20,6 +20,7 @@ from coopgroup.telemetry.ownership import Ownership
 __all__ = ["LagLines", "lag_lines"]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _LINES_MAX: Final = 20
 _POINTS_MAX: Final = 600
@@ -29,23 +30,25 @@ _POINTS_MAX: Final = 600
 class LagLines:
     """Lag in records, sampled over time.
 
+    A lag is NaN where that of a partition is unknown, and lines have gaps there.
+
     Attributes:
         times_ms: int64, shape (P,).
-        nobody: int64, shape (P,): lag of unowned partitions.
+        nobody: shape (P,): lag of unowned partitions.
         owners: numbers of the L clients with the highest peaks.
-        lags: int64, shape (L, P): lag of each of these clients.
+        lags: shape (L, P): lag of each of these clients.
         others: number of clients in the band.
-        low: int64, shape (P,): lowest lag in the band; zero without a band.
-        high: int64, shape (P,): highest lag in the band.
+        low: shape (P,): lowest known lag in the band; zero without a band.
+        high: shape (P,): highest known lag in the band.
     """
 
     times_ms: Int64Array
-    nobody: Int64Array
+    nobody: Float64Array
     owners: tuple[int, ...]
-    lags: Int64Array
+    lags: Float64Array
     others: int
-    low: Int64Array
-    high: Int64Array
+    low: Float64Array
+    high: Float64Array
 
 
 def lag_lines(
@@ -59,23 +62,23 @@ def lag_lines(
     by_client = _lag_by_client(ownership, lag)
     times_ms, by_client = _thinned(lag.times_ms, by_client, points_max)
     nobody, members = by_client[-1], by_client[:-1]
-    peaks = members.max(axis=1, initial=0)
+    peaks = np.fmax.reduce(members, axis=1, initial=0)  # the greatest known lags
     ranked = np.argsort(-peaks, kind="stable")
     shown, rest = ranked[:lines_max], ranked[lines_max:]
-    none = np.zeros(times_ms.size, dtype=np.int64)
+    none = np.zeros(times_ms.size)
     return LagLines(
         times_ms=times_ms,
         nobody=nobody,
         owners=tuple(shown.tolist()),
         lags=members[shown],
         others=int(rest.size),
-        low=members[rest].min(axis=0) if rest.size else none,
-        high=members[rest].max(axis=0) if rest.size else none,
+        low=np.fmin.reduce(members[rest], axis=0) if rest.size else none,
+        high=np.fmax.reduce(members[rest], axis=0) if rest.size else none,
     )
 
 
-def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Int64Array:
-    """Return the lag of each client, and last of unowned partitions: int64, shape (C + 1, S)."""
+def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Float64Array:
+    """Return the lag of each client, and last of unowned partitions: shape (C + 1, S)."""
     count = len(ownership.clients)
     samples = lag.times_ms.size
     held_by = np.full((len(lag.resources), samples), NOBODY, dtype=np.int64)
@@ -93,13 +96,13 @@ def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Int64Array:
     held_by[held_by == NOBODY] = count
     cells = held_by + np.arange(samples) * (count + 1)
     sums = np.bincount(cells.ravel(), weights=lag.lags.T.ravel(), minlength=samples * (count + 1))
-    return sums.reshape(samples, count + 1).T.astype(np.int64)
+    return sums.astype(np.float64).reshape(samples, count + 1).T
 
 
 def _thinned(
-    times_ms: Int64Array, lags: Int64Array, points_max: int
-) -> tuple[Int64Array, Int64Array]:
+    times_ms: Int64Array, lags: Float64Array, points_max: int
+) -> tuple[Int64Array, Float64Array]:
     if times_ms.size <= points_max:
         return times_ms, lags
     starts = np.arange(points_max) * times_ms.size // points_max
-    return times_ms[starts], np.maximum.reduceat(lags, starts, axis=1)
+    return times_ms[starts], np.fmax.reduceat(lags, starts, axis=1)

@@ -62,6 +62,8 @@ class Expectations:
         balance_cooldown_ms: of a policy that balances lags, otherwise None.
         warmup: options of warm-ups, None without them.
         with_hand_overs: whether members hand over while warm-ups are on.
+        with_rounds: whether leaders have decided all assignments. Members of KIP-848 make the
+            broker decide, which leaves no record of its own.
         with_planned_moves: whether the telemetry shows which moves were planned. It does if all
             members subscribe to the same topics.
     """
@@ -81,6 +83,7 @@ class Expectations:
     warmup: Warmup | None = None
     with_planned_moves: bool = False
     with_hand_overs: bool = False
+    with_rounds: bool = True
 
 
 def check_instants(
@@ -98,11 +101,16 @@ def check_instants(
 def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
     """Return all violations of a run that has ended, in order of time."""
     found = list(
-        check_instants(telemetry, stop_max_ms=expected.stop_max_ms, is_eager=expected.is_eager)
+        check_rest(
+            telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms, expected.slack_ms
+        )
     )
-    found += check_rest(
-        telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms, expected.slack_ms
-    )
+    if not expected.with_rounds:
+        found += [*check_single_owner(telemetry), *check_commits(telemetry)]
+        if not expected.is_eager:
+            found += check_pairs(telemetry, stop_max_ms=expected.stop_max_ms)
+        return tuple(sorted(found, key=lambda one: one.at_ms))
+    found += check_instants(telemetry, stop_max_ms=expected.stop_max_ms, is_eager=expected.is_eager)
     if expected.delay_ms is not None:
         found += check_delays(
             telemetry,

@@ -7,7 +7,9 @@ source of these rules. Each member has an epoch and moves towards the target by 
     UNREVOKED      it must stop something; its epoch stays, and the partitions stay its own
     UNRELEASED     its epoch is new, but another member still owns something of its target
 
-An epoch of the group follows each change of members, subscriptions or partitions.
+An epoch of the group follows each change of members, subscriptions or partitions. The next target
+follows with the next JoinGroup, or heartbeat of a member of KIP-848, once the assignment interval
+since the last target is over (KIP-1263). The Heartbeat of a classic member tells only of a target.
 """
 
 from __future__ import annotations
@@ -110,6 +112,7 @@ class ConsumerGroup:
     """One consumer group, with the same questions as a `ClassicGroup`.
 
     Attributes:
+        target_at_ms: when the last target was made, None before the first one.
         known: all partitions at the last target.
         forgotten: partitions that a member claimed and the conversion did not know of.
     """
@@ -121,6 +124,7 @@ class ConsumerGroup:
     outbox: list[tuple[Token, Answer]] = field(factory=list)
     generation: int = 0
     target_epoch: int = 0
+    target_at_ms: int | None = None
     target: dict[str, ResourceSet] = field(factory=dict)
     seats: dict[str, ConsumerSeat] = field(factory=dict)
     static_ids: dict[str, str] = field(factory=dict)
@@ -197,7 +201,7 @@ class ConsumerGroup:
         if request.protocol_name != seat.protocols[0][0]:
             self.answer(token, sync_refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
-        if self.generation > seat.epoch and seat.progress is not Progress.UNREVOKED:
+        if self.target_epoch > seat.epoch and seat.progress is not Progress.UNREVOKED:
             self._expect_join(seat)
             self.answer(token, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
             return
@@ -214,7 +218,7 @@ class ConsumerGroup:
             self._touch(seat)
             waits = seat.progress is Progress.UNRELEASED and self._is_blocked(seat)
             settled = seat.progress is Progress.STABLE or waits
-            if seat.epoch < self.generation or not settled:
+            if seat.epoch < self.target_epoch or not settled:
                 self._expect_join(seat)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer(token, HeartbeatAnswer(error_code=code))
@@ -228,9 +232,14 @@ class ConsumerGroup:
 
     def offset_commit(self, token: Token, request: OffsetCommitRequest) -> bool:
         """Return whether a commit is valid."""
-        seat, code = self._checked(request.member_id, request.group_instance_id, request.generation)
+        seat, code = self.seats.get(request.member_id), 0
+        if seat is None or seat.is_classic:
+            instance_id = request.group_instance_id
+            _, code = self._checked(request.member_id, instance_id, request.generation)
+        elif request.generation != seat.epoch:
+            code = ErrorCode.STALE_MEMBER_EPOCH
         self.answer(token, refusal(request, code))
-        return seat is not None
+        return not code
 
     # --- requests of members of KIP-848 ----------------------------------------------------------
 
@@ -307,15 +316,19 @@ class ConsumerGroup:
         if (is_new and topics) or set(topics) != set(seat.topics) or existing != self.known:
             self.generation += 1
         seat.topics, self.known = topics, existing
-        if self.generation > self.target_epoch:
+        if self.generation > self.target_epoch and self._may_make_target():
             subscribed = {one.member_id: one.topics for one in self.seats.values()}
             self.target = assign_uniformly(subscribed, self.target, existing)
-            self.target_epoch = self.generation
+            self.target_epoch, self.target_at_ms = self.generation, self.now_ms
         if seat.progress is Progress.STABLE and seat.epoch == self.target_epoch:
             return
         if seat.progress is Progress.UNREVOKED and owned & seat.revoking:
             return
         self._advance(seat, owned)
+
+    def _may_make_target(self) -> bool:
+        made_at_ms, interval_ms = self.target_at_ms, self.settings.assignment_interval_ms
+        return made_at_ms is None or self.now_ms >= made_at_ms + interval_ms
 
     def _advance(self, seat: ConsumerSeat, owned: ResourceSet) -> None:
         target = self.target.get(seat.member_id, EMPTY)

@@ -64,11 +64,14 @@ class CoordinatorSettings:
         initial_rebalance_delay_ms: `group.initial.rebalance.delay.ms`: how long the first round of
             an empty group waits for more members; 3,000 by default on a broker.
         session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 by default on a broker.
+        assignment_interval_ms: `group.consumer.assignment.interval.ms` (KIP-1263): shortest time
+            between two targets of a consumer group; 1,000 by default on a broker.
     """
 
     initial_rebalance_delay_ms: int = 0
     session_timeout_min_ms: int = 1
     session_timeout_max_ms: int = 1_800_000
+    assignment_interval_ms: int = 0
 
 
 @define(kw_only=True, eq=False)

@@ -40,6 +40,7 @@ __all__ = [
     "Bell",
     "Capacity",
     "Choice",
+    "Client",
     "Close",
     "CoordinatorLost",
     "CoordinatorMoved",
@@ -81,6 +82,13 @@ class Identity(enum.StrEnum):
     NONE = "none"
     STATIC = "static"
     STATE_DIR = "state-dir"
+
+
+class Client(enum.StrEnum):
+    """What a process uses: coopgroup, or a client with `group.protocol=consumer` (KIP-848)."""
+
+    COOPGROUP = "coopgroup"
+    KIP_848 = "kip-848"
 
 
 class How(enum.StrEnum):
@@ -189,6 +197,7 @@ class MemberSet:
     name: str = field(validator=_set_name)
     count: int | None = field(default=None, validator=between(0))
     topics: tuple[str, ...]
+    client: Client = Client.COOPGROUP
     identity: Identity = Identity.NONE
     capacity_per_s: float = field(default=math.inf, validator=_capacity)
     start_ms: int = field(default=0, validator=between(0))

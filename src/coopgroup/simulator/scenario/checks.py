@@ -23,6 +23,7 @@ from coopgroup.simulator.scenario import (
     AddPartitions,
     Capacity,
     Choice,
+    Client,
     Close,
     Crash,
     CreateTopic,
@@ -30,6 +31,7 @@ from coopgroup.simulator.scenario import (
     DeleteTopic,
     Event,
     Flap,
+    Identity,
     MemberSet,
     Pause,
     Rate,
@@ -37,6 +39,7 @@ from coopgroup.simulator.scenario import (
     Scale,
     Scenario,
     Shares,
+    Span,
     Weight,
 )
 from coopgroup.simulator.scenario.shares import RESOURCES_MAX
@@ -54,12 +57,34 @@ def check_scenario(scenario: Scenario) -> None:
         ConfigurationError: the scenario has a problem; the message names the first one.
     """
     _check_group(scenario)
+    _check_time(scenario)
     _check_topics(scenario)
     _check_members(scenario)
     _check_costs(scenario)
     names = _Names.of(scenario)
     for number, event in enumerate(scenario.events):
         _check_event(scenario, number, event, names)
+
+
+def _check_time(scenario: Scenario) -> None:
+    """Refuse a scenario in which no group could converge: that is no broken invariant."""
+    group, delay_ms = scenario.group, scenario.network.delay_ms.high
+    if 2 * delay_ms >= group.session_timeout_ms:
+        raise ConfigurationError(
+            "network.delay_ms",
+            delay_ms,
+            f"less than half of group.session_timeout_ms ({group.session_timeout_ms}), so that "
+            "heartbeats are answered in time",
+        )
+    # A heartbeat hears of a round, then come join and sync; a revocation takes a second round.
+    least_ms = group.heartbeat_interval_ms + 12 * delay_ms
+    if scenario.settle_ms < least_ms:
+        raise ConfigurationError(
+            "settle_ms",
+            scenario.settle_ms,
+            f"at least {least_ms}, the time of a heartbeat and two rounds, so that the group can "
+            "converge",
+        )
 
 
 def check_choice(path: str, choice: Choice) -> None:
@@ -128,7 +153,28 @@ def _check_members(scenario: Scenario) -> None:
                 f"all starts before duration_ms ({scenario.duration_ms}), the last is at {last_ms}"
             )
             _refuse(("members", place, "start_ms"), one.start_ms, expected)
+        if one.client is Client.KIP_848:
+            _check_kip848(scenario, place, one)
     _check_processes(scenario)
+
+
+def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
+    """Refuse what only members of coopgroup have: identities, and a lease that ends in a pause."""
+    expected = f'no value with client = "{one.client}"'
+    if one.identity is not Identity.NONE:
+        _refuse(("members", place, "identity"), one.identity.value, expected)
+    if one.keeps_state:
+        _refuse(("members", place, "keeps_state"), one.keeps_state, expected)
+    if one.clock_skew_ppm != Span(0, 0):
+        skew = [one.clock_skew_ppm.low, one.clock_skew_ppm.high]
+        _refuse(("members", place, "clock_skew_ppm"), skew, expected)
+    names = {one.name, *_processes_ever(scenario, one)}
+    expected = f'members of coopgroup; client = "{one.client}" has no lease'
+    for number, event in enumerate(scenario.events):
+        if isinstance(event, Pause) and event.member in names:
+            _refuse(("events", number, "member"), event.member, expected)
+        if isinstance(event, Cut) and not names.isdisjoint(event.members):
+            _refuse(("events", number, "members"), list(event.members), expected)
 
 
 def _check_processes(scenario: Scenario) -> None:

@@ -180,8 +180,9 @@ def _converter(*, has_topics: bool) -> StrictConverter:
     converter.register_structure_hook(Choice, choice_hook(Choice, converter))
     add_event_hooks(converter, has_topics=has_topics)
     if not has_topics:
-        # Only records have topics and a capacity; members take all named resources.
-        hidden = {"topics": [], "capacity_per_s": math.inf}
+        # Only records have topics, a capacity and a broker that assigns them; members take all
+        # named resources.
+        hidden = {"topics": [], "capacity_per_s": math.inf, "client": "coopgroup"}
         converter.register_structure_hook(MemberSet, table_hook(MemberSet, converter, hidden))
     return converter
 

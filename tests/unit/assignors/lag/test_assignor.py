@@ -108,10 +108,14 @@ def test_large_topic_when_dealt_in_levels_is_even_in_count_and_lag() -> None:
         ({"scope": 1}, "scope: got 1, expected 'topic' or 'group'"),
         ({"scope": ["topic"]}, "scope: got ['topic'], expected 'topic' or 'group'"),
         ({"sticky": 1}, "sticky: got 1, expected true or false"),
-        ({"max_skew": 0}, "max_skew: got 0, expected an integer from 1 up"),
-        ({"max_skew": True}, "max_skew: got True, expected an integer from 1 up"),
-        ({"moves_max": -1}, "moves_max: got -1, expected an integer from 0 up, or none"),
-        ({"moves_max": 0.5}, "moves_max: got 0.5, expected an integer from 0 up, or none"),
+        ({"max_skew": 0}, "max_skew: got 0, expected an integer from 1 to 2147483647"),
+        ({"max_skew": True}, "max_skew: got True, expected an integer from 1 to 2147483647"),
+        ({"max_skew": 2**31}, f"max_skew: got {2**31}, expected an integer from 1 to 2147483647"),
+        ({"moves_max": -1}, "moves_max: got -1, expected an integer from 0 to 2147483647, or none"),
+        (
+            {"moves_max": 2**63},
+            f"moves_max: got {2**63}, expected an integer from 0 to 2147483647, or none",
+        ),
         ({"gain_min": 1.5}, "gain_min: got 1.5, expected a number from 0 to 1"),
         ({"gain_min": float("nan")}, "gain_min: got nan, expected a number from 0 to 1"),
         ({"gain_min": "much"}, "gain_min: got 'much', expected a number from 0 to 1"),
@@ -189,3 +193,12 @@ def test_topics_when_placed_together_are_placed_as_each_alone(
     )
     expected = [_plain(*map(list, zip(*topic, strict=True))) for topic in topics]
     assert placed.tolist() == [holder for topic in expected for holder in topic]
+
+
+def test_greatest_options_are_played() -> None:
+    """A skew of 2**63 was accepted, and every round ended in an OverflowError."""
+    group = group_of({"t": range(4)}, claim("m1", topics=["t"]), claim("m2", topics=["t"]))
+    target = LagAwareAssignor(max_skew=2**31 - 1, moves_max=2**31 - 1).assign(
+        group, np.array([9, 1, 1, 1])
+    )
+    assert np.bincount(target, weights=[9, 1, 1, 1]).tolist() in ([9, 3], [3, 9])

@@ -45,7 +45,7 @@ def test_another_mechanism_gets_no_login_module_that_would_hide_its_own() -> Non
 
 def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
-    file.write_text("# ours\n\nsasl.username = me\nsasl.password=a=b#c \n")
+    file.write_text("sasl.username = me\n# ours\n\nsasl.password=a=b#c \n", "utf-8-sig")
     assert pairs(["sasl.username=you", f"@{file}", "log_level=0"], "--config") == {
         "sasl.username": "me",
         "sasl.password": "a=b#c",

@@ -7,6 +7,7 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
@@ -37,13 +38,15 @@ class Stage:
             stopping_since_s=None,
         )
         committing: Any = SimpleNamespace(store=self.store, meter=CommitMeter())
-        self.look_ups = 0
-        self.work = ConsumerWork(self.listener, self.fetching, committing, self._end_offsets)
+        self.look_ups, self.log_range = 0, (0, 50)
+        self.work = ConsumerWork(
+            self.listener, self.fetching, committing, self._log_ranges, "earliest"
+        )
         self.fetching.begin([TopicPartition("t", 0, 3), TopicPartition("t", 1, 4)])
 
-    def _end_offsets(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
+    def _log_ranges(self, resources: ResourceSet) -> dict[tuple[str, int], tuple[int, int]]:
         self.look_ups += 1
-        return dict.fromkeys(resources, 50)
+        return dict.fromkeys(resources, self.log_range)
 
     def poll(self, *, handed: int = 0) -> None:
         """Act as the application: get records, and run waiting calls."""
@@ -79,6 +82,22 @@ def test_log_end_of_another_client_counts_if_it_is_higher(hand: Hand) -> None:
     stage.poll(handed=1)
     ends = {key: one.end for key, one in stage.work.read().partitions.items()}
     assert ends == {("t", 0): 50, ("t", 1): 4}
+    hand.advance(30.0)  # the topic may have been made again since
+    stage.work.take()
+    assert stage.work.read().partitions["t", 0].end == 9
+
+
+@pytest.mark.parametrize(("reset", "position"), [("earliest", 40), ("latest", 50)])
+def test_partition_whose_records_were_all_deleted_has_the_lag_of_its_reset(
+    hand: Hand, reset: str, position: int
+) -> None:
+    """Without a record librdkafka has no position, and the committed one is outside of the log."""
+    stage = Stage()
+    stage.work.offset_reset, stage.log_range = reset, (40, 50)
+    stage.work.look_up_ends([("t", 0)])
+    hand.run()
+    stage.work.take()
+    assert stage.work.read().partitions["t", 0].position == position
 
 
 def test_log_ends_are_looked_up_again_only_after_a_while(hand: Hand) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -274,3 +275,32 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
         with contextlib.suppress(KafkaException):
             lookup.topic_names()
     assert made == [0, 2, 6, 14, 23]
+
+
+@pytest.mark.parametrize(
+    ("reset", "lags"), [("earliest", [40, 90, 90, 0, 0, 90, 0]), ("latest", [40] + [0] * 6)]
+)
+def test_commit_outside_of_the_log_counts_as_the_consumer_will_reset(
+    monkeypatch: pytest.MonkeyPatch, reset: str, lags: list[int]
+) -> None:
+    """Two lag-aware members got 0 and 2,000 readable records: retention had deleted 5,000."""
+    orders = ResourceSet({"orders": range(7)})
+    # 110 is beyond a transaction that is not over; the begin of the last one is not known.
+    committed = [60, 9, 121, 100, 110, -1, 150]
+    monkeypatch.setattr(
+        ClusterLookup,
+        "_committed",
+        lambda *_: {("orders", index): at for index, at in enumerate(committed) if at >= 0},
+    )
+
+    def offsets(
+        _: object, resources: ResourceSet, spec: object, isolation: object = None
+    ) -> dict[tuple[str, int], int]:
+        at = 100 if isolation is None else 120
+        if spec is OffsetSpec.earliest():
+            return {one: 10 for one in resources if one.index < 6}
+        return dict.fromkeys(resources, at)
+
+    monkeypatch.setattr(ClusterLookup, "_offsets", offsets)
+    found = ClusterLookup({}, "billing", reset, 500, CONNECTION).lags(orders)
+    assert found.values.tolist() == lags

@@ -151,9 +151,9 @@ def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
 def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
     """The same as in librdkafka."""
     stage = owning()
-    stage.committing.commit_later(())
+    stage.committing.commit_later((), ONE)
     stage.listener.serve()
-    assert stage.committed == [("_NO_OFFSET", [])]
+    assert stage.committed == [("_NO_OFFSET", [(1, -1001)])]
 
 
 def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> None:

@@ -15,11 +15,25 @@ from coopgroup.pipeline.sweep.grid import (
     SweptScenario,
     cells_of,
     parse_sweep,
+    read_sweep,
     resized,
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
 from coopgroup.simulator.scenario.file import parse_scenario
 from tests.support.small_scenario import SMALL
+
+FULL = """\
+description = "Everything at once."
+scenarios = ["small.toml"]
+seeds = [3, 5]
+
+[grid]
+policies = ["simple", { name = "incremental", options = { max_moves_per_round = 2 } }]
+assignors = "range"
+sizes = [1, 4]
+scheduled_rebalance_timeout_ms = [0, 5_000]
+session_timeout_ms = 20_000
+"""
 
 SCENARIO = """\
 duration_ms = 60000
@@ -98,8 +112,25 @@ def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "small.toml").write_text(SMALL, "utf-8-sig")  # as editors of Windows do
     return tmp_path
+
+
+def test_file_is_read_whole(folder: Path) -> None:
+    path = folder / "full.toml"
+    path.write_text(FULL, "utf-8-sig")
+    made = read_sweep(path)
+    assert (made.name, made.description, made.seeds) == ("full", "Everything at once.", (3, 5))
+    assert [one.scenario.name for one in made.scenarios] == ["small"]
+    rationed = Choice(name="incremental", options={"max_moves_per_round": 2})
+    assert made.grid == Grid(
+        policies=(Choice(name="simple"), rationed),
+        assignors=(Choice(name="range"),),
+        sizes=(1, 4),
+        scheduled_rebalance_timeout_ms=(0, 5_000),
+        session_timeout_ms=(20_000,),
+    )
+    assert len(made.grid.varied) == 5
 
 
 SMALL_ONE = 'scenarios = "small.toml"\n'

@@ -30,3 +30,19 @@ def test_thinned_lines_keep_their_peaks() -> None:
     lines = lag_lines(ownership, samples, points_max=10)
     assert lines.times_ms.tolist() == list(range(0, 1_000, 100))
     assert lines.lags.tolist() == [[0, 0, 0, 0, 0, 0, 0, 50, 0, 0]]
+
+
+def test_unknown_lag_is_a_gap_of_its_owner_only() -> None:
+    """A group without commits seemed to have read everything."""
+    ownership = ownership_of([(0, 0, 0, 30), (1, 1, 0, 30)], owners=2, until_ms=30)
+    samples = Samples(
+        times_ms=np.array([0, 10]),
+        lags=np.array([[1.0, np.nan], [np.nan, 8.0]]),
+        resources=ResourceSet({"t": range(2)}),
+    )
+    lines = lag_lines(ownership, samples)
+    assert lines.owners == (1, 0)
+    np.testing.assert_equal(lines.lags, [[np.nan, 8], [1, np.nan]])
+    assert lines.nobody.tolist() == [0, 0]
+    band = lag_lines(ownership, samples, lines_max=0)
+    assert (band.low.tolist(), band.high.tolist()) == ([1, 8], [1, 8])

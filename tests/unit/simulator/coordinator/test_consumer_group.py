@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import attrs
+
 from coopgroup.member import ErrorCode
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
@@ -237,6 +239,28 @@ def test_commit_carries_the_epoch() -> None:
     (_, partition), *_ = half
     codes = [group.code(commit(a, generation, partition=partition)) for generation in (2, 1)]
     assert codes == [0, ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_member_of_kip_848_commits_with_its_newest_epoch() -> None:
+    group, _, half = shared()
+    other = next(iter(ALL - half))[1]
+    codes = [group.code(commit("k", epoch, partition=other)) for epoch in (2, 1)]
+    assert codes == [0, ErrorCode.STALE_MEMBER_EPOCH]
+
+
+def test_next_target_waits_for_the_interval_and_for_a_request_that_makes_it() -> None:
+    """As in Kafka 4.3 (KIP-1263): a Heartbeat makes no target, and tells only of one."""
+    group = Group()
+    settings = group.coordinator.group.settings
+    group.coordinator.group.settings = attrs.evolve(settings, assignment_interval_ms=500)
+    a = group.classic_member()
+    group.new("k")
+    b = group.new_member()
+    assert group.join(b).generation == 2
+    group.wait(500)
+    assert group.beat(b, 2) == 0
+    assert group.join(b).generation == 3
+    assert group.beat(a, 1) == BEGUN
 
 
 def test_conversion_is_refused_while_a_list_of_revocations_is_stored() -> None:

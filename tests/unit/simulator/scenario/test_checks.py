@@ -12,6 +12,7 @@ from coopgroup.simulator.scenario import (
     Crash,
     Group,
     MemberSet,
+    Network,
     Scenario,
     Span,
     Topic,
@@ -41,6 +42,20 @@ SCENARIO = Scenario(
         (
             evolve(SCENARIO, group=Group(policy=Choice(name="simple", options={"x": 1}))),
             ("group.policy: option of policy simple: got 'x', expected one of warmup"),
+        ),
+        (
+            evolve(SCENARIO, settle_ms=0),
+            (
+                "settle_ms: got 0, expected at least 3012, the time of a heartbeat and two rounds, "
+                "so that the group can converge"
+            ),
+        ),
+        (
+            evolve(SCENARIO, network=Network(delay_ms=Span(low=1, high=100_000))),
+            (
+                "network.delay_ms: got 100000, expected less than half of group.session_timeout_ms "
+                "(45000), so that heartbeats are answered in time"
+            ),
         ),
     ],
 )

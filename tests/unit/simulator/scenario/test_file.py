@@ -312,6 +312,19 @@ count = 3 -> clock_skew_ppm = [1, 2, 3]
     members[0].clock_skew_ppm: got [1, 2, 3], expected an integer or [min, max]
 count = 3 -> clock_skew_ppm = -1000000
     members[0].clock_skew_ppm: got -1000000, expected an integer from -999999 to 1000000000000
+count = 3 -> client = "java"
+    members[0].client: got 'java', expected one of coopgroup, kip-848
+count = 3 -> client = "kip-848"; identity = "static"
+    members[0].identity: got 'static', expected no value with client = "kip-848"
+count = 3 -> client = "kip-848"; keeps_state = true
+    members[0].keeps_state: got true, expected no value with client = "kip-848"
+count = 3 -> client = "kip-848"; clock_skew_ppm = 5
+    members[0].clock_skew_ppm: got [5, 5], expected no value with client = "kip-848"
+count = 3 -> client = "kip-848"; [[events]]; kind="pause"; at_ms=5; member="worker"; for_ms=1
+    events[0].member: got 'worker', expected members of coopgroup; client = "kip-848" has no lease
+count = 3 -> client = "kip-848"; [[events]]; kind="cut"; at_ms=5; members="worker"; for_ms=1
+    events[0].members: got ['worker'], expected members of coopgroup; client = "kip-848" has no
+    lease
 count = 3 -> count = 3; start_every_ms = 30000
     members[0].start_ms: got 0, expected all starts before duration_ms (60000), the last is at
     60000

@@ -1,8 +1,7 @@
 """The groups that assignors are measured with.
 
-A group depends only on its case and its size, so every contestant gets the same group. Partitions
-are owned in turns (resource r by member r modulo their number). That is balanced, and it is not
-the placement of any contestant.
+A group depends only on its case and its size. Partitions are owned in turns (resource r by member r
+modulo their number). That is balanced, and it is not the placement of any assignor.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from coopgroup.assignors.pools import Pool
 from coopgroup.model import EMPTY, NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 
 __all__ = [
-    "ASSIGNORS",
     "CASES",
     "Case",
     "Group",
@@ -33,14 +31,6 @@ __all__ = [
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
-ASSIGNORS: Final = (
-    "sticky",
-    "lag-aware",
-    "lag-aware (group)",
-    "drain-time",
-    "range",
-    "round-robin",
-)
 GENERATION: Final = 7
 MEMBERS_MAX: Final = 2_000
 TOPIC_PARTITIONS: Final = 1_000
@@ -118,13 +108,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 def draw(case: Case, partitions: int, *, members_max: int = MEMBERS_MAX) -> Group:
-    """Draw the group of a case.
-
-    Args:
-        case: kind of group, and event.
-        partitions: approximate number; topics have whole sizes.
-        members_max: maximum number of members.
-    """
+    """Draw the group of a case, with about so many partitions: topics have whole sizes."""
     chance = np.random.default_rng(partitions)
     members = max(BUCKETS + 1, min(partitions // case.partitions_per_member, members_max))
     topics = _topics(case, partitions)
