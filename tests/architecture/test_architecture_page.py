@@ -1,11 +1,7 @@
 """The architecture page is a map: its files exist, and its reading path is short and true."""
 
 import re
-import sys
-from pathlib import Path
-from types import FrameType
 
-from coopgroup.simulator import read_scenario, simulate
 from tests.architecture.readme import tables_between
 from tests.architecture.tree import ROOT, SOURCE
 
@@ -14,9 +10,6 @@ FILES_MAX = 22
 LINES_MAX = 4500
 LINES_OFF_MAX = 40
 """How far a stated length may be from the real one, so that an edit need not touch the page."""
-
-WITHOUT_CODE_TO_ENTER = {"session/__init__.py", "member/transitions.py", "policies/base.py"}
-"""Files of the path that hold only exports, a table or Protocols."""
 
 
 def _path() -> dict[str, int]:
@@ -27,24 +20,6 @@ def _path() -> dict[str, int]:
 
 def _lines(name: str) -> int:
     return len((SOURCE / name).read_text().splitlines())
-
-
-def _entered_files() -> set[str]:
-    """Return the files of which a simulated group with joining members runs a function."""
-    scenario = read_scenario(ROOT / "simulations" / "scale_up.toml")
-    names: set[str] = set()
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        names.add(frame.f_code.co_filename)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        simulate(scenario, policy="simple", assignor="sticky")
-    finally:
-        sys.setprofile(before)
-    paths = (Path(name) for name in names)
-    return {path.relative_to(SOURCE).as_posix() for path in paths if path.is_relative_to(SOURCE)}
 
 
 def test_every_named_file_and_folder_exists() -> None:
@@ -63,7 +38,3 @@ def test_stated_lengths_are_about_right() -> None:
     lengths = {name: _lines(name) for name in stated}
     off = {name for name in stated if abs(lengths[name] - stated[name]) > LINES_OFF_MAX}
     assert {name: lengths[name] for name in off} == {}
-
-
-def test_reading_path_is_what_a_round_runs_through() -> None:
-    assert set(_path()) - WITHOUT_CODE_TO_ENTER <= _entered_files()

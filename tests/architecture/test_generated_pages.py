@@ -11,11 +11,8 @@ from docs.make_policies_page import (
     END,
     MEASURES,
     PAGE,
-    RESTORE_S,
-    RESTORE_TIMES,
     USE_CASES,
     UseCase,
-    with_section,
 )
 
 BYTES_MAX = 200_000
@@ -46,20 +43,3 @@ def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> 
     assert path.stat().st_size < BYTES_MAX
     texts = re.findall("<text[^>]*>([^<]*)</text>", path.read_text())
     assert texts[: len(use_case.policies)] == list(use_case.policies)
-
-
-def test_table_of_restore_times_has_a_row_for_each_time() -> None:
-    """If this fails: python docs/make_policies_page.py."""
-    _, _, *rows = rows_of(RESTORE_TIMES)
-    assert [row[0] for row in rows] == [str(seconds) for seconds in RESTORE_S]
-    assert all(any(one.isdigit() for one in cell) for row in rows for cell in row)
-
-
-def test_with_section_when_run_twice_replaces_only_what_is_between_the_marks() -> None:
-    """People write the rest of the page."""
-    page = f"before\n{BEGIN.format(name='a')}\n{END.format(name='a')}\nafter\n"
-    once = with_section(page, "a", "table")
-    assert once == f"before\n{BEGIN.format(name='a')}\n\ntable\n\n{END.format(name='a')}\nafter\n"
-    assert with_section(once, "a", "table") == once
-    with pytest.raises(ValueError, match="no section b"):
-        with_section(page, "b", "table")

@@ -7,8 +7,6 @@ import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 from tests.architecture.tree import SOURCE, python_files
 
 
@@ -45,13 +43,3 @@ def test_no_module_imports_itself_through_others() -> None:
     assert len(imports) > 300
     assert sum(map(len, imports.values())) > 1000
     assert circle_in(imports) == []
-
-
-@pytest.mark.parametrize(
-    "back",
-    ["from pkg.a import f", "if TYPE_CHECKING:\n    from pkg import a"],
-    ids=["run", "types"],
-)
-def test_circle_is_found(back: str) -> None:
-    sources = {"pkg": "", "pkg.a": "from pkg.b import g", "pkg.b": back}
-    assert set(circle_in(imports_of(sources))) == {"pkg.a", "pkg.b"}

@@ -9,8 +9,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.architecture.tree import name_in_tree, python_files
 
 # Each of these needs a group coordinator, on any object.
@@ -107,22 +105,3 @@ def test_each_allowance_is_needed() -> None:
     """An unused exception would hide a new call."""
     used = {(_place(path), name) for path in python_files("src") for _, name in _uses(path)}
     assert sorted(ALLOWED.keys() - used) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "admin.list_consumer_group_offsets([request])",
-        "getattr(admin, 'describe_consumer_groups')(['g'])",
-        "self._client.committed(partitions, 1)",
-        "consumer.commit(asynchronous=False)",
-        "consumer.incremental_assign([TopicPartition('t', 0)])",
-        "from confluent_kafka import OFFSET_STORED",
-        "begin = confluent_kafka.OFFSET_INVALID",
-    ],
-)
-def test_forbidden_uses_are_seen(tmp_path: Path, line: str) -> None:
-    """The rule itself: it detects each kind of use."""
-    path = tmp_path / "module.py"
-    path.write_text(line)
-    assert len(list(_uses(path))) == 1

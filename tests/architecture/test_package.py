@@ -46,19 +46,6 @@ def test_index_readme_has_no_relative_link(build_step: ModuleType) -> None:
     assert all(f"({SOURCE_URL}/blob/v1.2.3/{link})" in shown for link in relative)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[a](docs/a.md#b)", f"[a]({SOURCE_URL}/blob/v1/docs/a.md#b)"),
-        ("![a](docs/a.svg)", f"![a]({SOURCE_URL}/raw/v1/docs/a.svg)"),
-        ("[a](#limits)", "[a](#limits)"),
-        ("[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
-    ],
-)
-def test_link_of_index_readme(build_step: ModuleType, text: str, expected: str) -> None:
-    assert build_step.with_absolute_links(text, source=SOURCE_URL, version="1") == expected
-
-
 # --- one address, one licence, one version -------------------------------------------------------
 
 
@@ -133,9 +120,3 @@ def test_release_when_not_ready(
     status, said = _check(release)
     assert status == 1
     assert objection in said
-
-
-def test_release_check_reads_this_repository() -> None:
-    status, said = _check(ROOT)
-    assert status in {0, 1}
-    assert said

@@ -73,13 +73,6 @@ def test_programs_for_readers_import_only_public_names() -> None:
     assert [one for one in found if _private(*one[1:])] == []
 
 
-def test_private_import_is_found() -> None:
-    assert _private("coopgroup.model.resource_set", "Int32Array")
-    assert _private("coopgroup.policies", "simple")
-    assert not _private("coopgroup.policies", "Int32Array")
-    assert not _private("numpy", "int32")
-
-
 def test_reference_names_exactly_the_public_modules() -> None:
     sentence = REFERENCE.read_text().partition("These modules are public:")[2].partition("\n")[0]
     named = {name for name in sentence.split("`")[1::2] if name.startswith("coopgroup")}
@@ -98,12 +91,6 @@ def test_public_name_is_that_of_its_home(name: str) -> None:
     assert name in dir(coopgroup)
     if name != "__version__":
         assert name in importlib.import_module(getattr(coopgroup, name).__module__).__all__
-
-
-def test_unknown_name_is_an_attribute_error() -> None:
-    """Lazy imports do not change the error for a wrong name."""
-    with pytest.raises(AttributeError, match="module 'coopgroup' has no attribute 'nope'"):
-        getattr(coopgroup, "nope")  # noqa: B009 - mypy would refuse the plain spelling
 
 
 def test_import_when_no_name_is_used_imports_no_dependency() -> None:

@@ -83,21 +83,6 @@ def test_each_process_runs_files_on_brokers_and_spark_waits_for_them() -> None:
     assert (set(first) >= SPARK, SPARK & set(second)) == (True, set())
 
 
-def test_process_that_is_done_with_brokers_computes_until_the_other_is_done_too() -> None:
-    """Only then does Spark start."""
-    quick, slow = shared_out(4, 1)
-    assert set(quick[:2]) < BROKERS
-    assert quick[2] not in SPARK
-    assert (slow[0] in BROKERS, slow[1] in SPARK) == (True, True)
-
-
-def test_last_of_three_computes_and_the_others_run_what_is_on_brokers() -> None:
-    first, second, background = shared_out(1, 1, 1)
-    assert {*first[:2], *second[:2]} > BROKERS
-    assert set(background[:3]) == SPARK
-    assert not {*background} & BROKERS
-
-
 def test_last_of_four_runs_quick_tests_and_then_ends() -> None:
     """The third one runs Spark; both leave the brokers to the others."""
     first, second, on_spark, quick = shared_out(1, 1, 1, 40)
@@ -105,18 +90,6 @@ def test_last_of_four_runs_quick_tests_and_then_ends() -> None:
     assert on_spark[0] in SPARK
     assert quick[0] == "test_e.py"
     assert {*quick} <= {"test_e.py", "test_f.py", "test_g.py"}
-
-
-def test_process_that_computes_ends_when_only_files_on_brokers_are_left() -> None:
-    slow, slower, quick = shared_out(1, 1, 40)
-    assert {*slow, *slower} > BROKERS
-    assert not {*quick} & BROKERS
-
-
-def test_processes_that_are_done_with_brokers_compute_too() -> None:
-    first, second, background = shared_out(40, 40, 1)
-    assert {*first, *second} > BROKERS
-    assert len(background) < 4
 
 
 @pytest.mark.parametrize("file", sorted(LONG_FILES))

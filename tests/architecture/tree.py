@@ -38,14 +38,6 @@ def python_files(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-def core_files() -> list[Path]:
-    return [
-        path
-        for path in python_files("src")
-        if path.relative_to(SOURCE).parts[0].removesuffix(".py") in CORE_PARTS
-    ]
-
-
 def name_in_tree(path: Path) -> str:
     """Return `path` relative to the root."""
     return path.relative_to(ROOT).as_posix()

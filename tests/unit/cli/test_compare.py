@@ -2,11 +2,7 @@
 
 import json
 import os
-import shlex
 import signal
-import time
-from collections.abc import Callable, Iterable, Sequence
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +14,8 @@ from coopgroup.cli import compare as compare_command
 from coopgroup.cli import simulated
 from coopgroup.cli.app import run
 from coopgroup.simulator import Run, Violation, comparison
-from coopgroup.simulator.comparison import Job, compare
+from coopgroup.simulator.comparison import Job, play
 from tests.support.small_scenario import CRASH
-
-LONG_S = 90.0
 
 
 @pytest.fixture
@@ -122,48 +116,17 @@ def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_compare_when_interrupted_waits_for_no_run() -> None:
-    play: Any = time.sleep
-    jobs: Any = [LONG_S] * 3
-
-    def play_and_interrupt() -> None:
-        with compare_command._runner(2) as run_all:  # noqa: SLF001  (as above)
-            run_all(play, jobs)
-            raise KeyboardInterrupt
-
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        play_and_interrupt()
-    assert time.monotonic() - began < LONG_S / 2
-    assert active_children() == []
-
-
-def test_compare_when_an_invariant_is_broken_says_how_to_see_it_again(
+def test_compare_when_an_invariant_is_broken_ends_with_status_1(
     file: str,
     one_process: None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")
 
-    def run_broken(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
-        found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")
-        return [
-            evolve(one, violations=(found,)) if one.seed == 2 else one for one in map(play, jobs)
-        ]
+    def broken(job: Job) -> Run:
+        return evolve(play(job), violations=(found,))
 
-    monkeypatch.setattr(
-        compare_command,
-        "compare",
-        lambda *values, **words: compare(*values, **(words | {"run_all": run_broken})),
-    )
-    policy = "deferred:scheduled_rebalance_timeout_ms=9000"
-    assert run(["compare", file, "--policies", f"simple,{policy}", "--seeds", "2"]) == 1
-    repeat = f"coopgroup simulate {shlex.quote(file)} --policy"
-    assert capsys.readouterr().err.splitlines() == [
-        line
-        for one in ("simple", policy)
-        for line in (
-            f"coopgroup: {one}, seed 2, 77 ms: single owner: t-1 is with both",
-            f"coopgroup: an invariant was broken; repeat it with: {repeat} {one} --seed 2",
-        )
-    ]
+    monkeypatch.setattr(comparison, "play", broken)
+    assert run(["compare", file, "--policies", "simple", "--seeds", "1"]) == 1
+    assert "simple, seed 1, 77 ms: single owner" in capsys.readouterr().err

@@ -100,28 +100,6 @@ def test_consume_when_the_group_refuses_prints_one_line(monkeypatch: pytest.Monk
     assert errors.splitlines()[1:] == ["coopgroup: group g: no"]
 
 
-@pytest.mark.parametrize(
-    ("options", "reset", "client_id"),
-    [
-        ((), "latest", "coopgroup-consume"),
-        (("--from-beginning", "--config", "client.id=a=b"), "earliest", "a=b"),
-    ],
-)
-def test_consume_when_given_settings_passes_them_on(
-    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], reset: str, client_id: str
-) -> None:
-    _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", *options, messages=[FIRST])
-    configuration = dict(consumer.configuration)
-    del configuration["error_cb"]
-    assert configuration == {
-        "bootstrap.servers": "localhost:9092",
-        "group.id": "g",
-        "auto.offset.reset": reset,
-        "client.id": client_id,
-        "log_level": 0,
-    }
-
-
 def test_consume_when_errors_repeat_tells_of_each_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from coopgroup.cli.demo_display import Display, describe
 from coopgroup.testing.trial import Trial
-from coopgroup.testing.trial.recording import Event, EventLog, RowLog
+from coopgroup.testing.trial.recording import Event, EventLog
 
 
 @pytest.fixture
@@ -45,12 +45,6 @@ def test_display_when_there_is_no_terminal_prints_plain_lines(trial: Trial) -> N
     ]
 
 
-def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
-    drawn = shown(trial, is_terminal=True)
-    for words in ("partitions", "lag", "a member [joins]", "m1 gives up"):
-        assert words in drawn
-
-
 @pytest.mark.parametrize(
     ("name", "partitions", "expected"),
     [
@@ -67,15 +61,6 @@ def test_event_that_matters_is_half_a_sentence(
         at_ns=1, name=name, fields={} if partitions is None else {"partitions": partitions}
     )
     assert describe("m1", event) == expected
-
-
-def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> None:
-    log = RowLog(trial.producer_path)
-    log.append(1, 1, 7, 2)
-    log.close()
-    with Display(console=Console(file=StringIO()), trial=trial) as display:
-        display.refresh(at_once=True)
-        assert display.ends.tolist() == [0, 0, 8, 0]
 
 
 @pytest.mark.parametrize(("height", "tables"), [(10, 1), (17, 1), (18, 2), (40, 3)])

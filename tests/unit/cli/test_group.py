@@ -56,28 +56,6 @@ def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
     )
 
 
-def test_last_other_client_of_an_eager_group_is_named() -> None:
-    """Until the last other client is gone, every rebalance stops all members."""
-    said = judged("range", member("a", OURS), member("z"))
-    assert said.facts[1:] == (
-        "coopgroup: 1 member (subscriptions: v3 1)",
-        "other clients: 1 member (subscriptions: v3 1)",
-        "  z-client at /10.0.0.1",
-    )
-    assert said.advice[:2] == (
-        "next: restart the last other client as coopgroup with",
-        "    coopgroup.protocols=coopgroup,range",
-    )
-    assert "  Until then each rebalance stops all members." in said.advice
-    assert said.advice[-1] == "    coopgroup.protocols=coopgroup,cooperative-sticky"
-
-
-def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None:
-    said = judged("range", member("a", OURS), member("b", OURS))
-    assert said.advice[0] == "next: all members are coopgroup, and most of them prefer range"
-    assert "    coopgroup.protocols=coopgroup,range" in said.advice
-
-
 def test_group_that_the_broker_assigns_moves_in_one_bounce() -> None:
     members = tuple(MemberView(member_id=f"m{n}", client_id=f"c{n}", host="h") for n in range(12))
     group = GroupView(

@@ -1,16 +1,13 @@
 """`coopgroup plan`: one answer per line, the examples of the design document, streams."""
 
 import io
-import itertools
 import json
 import os
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from markdown_it import MarkdownIt
 
@@ -22,7 +19,6 @@ from coopgroup.cli.plan import answer_lines
 from coopgroup.errors import InvariantViolationError
 from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.telemetry import RoundDecided
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}\n'
@@ -92,53 +88,7 @@ def test_plan_when_a_member_joins_takes_two_rounds() -> None:
     assert (second["waiting"], second["lost"], second["created"]) == ({}, {}, {})
 
 
-# --- other policies, each line with the state of the last answer ----------------------------------
-
-
-def test_incremental_moves_by_the_ration_and_the_interval() -> None:
-    policy = {"name": "incremental", "max_moves_per_round": 1, "move_interval_ms": 5_000}
-    owned, state, moved = {"A": [1, 2, 3, 4], "B": list[int]()}, None, []
-    for now_ms, left in ((0, 2), (40, 1), (5_000, 1), (5_050, 0)):
-        row = design_round(owned, policy=policy, now_ms=now_ms, state=state)
-        moved.append((row["members"]["A"]["revoked"] or {}).get("T", []))
-        assert len(row["waiting"].get("T", [])) == left
-        owned = {
-            name: one["assigned"]["T"] if one["assigned"] else []
-            for name, one in row["members"].items()
-        }
-        state = row["state"]
-    assert [len(one) for one in moved] == [1, 0, 1, 0]
-    assert len(owned["B"]) == 2
-
-
-def test_deferred_grants_what_is_created_after_the_wait_for_first_members() -> None:
-    policy = {"name": "deferred", "initial_delay_ms": 3_000}
-    nothing: dict[str, list[int]] = {"A": [], "B": []}
-    first = design_round(nothing, policy=policy)
-    assert (first["held"], first["created"]) == ({"T": [1, 2, 3, 4]}, {})
-    wait_ms = design_round(nothing, policy=policy, now_ms=1_000, state=first["state"])
-    assert wait_ms["members"]["B"]["scheduled_rebalance_timeout_ms"] == 2_000
-    last = design_round(nothing, policy=policy, now_ms=3_000, state=wait_ms["state"])
-    assert (last["created"], "held" in last) == ({"T": [1, 2, 3, 4]}, False)
-
-
 # --- one answer ----------------------------------------------------------------------------------
-
-
-def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
-    """Lists ascend, also those of names that are no ASCII."""
-    member = {"topics": ["t", "gone", "é"], "owned": {"t": [0], "gone": [5, 0]}, "generation": 3}
-    row = answer({"topics": {"t": 1, "é": [2, 1]}, "members": {"m": member}})
-    told = {"assigned": {"t": [0], "é": [1, 2]}, "revoked": {"gone": [0, 5]}}
-    assert row["members"] == {"m": {**told, "scheduled_rebalance_timeout_ms": 0}}
-
-
-def test_plan_events_tell_kind_time_and_fields_only() -> None:
-    row = answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}, "now_ms": 77})
-    (event,) = row["events"]
-    assert (event.pop("kind"), event.pop("at_ms")) == ("round_decided", 77)
-    assert event.keys() == {one.name for one in attrs.fields(RoundDecided)}
-    assert (event["members"], event["created"], event["lost"]) == (["m"], {"t": [0]}, {})
 
 
 def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
@@ -166,23 +116,6 @@ def test_answer_lines_when_one_is_bad_answers_it_and_goes_on() -> None:
     assert ["error" in row for row in rows] == [True, True, True, True, False]
     assert [sorted(row) for row in rows[1:4]] == [["error"], ["error"], ["error", "id"]]
     assert rows[3]["error"] == "line: got 'now_ms', expected every key once in an object"
-
-
-def test_answer_lines_when_there_are_many_needs_no_more_memory() -> None:
-    """Each line that stays in memory would take about 600 bytes."""
-
-    class Sink(io.BytesIO):
-        def write(self, content: object) -> int:
-            return 0
-
-    peaks = []
-    for count in (100, 100, 1000):
-        tracemalloc.start()
-        answer_lines(itertools.islice(itertools.cycle([GOOD, b"?"]), count), Sink(), DEFAULTS)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    warmed_up, many = peaks[1:]
-    assert many < warmed_up + 200_000
 
 
 def test_answer_lines_when_a_round_is_refused_ends_with_an_error(

@@ -1,7 +1,6 @@
 """`coopgroup protocol` as a command: one answer per item, and the exit status."""
 
 import io
-import subprocess
 import sys
 
 import pytest
@@ -56,20 +55,6 @@ def test_item_is_answered_on_one_line(
     assert capsys.readouterr() == (f"{answer}\n", "")
 
 
-def test_decode_when_reading_lines_answers_each_on_its_own(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = [EMPTY_ASSIGNMENT.encode(), b"", b"\xff", b" " + EMPTY_ASSIGNMENT.encode() + b"\r"]
-    feed(monkeypatch, b"\n".join(lines))
-    assert run(["protocol", "decode", "--kind", "assignment", "-"]) == 2
-    assert capsys.readouterr().out.splitlines() == [
-        EMPTY_ROW,
-        NOTHING,
-        '{"error":"\'\\\\udcff\' is no hex digit","offset":0}',
-        EMPTY_ROW,
-    ]
-
-
 def test_encode_when_reading_lines_answers_each_on_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,17 +65,3 @@ def test_encode_when_reading_lines_answers_each_on_its_own(
         '{"error":"message: got null, expected one JSON object","offset":null}',
         EMPTY_ASSIGNMENT,
     ]
-
-
-def test_input_from_a_pipe_is_answered_before_the_next_line() -> None:
-    arguments = ["protocol", "decode", "--kind", "assignment", "-"]
-    command = [sys.executable, "-m", "coopgroup.cli", *arguments]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for _ in range(3):
-            process.stdin.write(EMPTY_ASSIGNMENT.encode() + b"\n")
-            process.stdin.flush()
-            assert process.stdout.readline().decode() == f"{EMPTY_ROW}\n"
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0

@@ -9,7 +9,7 @@ import pytest
 from coopgroup.cli.app import run
 from coopgroup.extras import install_command
 from coopgroup.telemetry import Envelope, to_json
-from tests.unit.report.histories import Story, rolling_bounce
+from tests.unit.report.histories import rolling_bounce
 
 
 def written(path: Path, envelopes: list[Envelope], *more: str) -> str:
@@ -72,20 +72,6 @@ def test_nothing_readable_is_one_line_and_status_2(
     assert err.endswith(f"{complaint}\n")
     assert err.count("\n") == 1
     assert not page.exists()
-
-
-def test_group_is_asked_for_where_there_are_several(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = Story("audit")
-    other.lead(1, ["a"])
-    file = written(tmp_path / "a", [*rolling_bounce(2, 2), *other.envelopes])
-    page = tmp_path / "page.html"
-    assert run(["report", file, "-o", str(page)]) == 2
-    complaint = "--group: got None, expected one of audit, billing"
-    assert capsys.readouterr().err == f"coopgroup: {complaint}\n"
-    assert run(["report", file, "-o", str(page), "--group", "audit"]) == 0
-    assert "<h1>Group audit</h1>" in page.read_text()
 
 
 def test_missing_extra_is_one_line_and_status_2(

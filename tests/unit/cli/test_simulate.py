@@ -44,16 +44,6 @@ def test_simulate_with_json_prints_one_object(
     assert again == {key: value for key, value in row.items() if key != "policy"}
 
 
-def test_simulate_with_other_choices_plays_with_them(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--policy", "deferred:scheduled_rebalance_timeout_ms=0"]
-    assert run(["simulate", file, "--json", *options, "--assignor", "lag-aware:scope=topic"]) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert row["assignor"] == "lag-aware"
-    assert row["moved"] > 0
-
-
 def test_commands_find_classes_in_the_current_directory(file: str, tmp_path: Path) -> None:
     """`compare` plays in further processes, which must find the class too."""
     (tmp_path / "own_rules.py").write_text(

@@ -31,22 +31,10 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "seen", "behind"),
-    [(None, None, False), (3, None, False), (3, 3, False), (4, 3, False), (3, 4, True)],
-)
-def test_catalogue_is_behind_if_a_member_has_seen_a_later_version(
-    version: int | None, seen: int | None, behind: bool
-) -> None:
-    assert Catalogue.of(PAIRS, version=version).is_behind(seen) is behind
-    assert Catalogue.of(PAIRS).is_behind(0)
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
         (["sink"], "resource: got 'sink'"),
         ([("*", 0)], "that is not '*'"),
-        ([("", 0)], "resource: got ('', 0)"),
         ([("\ud800", 0)], "a name of 1 to 32767 bytes"),
         ([("a" * 32_768, 0)], "a name of 1 to 32767 bytes"),
         ([("sink", -2)], "an index from -1 up"),
@@ -58,7 +46,6 @@ def test_catalogue_is_behind_if_a_member_has_seen_a_later_version(
         ([("sink", True)], "an index from -1 up"),
         ([("sink", np.True_)], "an index from -1 up"),
         ("sink", "catalogue: got 'sink', expected a Catalogue, or (name, index) pairs"),
-        (None, "catalogue: got None"),
     ],
 )
 def test_catalogue_when_invalid_is_refused_in_one_line(given: object, message: str) -> None:

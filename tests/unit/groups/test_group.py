@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,17 +11,13 @@ import pytest
 from coopgroup import (
     Catalogue,
     CooperativeGroup,
-    DeferredPolicy,
-    RangeAssignor,
-    SimplePolicy,
-    WeightedAssignor,
 )
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.member.effects import GrantResources, LoseResources
 from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered, SubscriptionChanged, WarmSetDeclared
+from coopgroup.member.events import Answered, WarmSetDeclared
 from coopgroup.member.member import Outstanding
 from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
 from coopgroup.member.transitions import MemberState
@@ -31,7 +26,6 @@ from coopgroup.model.group_api import SyncGroupAnswer
 from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
-from coopgroup.telemetry import Envelope, StateChanged
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
@@ -130,34 +124,6 @@ def test_callback_that_would_wait_for_itself_is_refused(
     made.close()
 
 
-def test_listener_hears_what_the_group_writes() -> None:
-    heard = list[Envelope]()
-    more: dict[str, Any] = {"coopgroup.telemetry.listener": heard.append}
-    with closing(make(**more)) as group:  # the close waits for the listener
-        inner(group, "_driver", "_take")(SubscriptionChanged(topics=("*",)))
-    assert (heard[0].group, heard[0].record) == (
-        "g",
-        StateChanged(before="unsubscribed", after="joining", cause="subscription changed"),
-    )
-
-
-def test_policy_and_assignor_are_objects_names_or_keys() -> None:
-    def plugins(**more: Any) -> tuple[object, object]:  # noqa: ANN401 - any choice
-        with closing(make(**more)) as made:
-            leader = inner(made, "_driver").leader
-            return leader.policy, leader.assignor
-
-    long = DeferredPolicy(initial_delay_ms=9)
-    named = {"name": "deferred", "initial_delay_ms": 9}
-    assert plugins() == (SimplePolicy(), WeightedAssignor())
-    assert plugins(policy=named, assignor="range") == (long, RangeAssignor())
-    keys: dict[str, Any] = {"coopgroup.policy": named, "coopgroup.assignor": "range"}
-    assert plugins(**keys) == (long, RangeAssignor())
-    assert plugins(**keys, policy=SimplePolicy()) == (SimplePolicy(), RangeAssignor())
-    with pytest.raises(ConfigurationError, match="policy: got 'late', expected one of deferred"):
-        plugins(policy="late")
-
-
 def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> None:
     """Otherwise the group would later join without resources."""
     with pytest.raises(RuntimeError, match="joined before"):
@@ -183,22 +149,6 @@ def test_hand_over_waits_for_a_round(
     monkeypatch.setattr(GroupDriver, "member", with_fields(joining, left))
     assert group.hand_over(0.0)
     monkeypatch.undo()
-
-
-def test_failed_start_closes_group(
-    group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`with` raises the error on entry, so the user's code never closes the group."""
-
-    def refuse(_: GroupDriver) -> None:
-        raise RuntimeError("can't start new thread")
-
-    closed = list[str]()
-    inner(group, "_opened").callback(closed.append, "closed")
-    monkeypatch.setattr(GroupDriver, "start", refuse)
-    with pytest.raises(RuntimeError, match="new thread"):
-        group.join()
-    assert closed == ["closed"]
 
 
 def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:

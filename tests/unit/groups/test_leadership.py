@@ -14,7 +14,6 @@ from coopgroup.member.effects import GrantResources
 from coopgroup.model import ResourceSet
 from coopgroup.model.replacing import replaced
 from coopgroup.session import Session
-from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
@@ -78,15 +77,4 @@ def test_election_after_its_lease_is_reported(hand: Hand, monkeypatch: pytest.Mo
     driver.lease_until_s = hand.now_s + 4.0
     assert leadership.wait_lost(10.0)
     assert hand.now_s == pytest.approx(driver.lease_until_s, abs=0.1)
-    leadership.close()
-
-
-@pytest.mark.parametrize(("timeout_s", "took_s"), [(None, 4.0), (10.0, 4.0), (2.0, 2.0)])
-def test_wait_ends_in_time_or_when_closed(
-    hand: Hand, timeout_s: float | None, took_s: float
-) -> None:
-    leadership, began_s = Leadership(SETTINGS), hand.now_s
-    Worker("closer").submit(leadership.close, after_s=4.0)
-    assert leadership.wait(timeout_s) is None
-    assert hand.now_s - began_s == pytest.approx(took_s)
     leadership.close()

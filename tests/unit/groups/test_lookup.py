@@ -84,16 +84,6 @@ def _member(
     return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
 
 
-def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
-    lookup = Source().lookup()
-    request = lookup.read((_member("a", version=3), _member("b", topics=())))
-    assert [claim.topics for claim in request.claims] == [("sink",), ()]
-    assert request.index_min == -1
-    assert lookup.metadata(request.topics).resources == OLD.resources
-    assert lookup.lags(OLD.resources).values.tolist() == [1, 5]
-    assert lookup.led == OLD
-
-
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_leader_that_is_behind_waits_for_the_newer_catalogue(
     hand: Hand, *, is_closed: bool
@@ -114,17 +104,6 @@ def test_leader_that_is_behind_waits_for_the_newer_catalogue(
         assert lookup.metadata(request.topics).resources == NEW.resources
 
 
-@pytest.mark.usefixtures("hand")
-def test_leader_that_stays_behind_decides_nothing() -> None:
-    lookup = Source().lookup()
-    request = lookup.read((_member("a", version=4),))
-    with pytest.raises(LookupError, match="here has version 3, another member has seen 4"):
-        lookup.metadata(request.topics)
-    assert lookup.led is None
-    request = lookup.read((_member("a", version=3),))
-    assert lookup.metadata(request.topics).resources == OLD.resources
-
-
 def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(hand: Hand) -> None:
     source = Source()
     lookup = source.lookup(timeout_ms=0)
@@ -139,19 +118,6 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(hand:
     assert lookup.metadata(()).resources == OLD.resources
     assert [one.partition(":")[0] for one in source.warned] == ["catalogue_version_unconfirmed"]
     lookup.read([liar, _member("c", version=4)])  # two members name a newer version
-    with pytest.raises(LookupError):
-        lookup.metadata(())
-
-
-def test_leader_that_caught_up_waits_anew_for_the_next_version(hand: Hand) -> None:
-    source = Source()
-    lookup = source.lookup(timeout_ms=0)
-    lookup.read([_member("b", version=4)])
-    source.content = NEW
-    hand.advance(30.0)
-    lookup.read([_member("b", version=4)])
-    hand.advance(1_000.0)
-    lookup.read([_member("b", version=5)])
     with pytest.raises(LookupError):
         lookup.metadata(())
 
@@ -186,13 +152,6 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     assert lookup.look() == OLD
     assert found == [None]
     assert source.warned == ["catalogue_unavailable: an earlier look has not ended yet"]
-
-
-def test_look_when_the_source_wants_to_exit_only_warns() -> None:
-    """On a thread of the group, the exit would end the look-ups silently."""
-    source = Source(SystemExit("no file"))
-    assert source.lookup().look() is None
-    assert source.warned == ["catalogue_unavailable: SystemExit('no file')"]
 
 
 @pytest.mark.parametrize("version", [2, None])

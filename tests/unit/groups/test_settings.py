@@ -21,28 +21,6 @@ def test_settings_when_little_is_given_have_defaults() -> None:
     assert (limits.stop_s, limits.retry_s, limits.retry_max_s) == (300.0, 0.5, 60.0)
 
 
-def test_settings_when_given_are_taken() -> None:
-    settings = GroupSettings.read(
-        {
-            **LEAST,
-            "group.instance.id": "w-1",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": 500,
-            "coopgroup.stop.timeout.ms": 30_000,
-            "coopgroup.callback.threads": 4,
-            "coopgroup.catalogue.refresh.ms": 250,
-            "coopgroup.state.dir": "kept",
-            "security.protocol": "plaintext",
-        },
-        eager=True,
-    )
-    member = settings.shared.member
-    assert (member.instance_id, member.keeps_identity, member.eager) == ("w-1", True, True)
-    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (6_000, 30_000)
-    assert (settings.threads_max, settings.refresh_ms) == (4, 250)
-    assert settings.shared.state_dir == "kept"
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -8,16 +8,12 @@ from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,
     GrantResources,
-    LoseResources,
 )
-from coopgroup.member.events import LossHandled, RevocationCompleted, WarmedUp, WarmupFailed
+from coopgroup.member.events import RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.telemetry import WorkFailed
 from tests.unit.groups.test_work import (
-    BOTH,
     HEAVY,
-    LIGHT,
     ONLY_HEAVY,
-    ONLY_LIGHT,
     REVOKE_HEAVY,
     STOP_S,
     Bench,
@@ -29,17 +25,6 @@ __all__ = ["bench"]
 BEGIN, CANCEL = BeginWarmups(resources=ONLY_HEAVY), CancelWarmups(resources=ONLY_HEAVY)
 GRANT = GrantResources(resources=ONLY_HEAVY)
 WARM = WarmedUp(resources=ONLY_HEAVY)
-
-
-def test_group_learns_that_a_resource_is_warm_when_its_callback_returns(bench: Bench) -> None:
-    def while_it_warms() -> None:
-        bench.hand.run()
-        assert bench.posted == [WarmedUp(resources=ONLY_LIGHT)]
-
-    bench.during["warm", HEAVY] = while_it_warms
-    bench.put(BeginWarmups(resources=BOTH))
-    assert bench.posted == [WarmedUp(resources=ONLY_LIGHT), WARM]
-    assert not bench.work.held()
 
 
 def test_cancelled_warm_up_cools_after_its_callback_has_returned(bench: Bench) -> None:
@@ -68,31 +53,12 @@ def test_callbacks_of_a_resource(bench: Bench, notices: list[object], actions: l
     assert bench.actions() == actions
 
 
-def test_warm_up_that_is_wanted_again_is_warm_without_a_second_callback(bench: Bench) -> None:
-    for notice in (BEGIN, CANCEL, BEGIN):
-        bench.work.put(notice)
-    bench.hand.run()
-    assert (bench.posted, bench.actions()) == ([WARM], ["warm"])
-
-
 def test_warm_up_that_is_wanted_again_while_it_cools_begins_anew(bench: Bench) -> None:
     bench.during["cool", HEAVY] = lambda: bench.put(BEGIN)
     bench.put(BEGIN)
     bench.put(CANCEL)
     assert bench.posted == [WARM, WARM]
     assert bench.actions() == ["warm", "cool", "warm"]
-
-
-def test_assigned_resource_starts_when_its_warm_up_has_returned(bench: Bench) -> None:
-    def while_it_warms() -> None:
-        bench.grant(BOTH)
-        assert bench.started() == {LIGHT}
-        assert bench.actions() == ["warm"]
-
-    bench.during["warm", HEAVY] = while_it_warms
-    bench.put(BEGIN)
-    assert bench.started() == {LIGHT, HEAVY}
-    assert bench.actions() == ["warm", "start"]
 
 
 def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Bench) -> None:
@@ -118,22 +84,6 @@ def test_warm_up_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:
     bench.work.wake()
     bench.put(GRANT)  # cold
     assert bench.actions() == ["warm", "start"]
-
-
-def test_cooling_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:
-    bench.failures["cool", HEAVY] = [OSError("busy")]
-    bench.put(CANCEL)
-    bench.work.wake()
-    bench.hand.run()
-    assert [one.action for one in bench.reported] == bench.actions() == ["cool"]
-    assert bench.posted == []
-
-
-def test_loss_does_not_end_warm_ups(bench: Bench) -> None:
-    bench.grant(ONLY_LIGHT)
-    bench.work.put(BEGIN)
-    bench.put(LoseResources(resources=ONLY_LIGHT, cause="lease expired"))
-    assert bench.posted == [LossHandled(), WARM]
 
 
 def test_closing_process_begins_no_warm_up(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.groups.watching import CatalogueWatcher
 from coopgroup.member import Member, MemberConfig, new_member
-from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+from coopgroup.member.events import CatalogueSeen, RejoinRequested
 from coopgroup.member.parts import LastJoin
 from coopgroup.model.replacing import with_fields
 from tests.support.by_hand import Hand
@@ -79,14 +79,6 @@ def stage(hand: Hand) -> Stage:
     return Stage(hand)
 
 
-def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
-    stage.watcher.look_soon()  # before the start, there is nothing to tell
-    stage.start()
-    assert stage.posted == [CatalogueSeen(version=1), SubscriptionChanged(topics=("*",))]
-    stage.looks(9)
-    assert stage.asked == []
-
-
 @pytest.mark.parametrize("content", [SECOND, Catalogue.of({("a", 0): 9}, version=2)])
 def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Catalogue) -> None:
     stage.start()
@@ -98,17 +90,6 @@ def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Cata
     ]
 
 
-def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> None:
-    """The new process has led no round; its list is that of the previous process."""
-    stage.start()
-    stage.lookup.led = None
-    stage.looks(9)
-    assert stage.asked == []
-    stage.content = SECOND
-    stage.looks(1)
-    assert len(stage.asked) == 1
-
-
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
     stage.leads = False
     stage.start()
@@ -117,15 +98,6 @@ def test_follower_gives_the_leader_time(stage: Stage) -> None:
     assert stage.posted[2:] == [CatalogueSeen(version=2)]
     stage.looks(1)
     assert stage.asked == ["a newer catalogue than the group's"]
-
-
-def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None:
-    stage.leads = False
-    stage.start()
-    stage.joined_with = 2
-    stage.content = SECOND
-    stage.looks(9)
-    assert stage.posted[2:] == [CatalogueSeen(version=2)]
 
 
 def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(stage: Stage) -> None:
@@ -154,10 +126,3 @@ def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:
     stage.watcher.stop()
     stage.watcher.look_soon()
     assert (stage.hand.jobs(), stage.posted) == ([], [CatalogueSeen(version=1)])
-
-
-def test_watcher_joins_although_the_catalogue_cannot_be_read(stage: Stage) -> None:
-    stage.content = None
-    stage.watcher.start()
-    stage.hand.run()
-    assert stage.posted == [SubscriptionChanged(topics=("*",))]

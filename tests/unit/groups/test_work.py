@@ -143,33 +143,6 @@ def bench(hand: Hand) -> Iterator[Bench]:
     made.check()
 
 
-def test_granted_resources_are_started_independently_and_held(bench: Bench) -> None:
-    def while_it_starts() -> None:
-        bench.hand.run()
-        assert bench.started() == {LIGHT}
-        assert bench.work.held() == BOTH
-        assert bench.work.token(HEAVY) == 3
-
-    bench.during["start", HEAVY] = while_it_starts
-    bench.grant()
-    assert bench.started() == {LIGHT, HEAVY}
-
-
-def test_revoked_resources_are_given_up_independently_as_each_has_stopped(bench: Bench) -> None:
-    def while_it_stops() -> None:
-        bench.hand.run()
-        assert bench.given_up() == [LIGHT]
-        assert not bench.work.held()
-        assert (bench.work.token(HEAVY), bench.work.token(LIGHT)) == (3, None)  # it may still flush
-        assert bench.stops() == [(LIGHT, "revoked")]
-
-    bench.during["stop", HEAVY] = while_it_stops
-    bench.grant()
-    bench.put(RevokeResources(resources=BOTH))
-    assert bench.given_up() == [LIGHT, HEAVY]
-    assert bench.actions(HEAVY) == bench.actions(LIGHT) == ["start", "stop"]
-
-
 def test_start_that_raises_is_reported_and_tried_again_after_delays(bench: Bench) -> None:
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     began_s = bench.hand.now_s
@@ -199,34 +172,6 @@ def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench)
     bench.advance(2 * RETRY_S)
     assert bench.given_up() == [LIGHT]
     assert bench.actions(LIGHT) == ["start", "stop", "stop", "stop"]
-
-
-def test_lost_resources_are_told_independently_and_the_group_goes_on(bench: Bench) -> None:
-    def while_it_is_told() -> None:
-        bench.hand.run()
-        assert bench.stops() == [(LIGHT, "lost")]
-
-    bench.during["lost", HEAVY] = while_it_is_told
-    bench.grant()
-    bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
-    assert bench.posted == [LossHandled()]
-    assert not bench.work.held()
-    bench.hand.run()
-    assert len(bench.stops()) == 2
-    assert bench.given_up() == []
-
-
-def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Bench) -> None:
-    def come_back() -> None:
-        bench.member.claim_generation = 5
-        bench.grant(ONLY_HEAVY)
-        assert not bench.work.holds(HEAVY)
-
-    bench.during["lost", HEAVY] = come_back
-    bench.grant(ONLY_HEAVY)
-    bench.put(LOSE_HEAVY)
-    assert bench.work.token(HEAVY) == 5
-    assert bench.actions() == ["start", "lost", "start"]
 
 
 @pytest.mark.parametrize(
@@ -307,20 +252,6 @@ def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
     bench.put(REVOKE_HEAVY)
     assert bench.actions() == ["start", "stop", "lost", "start"]
     assert bench.work.holds(HEAVY)
-
-
-def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
-    """The leave is already sent: a changed subscription would make the process join again."""
-    bench.grant()
-    assert bench.work.close(STOP_S)
-    assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
-    bench.calls.clear()
-    bench.grant(ResourceSet({"fresh": [0]}))
-    assert (bench.posted, bench.calls) == ([], [])
-    bench.grant()
-    assert not bench.work.held()
-    bench.put(RevokeResources(resources=ONLY_LIGHT))
-    assert bench.given_up() == [LIGHT]
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
@@ -409,20 +340,3 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
             runs.difference_update(record.resources)
     assert len(bench.written) == 120
     assert runs == set()
-
-
-def test_listener_that_hangs_keeps_no_work_from_going_on(bench: Bench) -> None:
-    def hang(_: Record) -> None:
-        bench.work.write = bench.written.append
-        bench.hand.run()
-        assert len(bench.calls) == 2
-        bench.put(RevokeResources(resources=BOTH))
-        assert sorted(bench.given_up()) == sorted(BOTH)
-        began_s = bench.hand.now_s
-        bench.work.wait_told()
-        assert bench.hand.now_s == began_s + 1.0
-
-    bench.work.write = hang
-    bench.grant()
-    bench.work.wait_told()
-    assert len(bench.stops()) == 2

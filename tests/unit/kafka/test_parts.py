@@ -10,17 +10,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from coopgroup import (
     CooperativeConsumer,
-    DeferredPolicy,
     IncrementalPolicy,
-    LagAwareAssignor,
     RangeAssignor,
     SimplePolicy,
     StickyAssignor,
 )
-from coopgroup.assignors import RoundRobinAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.parts import check_plugins
-from coopgroup.kafka.plugins import chosen_assignor, chosen_policy
 from coopgroup.policies import EagerPolicy
 from tests.support.inner import inner
 from tests.support.programs import output_of
@@ -71,14 +67,6 @@ def test_consumer_when_a_plugin_is_invalid_is_refused(arguments: dict[str, Any],
     with pytest.raises(ConfigurationError) as caught:
         CooperativeConsumer(CONFIGURATION, **arguments)
     assert str(caught.value).startswith(said)
-
-
-def test_plugins_of_ours_and_of_users_are_taken() -> None:
-    duck: Any = Duck()
-    for policy in (SimplePolicy(), DeferredPolicy(), IncrementalPolicy()):
-        check_plugins(LagAwareAssignor(), policy)
-    check_plugins(duck, duck)
-    check_plugins(LagAwareAssignor(), IncrementalPolicy(lag_check_interval_ms=9))
 
 
 def test_lags_that_nobody_reads_are_not_looked_at() -> None:
@@ -163,15 +151,3 @@ def test_consumer_does_not_import_what_few_consumers_need() -> None:
         "    print(consumer.health().problems(), 'coopgroup.kafka.health.probe' in sys.modules)\n"
     )
     assert output_of(program) == "[]\n() True\n"
-
-
-def test_choice_is_an_object_a_name_or_a_name_with_options() -> None:
-    policy, assignor = DeferredPolicy(initial_delay_ms=9), RangeAssignor()
-    assert chosen_policy(policy) is policy
-    assert chosen_assignor(assignor, "sticky") is assignor
-    assert chosen_policy("incremental") == IncrementalPolicy()
-    assert chosen_policy({"name": "deferred", "initial_delay_ms": 9}) == policy
-    assert chosen_assignor({"name": "lag-aware", "moves_max": 3}) == LagAwareAssignor(moves_max=3)
-    assert isinstance(chosen_assignor(None, "round-robin"), RoundRobinAssignor)
-    assert chosen_policy("coopgroup.policies:DeferredPolicy") == DeferredPolicy()
-    assert (chosen_policy(None), chosen_assignor(None)) == (None, None)

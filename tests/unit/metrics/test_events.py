@@ -13,14 +13,11 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
     Envelope,
-    MembershipLost,
     Record,
     RequestRefused,
-    ResourcesStopped,
     RoundDecided,
     RoundRefused,
     StateChanged,
-    StopReason,
 )
 from tests.unit.metrics.members import ROUND
 
@@ -40,21 +37,6 @@ def _told(*records: tuple[int, Record], events: MemberEvents | None = None) -> l
 
 def _state(before: str, after: str, cause: str) -> StateChanged:
     return StateChanged(before=before, after=after, cause=cause)
-
-
-def test_round_is_counted_with_its_cause_and_duration() -> None:
-    events = MemberEvents()
-    changes = _told(
-        (1_000, _state("stable", "joining", "a round has begun")),
-        (1_200, _state("joining", "syncing", "joined")),
-        (1_500, AssignmentReceived(leader=False)),
-        events=events,
-    )
-    assert changes == [
-        Change("coopgroup_rebalances_total", 1, ("other_member",)),
-        Change("coopgroup_rebalance_duration_seconds", 0.5),
-    ]
-    assert events.last_rebalance_s == 1.5
 
 
 def test_second_round_of_a_rebalance_is_a_follow_up() -> None:
@@ -109,18 +91,6 @@ def test_moves_name_their_reason() -> None:
         (3, _round(revoked=A)),
     )
     assert [one.labels[0] for one in changes] == ["departed", "lags", "balance"]
-
-
-def test_losses_and_revocations_are_counted() -> None:
-    changes = _told(
-        (0, MembershipLost(resources=A | B, cause="lease expired")),
-        (0, ResourcesStopped(resources=A, reason=StopReason.REVOKED, duration_ms=250)),
-        (0, ResourcesStopped(resources=A, reason=StopReason.LOST, duration_ms=250)),
-    )
-    assert changes == [
-        Change("coopgroup_lost_partitions_total", 2, ("lease_expired",)),
-        Change("coopgroup_revocation_duration_seconds", 0.25),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -64,19 +64,6 @@ def test_record_of_an_event_loop_has_a_span_too() -> None:
     assert span.attributes["messaging.kafka.message.tombstone"] is True
 
 
-def test_exception_of_a_handler_is_in_the_span_and_raised() -> None:
-    provider, exporter = _tracing()
-
-    def fail(_: object) -> None:
-        raise LookupError("no such order")
-
-    with pytest.raises(LookupError):
-        traced(fail, tracer_provider=provider)(_message())
-    (span,) = exporter.get_finished_spans()
-    assert not span.status.is_ok
-    assert span.events[0].name == "exception"
-
-
 def test_handler_that_is_none_is_refused() -> None:
     with pytest.raises(TypeError, match="handle expects a callable"):
         traced("print")  # type: ignore[type-var]

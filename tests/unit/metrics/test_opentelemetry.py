@@ -8,10 +8,9 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, CommitCounts
+from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics import METRICS, OpenTelemetryMetrics
 from coopgroup.metrics.attributes import NAMES
-from coopgroup.metrics.feed import CommonLabels, MetricsFeed
 from coopgroup.metrics.names import COMMON_LABELS
 from coopgroup.telemetry import StateChanged
 from tests.unit.metrics.members import GivenProbe, told
@@ -91,20 +90,6 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
     del probe
     (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
     assert (point.count, point.sum) == (5, pytest.approx(99.831))
-
-
-def test_collections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two at once would record each commit twice."""
-    metrics, reader = _new()
-    locked = list[bool]()
-
-    def noted(_: MetricsFeed) -> dict[CommonLabels, CommitCounts]:
-        locked.append(metrics._recording.locked())  # noqa: SLF001
-        return {}
-
-    monkeypatch.setattr(MetricsFeed, "commits", noted)
-    _points(metrics, reader)
-    assert locked == [True]
 
 
 def test_every_label_has_an_attribute() -> None:

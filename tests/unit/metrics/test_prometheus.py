@@ -66,18 +66,6 @@ def test_first_event_of_a_member_is_an_increase() -> None:
     }
 
 
-def test_several_consumers_share_one_registry() -> None:
-    """Each has its own listener; equal labels are added up, and the shortest lease counts."""
-    registry = CollectorRegistry()
-    first, second = GivenProbe(), GivenProbe(evolve(HEALTH, lease_s=3.0))
-    for probe in (first, second):
-        PrometheusMetrics(registry=registry).watch_member(probe)(told())
-    found = _samples(PrometheusMetrics(registry=registry))
-    assert found["coopgroup_assigned_partitions",] == 4
-    assert found["coopgroup_rebalances_total", "other"] == 2
-    assert found["coopgroup_lease_remaining_seconds",] == 3
-
-
 def test_leader_that_leads_no_longer_tells_nothing_of_the_group() -> None:
     metrics, probe = PrometheusMetrics(registry=CollectorRegistry()), GivenProbe()
     probe.health = evolve(HEALTH, leads=True)

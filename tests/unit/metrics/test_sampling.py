@@ -24,15 +24,6 @@ def _values(
     }
 
 
-def test_gauges_are_those_of_the_health() -> None:
-    values = _values(evolve(HEALTH, since_poll_s=3.0))
-    assert values["assigned_partitions"] == 2
-    assert values["last_poll_timestamp_seconds"] == 997
-    assert values["lease_remaining_seconds"] == 30
-    assert (values["records_lag"], values["records_lag_max"]) == (12, 7)
-    assert (values["problems"], values["last_rebalance_timestamp_seconds"]) == (0, 1)
-
-
 def test_member_without_partitions_has_no_lease_to_show() -> None:
     assert "lease_remaining_seconds" not in _values(evolve(HEALTH, lease_s=math.inf))
 

@@ -93,7 +93,3 @@ def test_member_that_fails_or_leaves_ends_its_span() -> None:
     (failed,) = _spans([_state("unsubscribed", "joining"), _state("joining", "failed", "fenced")])
     assert failed.status.description == "fenced"
     assert _spans([_state("stable", "leaving"), _state("leaving", "unsubscribed")]) == ()
-
-
-def test_rebalance_in_progress_has_no_span_yet() -> None:
-    assert _spans([_state("stable", "joining"), JOINED]) == ()

@@ -1,8 +1,5 @@
 """The number of wanted members is steady."""
 
-import random
-from itertools import pairwise
-
 from attrs import evolve
 
 from coopgroup.kafka.health.value import GroupLoad
@@ -36,14 +33,6 @@ def test_new_leader_does_not_shrink_the_group_before_it_knows_a_window() -> None
     assert values == [3] * 10 + [1, 1]
 
 
-def test_load_that_jitters_around_a_whole_number_changes_nothing() -> None:
-    chance = random.Random(7)
-    loads = [evolve(LOAD, arrivals_per_s=300 * chance.uniform(0.93, 1.07)) for _ in range(200)]
-    values = _values(loads)
-    assert len(set(values[20:])) == 1
-    assert sum(a != b for a, b in pairwise(values)) <= 1
-
-
 def test_no_more_members_than_partitions_are_wanted() -> None:
     assert _values([evolve(LOAD, lag=10**9)] * 3)[-1] == 12
 
@@ -58,11 +47,3 @@ def test_unknown_rates_keep_the_present_size() -> None:
 
 def test_nothing_is_wanted_before_the_arrivals_are_known() -> None:
     assert _values([evolve(LOAD, arrivals_per_s=None)]) == [None]
-
-
-def test_member_that_leads_again_begins_anew() -> None:
-    wanted = WantedMembers(60.0, 300.0)
-    wanted.note(0.0, LOAD)
-    wanted.forget()
-    assert wanted.value is None
-    assert wanted.note(30.0, evolve(LOAD, members=5)) == 5

@@ -2,20 +2,18 @@
 
 import pyarrow as pa
 import pytest
-from attrs import evolve
 
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.replay import (
     FIGURES,
-    MEMBERS_MAX,
     ReplayedGroup,
     play_cells,
     played_absences,
     replay,
     scenario_of,
 )
-from coopgroup.simulator.scenario import Choice, Close, Crash, How, Identity, Scale
+from coopgroup.simulator.scenario import Choice, Crash, How, Identity, Scale
 from coopgroup.simulator.scenario.checks import check_scenario
 from tests.unit.pipeline.return_times import history
 
@@ -33,25 +31,6 @@ def episode(*processes: int, joined: int = 0) -> Episode:
         ),
         joined=joined,
     )
-
-
-def test_small_group_is_played_as_it_is() -> None:
-    group = ReplayedGroup.of(history([], members=5, partitions=20), COST)
-    scenario = scenario_of(group, episode(1, 2), SIMPLE)
-    check_scenario(scenario)
-    assert (group.members, group.partitions, group.partition_factor) == (5, 20, 1.0)
-    assert scenario.topics[0].rate_per_s == (10.0,) * 20
-    assert scenario.costs[0].restore_ms.low == 8_000
-    assert [type(one) for one in scenario.events] == [Close, Close]
-    assert scenario.events[1].at_ms - scenario.events[0].at_ms == 1_000
-    assert scenario.events[0].at_ms > 8_000  # the first assignment has been restored by then
-
-
-def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
-    group = ReplayedGroup.of(history([], members=100, partitions=20_000), COST)
-    assert group.members == MEMBERS_MAX
-    assert group.partitions == MEMBERS_MAX * 50
-    assert group.partition_factor == pytest.approx(4.0)
 
 
 def test_deployment_of_more_than_the_group_is_thinned() -> None:
@@ -108,20 +87,6 @@ def test_partition_that_comes_back_costs_what_returning_costs() -> None:
         found = replay(group(cost), EPISODE, deferred(30_000), seed=1)
         assert found.moved == 0
         assert found.unavailable_s == pytest.approx(2 * (6 + return_ms / 1_000), abs=0.5)
-
-
-def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() -> None:
-    """The group continues when the session ends, so advice need not know the exact return."""
-    (gone,) = EPISODE.absences
-    for policy in (SIMPLE, deferred(30_000)):
-        costs = []
-        for part in (0.1, 0.5):
-            absent_ms = round(part * group().session_timeout_ms)
-            killed = evolve(gone, how=How.CRASH, absent_ms=absent_ms)
-            found = replay(group(), evolve(EPISODE, absences=(killed,)), policy, seed=1)
-            assert found.moved == 0
-            costs.append(found.unavailable_s)
-        assert costs[0] == pytest.approx(costs[1], rel=0.1)
 
 
 def test_warm_ups_save_the_restore_of_the_way_back_and_standbys_of_both() -> None:

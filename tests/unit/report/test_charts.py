@@ -58,9 +58,3 @@ def test_heat_map_repeats_what_does_not_depend_on_the_axis() -> None:
 def test_settings_without_numbers_that_vary_have_no_charts() -> None:
     assert not charts_of(SETTINGS[:2], "")
     assert not heats_of(SETTINGS[:2], "")
-
-
-def test_measure_that_no_run_has_is_left_out() -> None:
-    failed = [setting("deferred", value, 1, spreads={}, failed=3) for value in (0, 1)]
-    assert not charts_of(failed, "")
-    assert not heats_of(failed, "")

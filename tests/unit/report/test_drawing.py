@@ -100,21 +100,6 @@ def test_gaps_are_the_outages(policy: Choice, order: str) -> None:
 
 
 @each_policy
-def test_curve_of_unowned_partitions_is_the_outages(policy: Choice) -> None:
-    one = drawn(policy)
-    measures = one.run.measures
-    data = one.sources["unowned_counts"]
-    left = np.maximum(np.asarray(data["left"]), one.from_s)
-    right = np.maximum(np.asarray(data["right"]), one.from_s)
-    counts = np.asarray(data["top"])
-    assert (counts * (right - left)).sum() == pytest.approx(measures.unavailable_partition_s)
-    assert counts[right > left].max() == measures.unavailable_peak
-    assert one.figure("unowned").y_range.end == pytest.approx(
-        1.08 * max(1, measures.unavailable_peak)
-    )
-
-
-@each_policy
 @each_order
 def test_bars_show_the_moves_and_the_returns(policy: Choice, order: str) -> None:
     one = drawn(policy)
@@ -133,30 +118,6 @@ def test_bars_show_the_moves_and_the_returns(policy: Choice, order: str) -> None
                 returned += before[2] == after[2]
     assert len(rows) == PARTITIONS
     assert (moved, returned) == (one.run.measures.moved, one.run.measures.returned)
-
-
-@each_policy
-def test_strip_shows_the_rounds_and_all_processes(policy: Choice) -> None:
-    one = drawn(policy)
-    rounds = [at_s for at_s in one.sources["rounds"]["x"] if at_s >= one.from_s]
-    assert len(rounds) == one.run.measures.rounds
-    assert [round(at_s) for at_s in one.sources["faults"]["x"]] == [30]
-    ended = [round(at_s) for at_s in one.sources["ended"]["x"]]
-    assert ended == [30, 60]
-
-
-@each_policy
-def test_lag_curves_add_up_to_the_lag(policy: Choice) -> None:
-    one = drawn(policy)
-    figure = one.figure("lag")
-    curves = [line.data_source.data for line in figure.renderers if line.name]
-    assert len(curves) == 1 + len(one.history.ownership.clients)
-    total = np.sum([data["y"] for data in curves], axis=0)
-    measured = np.asarray(curves[0]["x"]) >= one.from_s
-    assert total[measured].max() == one.run.measures.lag_peak
-    assert total[-1] == one.run.measures.lag_final
-    highest = max(np.asarray(data["y"])[measured].max() for data in curves)
-    assert figure.y_range.end == pytest.approx(1.08 * highest)
 
 
 def test_rows_of_warm_ups_are_the_warm_ups() -> None:

@@ -1,19 +1,9 @@
 """All records of a group, combined into one value."""
 
-import numpy as np
-
 from coopgroup.model import ResourceSet
-from coopgroup.report.history import Facts, facts_of, history_of
+from coopgroup.report.history import facts_of, history_of
 from coopgroup.telemetry import OffsetsCommitted
-from tests.unit.report.histories import Story, rolling_bounce, scale_up_with_warmups
-
-
-def test_history_is_the_same_in_whatever_order_records_come() -> None:
-    """The files of several members cover the same time."""
-    envelopes = rolling_bounce(6, 2)
-    forth, back = history_of(envelopes), history_of(sorted(envelopes, key=lambda one: -one.at_ms))
-    assert forth.rounds == back.rounds
-    assert np.array_equal(forth.gaps.start_ms, back.gaps.start_ms)
+from tests.unit.report.histories import Story, scale_up_with_warmups
 
 
 def test_only_who_worked_is_a_client() -> None:
@@ -26,14 +16,6 @@ def test_only_who_worked_is_a_client() -> None:
     assert ownership.clients == ("a", "b")
     assert ownership.owner.tolist() == [1, 0]
     assert ownership.until_ms == 5
-
-
-def test_facts_count_gaps_and_rounds() -> None:
-    facts = facts_of(history_of(rolling_bounce(6, 2)))
-    started, bounced, moved = 6 * 0.04, 2 * 3 * 3.03, 2 * 0.15
-    assert facts == Facts(
-        rounds=8, gap_seconds=round(started + bounced + moved, 3), worst_gap_ms=3_030
-    )
 
 
 def test_warm_ups_are_spans_and_counted() -> None:

@@ -46,29 +46,6 @@ def test_what_comes_from_records_is_escaped(tmp_path: Path) -> None:
     assert [piece for piece in pieces if EVIL in piece] == []
 
 
-def test_objections_stand_in_order_of_time_and_the_rest_is_counted() -> None:
-    many = [Objection(source="c", at_ms=at_ms, message=f"m{at_ms}") for at_ms in range(60, 0, -1)]
-    text = part("objections", many)
-    assert "<h2>60 violations</h2>" in text
-    assert text.count("<tr>") == 50
-    assert text.index(">m1<") < text.index(">m2<") < text.index("and 10 more")
-    assert part("objections", []) == ""
-
-
-def test_legend_is_in_the_order_of_people_and_ends_somewhere() -> None:
-    names = [f"c-{number}" for number in range(45, 0, -1)]
-    text = legend(names, buttons=True)
-    assert text.index('data-owner="44"') < text.index('data-owner="43"') < text.index("and 5 more")
-    assert text.count("<button") == 40
-
-
-def test_rounds_are_timed_from_the_begin() -> None:
-    row = RoundRow(at_ms=1_730_000_012_500, generation=3, leader="a", refused=True)
-    text = part("rounds", [row], 1_730_000_000_000)
-    assert '<button data-at="12.5">12.5 s</button>' in text
-    assert '<tr class="refused">' in text
-
-
 def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
     def cell(median: float) -> Cell:
         return Cell(median=median, low=median, high=8, text=f"{median}", span="s")

@@ -82,24 +82,6 @@ def test_damaged_line_costs_that_line_only(
     assert "\n" not in damage.reason
 
 
-def test_nothing_to_read_is_one_clear_line(tmp_path: Path) -> None:
-    empty = written(tmp_path / "empty")
-    broken = written(tmp_path / "broken", "nonsense")
-    with pytest.raises(ConfigurationError) as caught:
-        read_files([empty, broken])
-    message = str(caught.value)
-    assert message.startswith(f"FILE: got '{empty}, {broken}', expected records of telemetry; ")
-    assert f"{broken}, line 1: not JSON: Expecting value, column 1" in message
-    with pytest.raises(ConfigurationError, match=r"expected records of telemetry$"):
-        read_files([empty])
-
-
-def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(ConfigurationError, match=f"expected a file that can be read: {why}"):
-            read_files([path])
-
-
 def test_groups_are_told_apart(tmp_path: Path) -> None:
     both = [*lines(member("a", 1)), *lines(member("b", 2, group="audit"))]
     path = written(tmp_path / "both", *both)

@@ -47,42 +47,12 @@ def test_balance_tips_where_the_lines_cross() -> None:
     assert found.sentences[1].endswith("a move costs 0 s, so the choice is simple.")
 
 
-def test_price_is_the_whole_restore_also_where_the_runs_played_one() -> None:
-    """The same group, played with moves of 5 s and of 20 s, tips at the same price."""
-    for played_s, choice in ((5, "simple"), (20, "deferred")):
-        found = judged(played_s, simple=cold(100 + 10 * played_s, 10), deferred=cold(220, 0))
-        assert [one.to_s for one in found.reaches] == [12.0, None]
-        assert found.sentences[1] == (
-            f"A move costs {played_s} s in this scenario, so the choice is {choice}."
-        )
-
-
-def test_partition_that_comes_back_pays_like_a_move_unless_it_has_its_own_price() -> None:
-    simple, deferred = cold(100, 10), cold(200, 0, returned=5)
-    assert judged(simple=simple, deferred=deferred).reaches[0].to_s == 20.0
-    own = judged(returns_pay=False, simple=simple, deferred=deferred)
-    assert own.reaches[0].to_s == 10.0
-
-
-def test_three_can_follow_each_other_and_one_that_is_never_best_is_not_named() -> None:
-    found = judged(a=cold(0, 30), b=cold(100, 10), c=cold(190, 5), d=cold(200, 0))
-    assert [one.policies for one in found.reaches] == [("a",), ("b",), ("d",)]
-    assert "a if a move costs less than 5 s; b up to 10 s; d above" in found.sentences[0]
-
-
 def test_warm_moves_cost_nothing_and_their_restores_are_named() -> None:
     warm = Measured(unavailable_partition_s=5, moved=24, moved_cold=0, warmups=24)
     found = judged(30, simple=cold(722, 24), warm=warm)
     assert found.summary.endswith("Warm: 5 and 24 with 24 warm-ups.")
     assert found.reaches[-1].policies == ("warm",)
     assert found.sentences[-1] == "Its price: 24 restores beside the owners."
-
-
-def test_policies_that_cost_the_same_are_named_together() -> None:
-    found = judged(simple=cold(100, 5), deferred=cold(101, 5), incremental=cold(100.5, 5))
-    assert found.sentences == (
-        "Simple, deferred or incremental: fewest partition-seconds out of service at every price.",
-    )
 
 
 def test_eager_and_groups_that_never_converge_are_no_choice() -> None:

@@ -1,7 +1,5 @@
 """Whole pages, as files."""
 
-import importlib.util
-import logging
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.report import (
     Objection,
@@ -20,7 +18,7 @@ from coopgroup.report import (
     write_run_page,
 )
 from coopgroup.telemetry import RoundRefused
-from tests.unit.report.histories import Samples, Story, rolling_bounce, share
+from tests.unit.report.histories import Samples, Story, rolling_bounce
 
 
 @frozen(kw_only=True)
@@ -56,27 +54,6 @@ def seen(text: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", bare).split())
 
 
-def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    write_history_page(rolling_bounce(6, 2), tmp_path / "page.html", title="billing")
-    text = (tmp_path / "page.html").read_text()
-    bare = re.sub(r"<script\b[^>]*>.*?</script>", "<script>", text, flags=re.DOTALL)
-    assert re.findall(r"<script[^>]* src=|@import|url\(|https?:", bare) == []
-    assert re.findall(r"<script[^>]*\bsrc\s*=", text) == []
-
-
-def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
-    write_history_page(
-        rolling_bounce(6, 2), str(tmp_path / "page.html"), title="billing", notes=("one line lost",)
-    )
-    words = seen((tmp_path / "page.html").read_text())
-    assert words.startswith(
-        "billing billing 18.7 partition-seconds out of service. The longest outage of a partition "
-        "took 3.03 s. 6 partitions · 3 members · 31 s · deferred, sticky one line lost"
-    )
-    assert "longest gap of one partition 3.03 s violations none" in words
-    assert "2 (orders 0, 4)" in words
-
-
 def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
     story = Story()
     story.work(1_730_000_000_000, "a", ResourceSet({"orders": [0]}))
@@ -108,15 +85,6 @@ def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> No
     story.work(5, "c\udfff", ResourceSet({"t": [0]}))
     write_history_page(story.envelopes, tmp_path / "page.html", title="Group \ud800")
     assert "Group \\ud800" in (tmp_path / "page.html").read_text()
-
-
-@pytest.mark.parametrize("partitions", [0, 1])
-def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> None:
-    story = Story()
-    story.work(5, "a", share(partitions, 1, 0))
-    write_history_page(story.envelopes, tmp_path / "page.html", title="x")
-    words = seen((tmp_path / "page.html").read_text())
-    assert ("No record tells of work on a partition." in words) == (partitions == 0)
 
 
 def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
@@ -152,18 +120,3 @@ def test_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "none" / "page.html"
     with pytest.raises(ConfigurationError, match="expected a file that can be written: No such"):
         write_history_page(rolling_bounce(2, 2), path, title="x")
-
-
-def test_missing_bokeh_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CoopgroupError, match=r": pip install 'bokeh<\S+' 'jinja2<\S+'$"):
-        write_history_page([], tmp_path / "page.html", title="x")
-
-
-def test_bokeh_has_nothing_to_complain_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    logging.getLogger("bokeh").propagate = True
-    with caplog.at_level(logging.WARNING):
-        write_run_page(run(), tmp_path / "run.html")
-    assert caplog.messages == []

@@ -21,15 +21,6 @@ def runtime(tmp_path: Path) -> KafkaRuntime:
     return KafkaRuntime(java=str(java), folder=folder)
 
 
-def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> None:
-    path = archive_path(runtime)
-    assert archive_options(runtime) == ()
-    path.write_bytes(b"")
-    assert archive_options(runtime) == ()
-    path.write_bytes(b"classes")
-    assert f"-XX:SharedArchiveFile={path}" in archive_options(runtime)
-
-
 def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
     """Java would ignore an archive of an older Java."""
     before = archive_path(runtime)

@@ -1,6 +1,5 @@
 """Brokers of a started cluster; `sleep` replaces Java."""
 
-import base64
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from coopgroup.testing.brokers import (
     add_brokers,
     ensure_zookeeper,
     launch,
-    random_uuid,
     start_error,
 )
 from coopgroup.testing.errors import ClusterStartError
@@ -43,26 +41,6 @@ def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION
 
 def running(started: Started) -> list[bool]:
     return [broker.is_running for broker in started.brokers.values()]
-
-
-def test_brokers_are_formatted_launched_and_removed(tmp_path: Path) -> None:
-    started = started_cluster(tmp_path, os.getpid())
-    names = sorted(str(path.relative_to(started.folder)) for path in started.folder.rglob("*.*"))
-    metas = [
-        (broker.folder / "data" / "meta.properties").read_text().splitlines()
-        for broker in started.brokers.values()
-    ]
-    files = ("data/bootstrap.checkpoint", "data/meta.properties", "server.properties")
-    assert names == [f"broker-{number}/{file}" for number in (1, 2) for file in files]
-    assert [meta[2:] for meta in metas] == [[f"node.id={node}", "version=1"] for node in (1, 2)]
-    assert metas[0][0] == metas[1][0]  # cluster.id
-    assert metas[0][1] != metas[1][1]  # directory.id
-    for broker in started.brokers.values():
-        launch(started, broker, ())
-    assert running(started) == [True, True]
-    started.remove()
-    assert running(started) == [False, False]
-    assert not started.folder.exists()
 
 
 def test_brokers_of_an_old_release_share_a_zookeeper_that_is_removed_with_them(
@@ -127,11 +105,3 @@ def test_launch_is_refused_when_a_port_is_taken(
     with pytest.raises(ClusterStartError, match=f"^broker 1: port {taken} is taken$"):
         launch(started, broker, ())
     started.remove()
-
-
-def test_random_uuid_is_one_of_kafka() -> None:
-    """Sixteen bytes as base64 without padding; a leading dash would look like an option."""
-    ids = [random_uuid() for _ in range(200)]
-    assert {len(base64.urlsafe_b64decode(text + "==")) for text in ids} == {16}
-    assert not any(text.startswith("-") for text in ids)
-    assert len(set(ids)) == 200

@@ -11,8 +11,6 @@ from coopgroup.testing.maven import (
     KafkaRuntime,
     fetch_kafka,
     kafka_runtime_path,
-    pom_bytes,
-    telling_line,
 )
 
 MVN = """#!/bin/sh
@@ -69,13 +67,6 @@ def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) 
     ]
 
 
-def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: Path) -> None:
-    first = fetch_kafka()
-    (programs / "mvn").unlink()
-    assert fetch_kafka() == first
-    assert maven_runs(tmp_path) == 1
-
-
 def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Path) -> None:
     runtimes: list[KafkaRuntime] = []
     threads = [threading.Thread(target=lambda: runtimes.append(fetch_kafka())) for _ in range(4)]
@@ -129,16 +120,6 @@ def test_fetch_says_how_to_install_a_tool_when_it_is_missing(
     assert str(caught.value) == message.format("which the test broker needs", "apt-get install")
 
 
-def test_java_of_java_home_goes_first_when_it_is_there(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "jdk"
-    (home / "bin").mkdir(parents=True)
-    write_program(home / "bin", "java", JAVA)
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    assert fetch_kafka().java == str(home / "bin" / "java")
-
-
 @pytest.mark.parametrize(
     ("own", "shared", "expected"),
     [
@@ -155,24 +136,3 @@ def test_cache_folder_follows_the_environment(
     monkeypatch.setenv("XDG_CACHE_HOME", shared)
     monkeypatch.setenv("HOME", "/home/somebody")
     assert str(kafka_runtime_path().parent) == expected
-
-
-def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = kafka_runtime_path()
-    edited = pom_bytes() + b"\n"
-    monkeypatch.setattr("coopgroup.testing.maven.pom_bytes", lambda: edited)
-    assert kafka_runtime_path().parent == before.parent
-    assert kafka_runtime_path().name != before.name
-
-
-@pytest.mark.parametrize(
-    ("output", "line"),
-    [
-        ("", "no output"),
-        ("one\ntwo\n\n", "two"),
-        ("[ERROR] first\n[ERROR] second\n", "first"),
-        ("a\njava.lang.UnsupportedClassVersionError: x\n at y\n", "java.lang.UnsupportedClass"),
-    ],
-)
-def test_telling_line_prefers_errors(output: str, line: str) -> None:
-    assert telling_line(output).startswith(line)

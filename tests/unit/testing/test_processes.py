@@ -45,20 +45,6 @@ def ready(tmp_path: Path) -> Path:
     return path
 
 
-def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None:
-    process = start(reaper, tmp_path)
-    assert (process.is_running, process.exit_status) == (True, None)
-    process.kill()
-    process.kill()
-    assert (process.is_running, process.exit_status) == (False, -signal.SIGKILL)
-
-
-def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
-    for word in ("one", "two"):
-        await_end(start(reaper, tmp_path, f"echo {word}; echo {word} >&2"))
-    assert log_tail(tmp_path / "broker.log") == ["one", "one", "two", "two"]
-
-
 def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, ready: Path) -> None:
     """A broker that answered a request after the signal made a test fail."""
     spin = "import threading; [threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()"
@@ -73,13 +59,6 @@ def test_no_thread_of_a_paused_process_runs_on(reaper: Reaper, tmp_path: Path, r
         assert {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
         process.resume()
     process.kill()
-
-
-def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path) -> None:
-    process = start(reaper, tmp_path)
-    process.pause()
-    assert process.terminate(timeout_ms=10_000)
-    assert process.exit_status == -signal.SIGTERM
 
 
 def test_process_goes_on_when_it_ignores_the_request_to_end(

@@ -31,17 +31,3 @@ def test_reap_ignores_a_torn_last_line(tmp_path: Path) -> None:
         reaper.reap([f"+{stranger.pid}"], str(tmp_path / "none"))
         assert stranger.poll() is None
         stranger.kill()
-
-
-def test_script_reaps_when_its_input_ends(tmp_path: Path) -> None:
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    with sleeper() as watched:
-        subprocess.run(
-            [sys.executable, "-I", "-S", str(reaper.__file__), str(folder)],
-            input=f"+{watched.pid}\n".encode(),
-            check=True,
-            timeout=30,
-        )
-        assert watched.wait() == -9
-    assert not folder.exists()

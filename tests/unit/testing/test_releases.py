@@ -8,8 +8,8 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.maven import KafkaRuntime, kafka_runtime_path, pom_bytes, pom_of
-from coopgroup.testing.releases import KAFKA_VERSION, read_release
+from coopgroup.testing.maven import KafkaRuntime, pom_of
+from coopgroup.testing.releases import read_release
 from coopgroup.testing.tools import tool_class, tool_class_of, with_bootstrap
 
 
@@ -17,28 +17,6 @@ def artifacts(version: str) -> list[tuple[str, str]]:
     """The (name, version) pairs that Maven is asked for."""
     pattern = r"<artifactId>([^<]+)</artifactId>\s+<version>([^<]+)<"
     return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
-
-
-def test_pom_of_the_usual_release_is_the_file() -> None:
-    assert pom_of(read_release(KAFKA_VERSION)) == pom_bytes()
-    assert kafka_runtime_path() == kafka_runtime_path(read_release(KAFKA_VERSION))
-
-
-@pytest.mark.parametrize(
-    ("version", "broker", "tools"),
-    [
-        ("2.5.1", "kafka_2.13", "2.5.1"),
-        ("4.3.1", "kafka_2.13", "4.3.1"),
-        ("4.4.0", "kafka_2.13", "4.3.1"),
-    ],
-)
-def test_pom_of_a_release_names_its_jars(version: str, broker: str, tools: str) -> None:
-    assert artifacts(version) == [
-        (broker, version),
-        ("kafka-tools", tools),
-        ("slf4j-simple", "1.7.36"),
-    ]
-    assert kafka_runtime_path(read_release(version)).name.startswith(f"kafka-{version}-")
 
 
 @pytest.mark.parametrize(
@@ -87,11 +65,6 @@ def test_security_that_a_release_lacks_is_refused(
 
 
 # --- names of Kafka's command-line tools ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
-def test_tool_is_found_by_the_name_of_its_script(name: str) -> None:
-    assert tool_class(name) == "org.apache.kafka.tools.TopicCommand"
 
 
 def test_unknown_tool_is_refused() -> None:

@@ -90,15 +90,6 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
     )
 
 
-def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
-    line = read_line(changed(members={"b": {"topics": []}, "a": {"topics": []}}), DEFAULTS)
-    assert line.context == RoundContext(leader_id="a", generation=0, now_ms=0, state=None)
-    assert line.metadata.racks is None
-    assert line.lags.values.tolist() == []
-    assert line.lags.arrivals_per_s is None
-    assert (line.assignor.name, line.policy.name) == ("sticky", "simple")
-
-
 @pytest.mark.parametrize(
     ("given", "generation"), [({}, 7), ({"generation": 6}, 6), ({"generation": 0}, 0)]
 )
@@ -108,11 +99,6 @@ def test_read_line_when_a_state_comes_without_a_generation_has_completed_its_rou
     """Only an explicit generation can show that the leader's own sync failed."""
     state = state_to_json(PolicyState(generation=6, members=("a",)))
     assert read_line(changed(state=state, **given), DEFAULTS).context.generation == generation
-
-
-def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
-    line = read_line(changed(members={}), DEFAULTS)
-    assert (line.claims, line.context.leader_id) == ((), "")
 
 
 @pytest.mark.parametrize(
@@ -137,66 +123,34 @@ def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, exp
     ("row", "message"),
     [
         ({"members": {}}, "topics: got nothing, expected a value, as this key is required"),
-        ({"topics": {}}, "members: got nothing, expected a value, as this key is required"),
         (changed(id=7), "id: got 7, expected a string"),
         (changed(member={}), "member: got {}, but there is no such key (did you mean members?); "),
-        (changed(topics=[]), "topics: got [], expected an object"),
-        (changed(topics={"t": -1}), "topics.t: got -1, expected a count from 0 to 10000000, or a "),
         (changed(topics={"t": [0, 0]}), "topics.t: got [0, 0], expected every index once"),
         (changed(topics={"t": [2**31]}), "topics.t[0]: got 2147483648, expected an integer from -"),
         (changed(topics={"t": RESOURCES_MAX, "u": 1}), "topics: got '10000001 partitions', expect"),
         (changed(racks=None), "racks: got null, expected a value, or no such key"),
         (changed(racks={"t": [[]]}), "racks.t: got [[]], expected a list of 2, one item per part"),
-        (changed(racks={"t": [[], [1]]}), "racks.t[1][0]: got 1, expected a string"),
         (changed(lags={"u": []}), "lags.u: got [], expected a name that topics has"),
         (changed(arrivals_per_s={"t": [1, -0.5]}), "arrivals_per_s.t[1]: got -0.5, expected a num"),
         (changed(lags={"t": [1, 1.5]}), "lags.t[1]: got 1.5, expected an integer from -92233720"),
         (changed(lags={"t": [1, 2**63]}), "lags.t[1]: got 9223372036854775808, expected an intege"),
         (changed(members=[]), "members: got [], expected an object"),
-        (changed(members={"m": 1}), "members.m: got 1, expected an object with the keys topics, o"),
-        (changed(members={"m": {}}), "members.m.topics: got nothing, expected a value, as this ke"),
-        (member(topics=["t", 1]), "members.m.topics[1]: got 1, expected a string"),
         (member(own={}), "members.m.own: got {}, but there is no such key (did you mean owned?); "),
         (member(owned=[]), "members.m.owned: got [], expected an object of lists of integers"),
-        (member(owned={"t": 1}), "members.m.owned.t: got 1, expected a list of integers"),
         (member(owned={"t": [-(2**31) - 1]}), "members.m.owned.t[0]: got -2147483649, expected an"),
         (member(generation=-2), "members.m.generation: got -2, expected an integer from -1 to 21"),
-        (member(remaining_loss_ms=-2), "members.m.remaining_loss_ms: got -2, expected an integer"),
-        (member(rack=[]), "members.m.rack: got [], expected a string"),
-        (member(remaining_delay_ms=-1), "members.m.remaining_delay_ms: got -1, expected an integ"),
-        (changed(now_ms=0.5), "now_ms: got 0.5, expected an integer from -9223372036854775808 "),
         (changed(leader="x"), "leader: got 'x', expected the id of one of the members"),
-        (changed(generation=None), "generation: got null, expected a value, or no such key at all"),
         (changed(lags=None), "lags: got null, expected an object"),
-        (changed(leader=None), "leader: got null, expected a value, or no such key"),
         (changed(assignor=1), "assignor: got 1, expected a name, or an object with a name and op"),
         (changed(assignor={"scope": "topic"}), "assignor.name: got nothing, expected a value, as "),
         (changed(policy={"name": 5}), "policy.name: got 5, expected a string"),
         (changed(state={}), "state: got {}, expected null or the state of an earlier output line"),
         (changed(state=FULL["state"] | {"silent": [1]}), "state: got {"),
         (changed(state=FULL["state"] | {"known": {"t": ["0"]}}), "state: got {"),
-        (changed(state=FULL["state"] | {"generation": "x"}), "state: got {"),
     ],
 )
 def test_read_line_when_a_field_is_wrong_names_it(row: dict[str, Any], message: str) -> None:
     assert refusal(row).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("field", "there"),
-    [
-        ("assignor", ["lag-aware", "sticky"]),
-        ("policy", ["deferred", "eager", "incremental", "simple"]),
-    ],
-)
-def test_unknown_name_is_refused_with_those_that_there_are(field: str, there: list[str]) -> None:
-    for name in ("", "lazy", "Sticky"):
-        message = refusal(changed(**{field: name}))
-        assert [known for known in (name, *there) if known not in message] == []
-
-
-def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
-    assert len(refusal(member(owned={"t": ["x" * 1000] * 100_000}))) < 400
 
 
 @pytest.mark.parametrize(
@@ -228,7 +182,3 @@ def test_line_that_is_no_object_is_refused(raw: bytes, message: str) -> None:
 def test_bent_json_gives_the_object_and_the_problem(raw: bytes, message: str) -> None:
     row, problem = parse_line(b'{"id": "x", "a": ' + raw + b"}")
     assert (row["id"], str(problem)) == ("x", message)
-
-
-def test_parse_line_when_in_order_has_no_problem() -> None:
-    assert parse_line(json.dumps(FULL).encode() + b"\r\n") == (FULL, None)

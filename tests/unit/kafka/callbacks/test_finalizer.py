@@ -84,16 +84,6 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
     assert parts.told == ["driver", "slot", "sink"]
 
 
-def test_dropped_consumer_ends_although_the_group_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("coopgroup.kafka.membership.leaving._LEAVE_TIMEOUT_S", 0.01)
-    parts = Parts()
-    drop(parts)
-    parts.duties[0]()
-    assert parts.told == ["driver", "slot", "sink"]
-
-
 @pytest.mark.parametrize("why", ["closed", "in a forked child"])
 def test_consumer_that_is_dropped_later_says_nothing(
     monkeypatch: pytest.MonkeyPatch, why: str
@@ -172,20 +162,6 @@ def test_consumers_whose_callbacks_are_methods_of_their_owners_are_collected(
             assert not thread.is_alive()
         gc.collect()
     assert not any(one() for one in dropped.values())
-
-
-def test_callback_that_only_the_consumer_has_is_called_until_it_is_closed() -> None:
-    """The consumer keeps it: a stand-in refers to it weakly."""
-    heard: list[str] = []
-    consumer = CooperativeConsumer(
-        {**NOBODY, "statistics.interval.ms": 50, "stats_cb": heard.append}
-    )
-    with consumer:
-        deadline = time.monotonic() + 10
-        while not heard:
-            gc.collect()
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline
 
 
 def test_stand_in_for_a_callback_says_so_when_its_consumer_is_gone() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -62,19 +60,6 @@ def test_the_same_error_is_told_again_after_half_a_minute(monkeypatch: pytest.Mo
     served(inbox)
     codes = [one.name() for one in told]
     assert codes == ["_TRANSPORT", "_TRANSPORT", "_AUTHENTICATION"]
-
-
-def test_group_that_cannot_be_reached_is_told_by_poll() -> None:
-    told: list[str] = []
-    nobody = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-    with CooperativeConsumer(
-        {**nobody, "error_cb": lambda one: told.append(one.str())}
-    ) as consumer:
-        consumer.subscribe(["t"])
-        deadline = time.monotonic() + 20
-        while not any(words.startswith("GroupCoordinator: ") for words in told):
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline, told
 
 
 def test_refusal_of_the_member_is_told_before_poll_raises_it() -> None:

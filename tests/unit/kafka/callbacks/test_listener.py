@@ -14,7 +14,6 @@ from coopgroup.kafka.callbacks import listener as notices_module
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.member.effects import (
     BeginWarmups,
-    CancelWarmups,
     FailMember,
     GrantResources,
     LoseResources,
@@ -111,16 +110,6 @@ def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(
     assert stage.fetching.fetched == EMPTY
 
 
-def test_warmups_call_back_in_their_order() -> None:
-    stage = Stage()
-    stage.listener.callbacks = Callbacks(
-        on_warmup=stage.hearing("begin"), on_warmup_cancelled=stage.hearing("cancel")
-    )
-    stage.tell(BeginWarmups(resources=BOTH), CancelWarmups(resources=ONE))
-    assert stage.heard == [("begin", [0, 1]), ("cancel", [1])]
-    assert stage.driver.posted == []
-
-
 def test_on_warmup_when_it_raises_cancels_these_warmups_and_goes_on() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(on_warmup=stage.hearing("begin", OSError("disk\nfull")))
@@ -151,18 +140,6 @@ def test_failure_is_raised_by_every_poll_after_the_queue_is_served() -> None:
     assert stage.heard == [("lost", [0, 1])]
     stage.listener.give_up()
     stage.listener.serve()
-
-
-def test_give_up_when_callbacks_raise_stops_everything() -> None:
-    stage = holding()
-    stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
-    stage.driver.inbox.put(RevokeResources(resources=ONE))
-    stage.driver.inbox.put(GrantResources(resources=ResourceSet({"t": [5]})))
-    with pytest.raises(LookupError):
-        stage.listener.give_up()
-    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stage.stops() == [(ONE, StopReason.REVOKED), (ZERO, StopReason.CLOSED)]
 
 
 def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
@@ -227,14 +204,6 @@ def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
         stage.listener.give_up()
     assert stage.heard == [("revoke", [number]) for number in range(PENDING)]
     assert len(revoked(stage)) == PENDING
-
-
-@pytest.mark.parametrize("wrong", [1, [1], None])
-def test_callbacks_own_calls_refuse_what_is_no_list_of_partitions(wrong: Any) -> None:  # noqa: ANN401
-    stage = Stage()
-    for call in (stage.listener.begin_assigned, stage.listener.accept_revoked):
-        with pytest.raises(TypeError, match="requires list of TopicPartition"):
-            call(wrong)
 
 
 def test_accept_revoked_in_the_callback_changes_nothing() -> None:
@@ -307,19 +276,7 @@ def test_callback_that_cannot_be_called_is_refused(name: str) -> None:
         Callbacks(**wrong)
 
 
-def test_end_of_warmups_without_warmups_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^on_warmup_cancelled expects on_warmup beside it$"):
-        Callbacks(on_warmup_cancelled=hear)
-
-
 def test_warm_set_without_on_warmup_takes_no_part() -> None:
     assert Callbacks(hear).warm_set(None) is None
     with pytest.raises(TypeError, match=r"^warm expects on_warmup beside it$"):
         Callbacks(hear).warm_set([])
-
-
-def test_warm_set_with_on_warmup_is_what_the_application_found() -> None:
-    callbacks = Callbacks(on_warmup=hear)
-    assert callbacks.warm_set(None) == EMPTY
-    warm = [TopicPartition("t", 1), TopicPartition("t", 0)]
-    assert callbacks.warm_set(warm) == ResourceSet({"t": [0, 1]})

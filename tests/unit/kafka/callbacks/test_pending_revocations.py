@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -53,19 +52,6 @@ def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
     assert stage.stops() == [(ZERO, StopReason.REVOKED), (ONE, StopReason.REVOKED)]
     assert stage.commits() == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
     assert stage.heard == [("revoke", [0, 1])]
-
-
-def test_revocation_is_put_off_as_a_whole_although_its_callback_raises() -> None:
-    stage = holding()
-    stopping_later(stage, BOTH, [], LookupError("no"))
-    with pytest.raises(LookupError):
-        stage.tell(RevokeResources(resources=BOTH))
-    assert revoked(stage) == []
-    for _ in range(2):
-        stage.listener.finish_revoke([TopicPartition("t", 1)])
-    stage.listener.serve()
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stage.listener.stopping == ZERO
 
 
 def test_what_is_lost_while_it_stops_is_lost() -> None:
@@ -179,23 +165,3 @@ def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
     assert (stage.stops(), stage.commits()) == ([(ONE, StopReason.LOST)], [])
     assert (stage.listener.owned, stage.listener.stopping) == (ZERO, EMPTY)
     assert (stage.driver.polled_at_s, stage.driver.reminders[-1]) == (160.0, math.inf)
-
-
-def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
-    poll_at: Callable[..., None],
-) -> None:
-    """A partition whose offset has come meanwhile begins nevertheless."""
-    stage = holding(ONE)
-    stopping_later(stage, ONE, [])
-    coordinator: Any = stage.fetching.starts.lookup.transport
-    coordinator.is_silent = True
-    poll_at(stage, 100.0, RevokeResources(resources=ONE), GrantResources(resources=ZERO))
-    stage.listener.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
-    ((request, hear),) = coordinator.waiting
-    coordinator.is_silent = False
-    hear(coordinator.answer(request))
-    with pytest.raises(LookupError):
-        poll_at(stage, 160.0)
-    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
-    assert stage.driver.reminders[-1] == math.inf
-    assert stage.fetching.fetched == ZERO

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from coopgroup import CooperativeConsumer
-from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
@@ -68,19 +67,3 @@ def test_callback_when_it_raises_is_heard_from_poll(
     with consumer, pytest.raises(expected) as caught:
         poll_on(consumer, count)
     assert str(caught.value) == message
-
-
-def test_listener_of_telemetry_keeps_its_way_to_watch_members() -> None:
-    class Watcher:
-        def __call__(self, _: object) -> None:
-            raise AssertionError
-
-        def watch_member(self, probe: object) -> object:
-            return "listener of", probe
-
-    key = "coopgroup.telemetry.listener"
-    given, kept = keep_callbacks({key: Watcher()})
-    assert given[key].watch_member("m") == ("listener of", "m")
-    del kept
-    plain, _kept = keep_callbacks({key: print})
-    assert plain[key].watch_member("m") is plain[key]

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException
 from kafka.net.connection import KafkaConnection
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS, Verdict
+from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
@@ -18,23 +18,6 @@ SCRAM = SERVER | {
     "sasl.username": "user",
     "sasl.password": "secret",
 }
-
-
-def test_settings_are_the_defaults_when_only_servers_are_given() -> None:
-    assert read_connection_settings(SERVER) == ConnectionSettings(
-        bootstrap_servers=(("localhost", 9092),),
-        client_id="coopgroup",
-        request_timeout_ms=30_000,
-        connect_timeout_ms=10_000,
-        reconnect_backoff_ms=50,
-        reconnect_backoff_max_ms=1_000,
-        metadata_max_age_ms=900_000,
-        address_family=socket.AF_UNSPEC,
-        socket_options=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
-        ssl_context=None,
-        token_source=None,
-        connection={"security_protocol": "PLAINTEXT", "receive_message_max_bytes": 100_000_000},
-    )
 
 
 def test_settings_follow_when_everything_about_sockets_is_given() -> None:
@@ -137,12 +120,3 @@ def test_every_setting_exists_in_librdkafka() -> None:
             continue
     # Some builds of librdkafka lack OpenSSL engines and the Windows stores.
     assert unknown == []
-
-
-def test_every_setting_has_a_reason_when_it_is_not_honoured() -> None:
-    without = [
-        key
-        for key, setting in CONNECTION_SETTINGS.items()
-        if setting.verdict is not Verdict.HONOURED and not setting.reason
-    ]
-    assert without == []

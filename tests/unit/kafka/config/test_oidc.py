@@ -19,7 +19,6 @@ from coopgroup.kafka.config.oidc import (
     TokenError,
     read_client_credentials,
 )
-from coopgroup.kafka.config.settings import read_settings
 from tests.support.oidc_provider import CLIENT_SECRET, OidcProvider, Seen, oidc_provider
 
 WAIT_S = 60.0
@@ -65,21 +64,6 @@ def test_token_comes_with_its_own_expiry_its_principal_and_the_extensions() -> N
     assert 70 < expires_at - time.time() < 80
     assert principal == "orders"
     assert extensions == {"logicalCluster": "lkc-1", "pool": "a=b"}
-
-
-def test_settings_have_a_token_source_and_librdkafka_gets_the_keys() -> None:
-    with oidc_provider() as provider:
-        settings = read_settings(
-            SERVER | provider.configuration() | {"group.id": "g", "https.ca.location": "probe"}
-        )
-        source = settings.connection.token_source
-        assert source is not None
-        source.renew()
-        assert source.take().text.count(".") == 2
-    for client in (settings.librdkafka, settings.admin):
-        assert client["sasl.oauthbearer.client.secret"] == CLIENT_SECRET
-        assert client["https.ca.location"] == "probe"
-    assert CLIENT_SECRET not in repr(settings)
 
 
 NO_TOKEN = "has no access_token that is a JWT with exp and sub"  # noqa: S105
@@ -200,11 +184,3 @@ def test_wrong_keys_are_refused_in_one_line(changes: dict[str, Any], key: str) -
     assert caught.value.field == key
     assert "\n" not in str(caught.value)
     assert "secret@" not in str(caught.value)
-
-
-def test_other_names_of_id_and_secret_are_taken() -> None:
-    renamed = {
-        key.replace(".client.", ".client.credentials.client."): OFFLINE[key] for key in OFFLINE
-    }
-    credentials = read_client_credentials(renamed)
-    assert (credentials.client_id, credentials.client_secret) == ("id", CLIENT_SECRET)

@@ -1,6 +1,5 @@
 """Authentication of the group's connections."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,20 +43,6 @@ def test_password_settings_of_a_mechanism(mechanism: str, name: str) -> None:
         "sasl_plain_username": name,
         "sasl_plain_password": "secret",
     }
-
-
-def test_clients_get_credentials_that_were_replaced() -> None:
-    """A client that was made later has those of the configuration at first."""
-    given: list[tuple[str, str]] = []
-    client = SimpleNamespace(set_sasl_credentials=lambda *pair: given.append(pair))
-    credentials = SaslCredentials("SCRAM-SHA-256", ("me", "old"))
-    credentials.give(client)
-    assert given == []
-    credentials.replace("me,2", "newer")
-    credentials.give(client)
-    assert given == [("me,2", "newer")]
-    assert [*credentials.arguments().values()] == ["me=2C2", "newer"]
-    assert "newer" not in repr(credentials)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +99,6 @@ class TokenService:
         return self.source.take().text
 
 
-def test_token_is_used_again_when_it_is_still_good() -> None:
-    """The callback is called again after 80 % of the token's life, not earlier."""
-    service, tokens = TokenService(), []
-    for passed_s in (79, 2):
-        service.now += passed_s
-        service.source.renew()
-        tokens.append(service.take())
-    assert (tokens, service.asked) == (["token-1", "token-2"], ["text", "text"])
-
-
 def test_loop_does_not_wait_for_the_callback_while_a_token_is_good(hand: Hand) -> None:
     """Heartbeats must continue during a slow call of the token service. Calls never overlap."""
     service = TokenService()
@@ -137,18 +112,6 @@ def test_loop_does_not_wait_for_the_callback_while_a_token_is_good(hand: Hand) -
     assert (len(hand.jobs("coopgroup-token")), outcomes) == (1, [])
     hand.run()
     assert (outcomes, service.take(), len(service.asked)) == ([None], "token-2", 2)
-
-
-def test_loop_goes_on_with_a_token_while_the_callback_fails(hand: Hand) -> None:
-    service = TokenService()
-    service.now += 90
-    service.is_down = True
-    for count in (2, 3):
-        assert service.take() == "token-1"
-        hand.run()
-        assert len(service.asked) == count
-    with pytest.raises(OSError, match="is down"):
-        service.source.renew()
 
 
 def test_callback_that_hangs_keeps_few_threads(hand: Hand) -> None:

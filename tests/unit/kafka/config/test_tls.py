@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.tls import tls_context
 
 PASSWORD = "key-password"  # noqa: S105 -- of a key made below
@@ -151,13 +150,6 @@ def test_keystore_that_cannot_be_used_is_refused_without_its_password(
         tls_context(right)
 
 
-def test_ciphers_are_limited_when_they_are_given() -> None:
-    """Of TLS 1.2 only the named suite is left (1.3 has its own, always on)."""
-    name = "ECDHE-RSA-AES256-GCM-SHA384"
-    suites = tls_context({"ssl.cipher.suites": name}).get_ciphers()
-    assert [suite["name"] for suite in suites if suite["protocol"] == "TLSv1.2"] == [name]
-
-
 def test_file_or_text_that_tls_cannot_load_is_refused_and_no_text_is_shown(folder: Path) -> None:
     certificate, key = folder / "ca.pem", folder / "locked.pem"
     text = {
@@ -175,18 +167,3 @@ def test_file_or_text_that_tls_cannot_load_is_refused_and_no_text_is_shown(folde
         with pytest.raises(ConfigurationError, match="what TLS can load") as caught:
             tls_context(given)
         assert (caught.value.field, caught.value.value) == (field, value)
-
-
-def test_half_a_certificate_is_refused(folder: Path) -> None:
-    names = ["ssl.certificate.location", "ssl.key.location"]
-    for given, missing in (names, reversed(names)):
-        with pytest.raises(ConfigurationError) as caught:
-            tls_context({given: str(folder / "ca.pem")})
-        assert caught.value.field == missing
-
-
-def test_context_reaches_the_connection_when_the_protocol_has_tls() -> None:
-    configuration = {"bootstrap.servers": "localhost:9092"}
-    assert read_connection_settings(configuration).ssl_context is None
-    secured = read_connection_settings(configuration | {"security.protocol": "SSL"})
-    assert secured.ssl_context is not None

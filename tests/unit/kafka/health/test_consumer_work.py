@@ -73,14 +73,6 @@ def test_first_readings_make_one_request_and_wait_for_nothing() -> None:
     assert (sample.position, sample.end) == (5, 9)
 
 
-def test_partition_that_is_no_longer_owned_is_left_out() -> None:
-    stage = Stage()
-    stage.work.read()
-    stage.poll()
-    stage.listener.owned = ResourceSet({"t": [1]})
-    assert set(stage.work.read().partitions) == {("t", 1)}
-
-
 def test_log_end_of_another_client_counts_if_it_is_higher(hand: Hand) -> None:
     """The consumer of librdkafka may hear nothing any longer."""
     stage = Stage()
@@ -115,24 +107,6 @@ def test_log_ends_are_looked_up_again_only_after_a_while(hand: Hand) -> None:
         stage.work.look_up_ends([("t", 0)])
         hand.run()
         assert stage.look_ups == look_ups
-
-
-def test_oldest_unhandled_record_is_that_of_processing() -> None:
-    stage = Stage()
-    stage.work.take()
-    assert stage.work.read().partitions["t", 0].oldest is None
-    stage.work.oldest = lambda: {("t", 0): 3}
-    stage.work.take()
-    partitions = stage.work.read().partitions
-    assert (partitions["t", 0].oldest, partitions["t", 1].oldest) == (3, None)
-
-
-def test_closed_consumer_gives_no_sample_and_no_error() -> None:
-    stage = Stage()
-    stage.work.read()
-    stage.client.ends = None  # type: ignore[assignment]
-    stage.poll()
-    assert stage.work.read().partitions == {}
 
 
 def test_request_keeps_no_dropped_consumer_alive() -> None:

@@ -10,7 +10,7 @@ from coopgroup.kafka.health.probe import MemberProbe, WorkSample
 from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.leader import Lags
-from coopgroup.member.events import LeaveRequested, SubscriptionChanged, Woken
+from coopgroup.member.events import SubscriptionChanged
 from coopgroup.member.parts import LastAssignment
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import HeartbeatRequest
@@ -63,23 +63,6 @@ def test_member_is_joined_and_has_a_lease_after_it_has_subscribed(stage: Stage, 
     assert (health.owned, health.member_id) == (ORDERS, "m")
     assert health.lease_s == pytest.approx(0.6)
     assert (health.problems(), health.coordinator_silent_s < 5) == ((), True)
-
-
-def test_application_that_does_not_poll_is_a_problem(stage: Stage, hand: Hand) -> None:
-    subscribe(hand, stage.probe.driver)
-    stage.probe.driver.polled_at_s = hand.now_s - 3
-    stage.probe.driver.post(Woken())
-    hand.run()
-    assert stage.probe.driver.member.state.value == "losing"
-    assert "poll was not called for 3" in stage.probe.read().problems()[0]
-
-
-def test_member_that_left_is_no_longer_joined(stage: Stage, hand: Hand) -> None:
-    subscribe(hand, stage.probe.driver)
-    stage.probe.driver.post(LeaveRequested(reason="test", for_good=True))
-    hand.run()
-    assert stage.probe.read().state == "unsubscribed"
-    assert not stage.probe.read().is_joined
 
 
 def test_rebalance_counts_until_the_member_is_settled(stage: Stage, hand: Hand) -> None:

@@ -70,12 +70,5 @@ def test_partition_that_is_given_up_is_forgotten() -> None:
     assert progress.stuck(2.0, {KEY: GROWN}) == ()
 
 
-def test_quiet_partitions_are_those_without_progress() -> None:
-    progress = Progress()
-    progress.note(0.0, {KEY: AT, ("t", 1): AT})
-    progress.note(5.0, {KEY: AT, ("t", 1): evolve(AT, position=11)})
-    assert progress.quiet_since(4.0) == [KEY]
-
-
 def test_lag_is_unknown_without_a_position_or_an_end() -> None:
     assert (AT.lag, UNKNOWN.lag, evolve(AT, position=-1001).lag) == (10, None, None)

@@ -65,12 +65,6 @@ def test_each_way_to_be_stuck_is_a_problem(change: dict[str, Any], words: str) -
     assert member.is_ready is ("failure" not in change)
 
 
-def test_limits_are_those_of_the_caller() -> None:
-    slow = evolve(FINE, since_poll_s=50.0, revoking_s=50.0)
-    assert len(slow.problems(HealthLimits(poll_s=40, revocation_s=49.0))) == 2
-    assert evolve(FINE, since_poll_s=1e9).problems(HealthLimits(poll_s=math.inf)) == ()
-
-
 @pytest.mark.parametrize("value", [0, -1, True, "5", math.nan])
 def test_limit_that_is_no_duration_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"limits\.poll_s: got .*expected seconds above 0"):

@@ -17,8 +17,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import TopicLane
-from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
+from tests.unit.kafka.fakes import FOUND, LOST, MOVED, THERE, HandTransport
 
 
 @define
@@ -62,13 +61,6 @@ def host() -> Host:
 # --- listening -------------------------------------------------------------------------------
 
 
-def test_bell_listens_at_the_leader_from_the_end_on(host: Host) -> None:
-    host.bell()
-    ((lane, request, node, timeout_ms, _),) = host.transport.requests
-    assert request == ListenForRings(topic="bell", partition=3, offset=5, wait_ms=30_000)
-    assert (lane, node, timeout_ms) == (TopicLane.LISTEN, HERE, 31_000)
-
-
 @pytest.mark.parametrize(
     ("keys", "end", "heard", "next_offset"),
     [
@@ -109,16 +101,6 @@ def test_offset_that_is_gone_is_looked_up_again(host: Host) -> None:
     assert host.transport.requests[0][1].offset == 70
 
 
-def test_pause_between_tries_grows_up_to_half_a_minute(host: Host) -> None:
-    host.bell(listens=False)
-    pauses = []
-    for _ in range(10):
-        host.transport.answer(FindPartition, LOST)
-        pauses.append(host.transport.run())
-    assert pauses[:4] == [0.2, 0.4, 0.8, 1.6]
-    assert (pauses[-1], host.warnings) == (30.0, [])
-
-
 @pytest.mark.parametrize(
     ("code", "name"),
     [
@@ -138,28 +120,7 @@ def test_missing_topic_or_right_is_one_warning_and_tried_rarely(
     assert host.warnings == [warning]
 
 
-def test_missing_right_to_read_is_one_warning(host: Host) -> None:
-    host.bell()
-    host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
-    assert [one["action"] for one in host.warnings] == ["listen"]
-    assert host.transport.run() == 300.0
-
-
 # --- ringing ---------------------------------------------------------------------------------
-
-
-def test_ring_goes_to_the_leader_on_its_own_connection(host: Host) -> None:
-    host.ringing()
-    ((lane, request, node, timeout_ms, _),) = host.transport.requests
-    assert isinstance(request, Produce)
-    assert (request.topic, request.partition, request.group_id) == ("bell", 3, "g")
-    assert (lane, node, timeout_ms) == (TopicLane.RING, HERE, 1_000)
-
-
-def test_ring_waits_for_the_leader_that_is_being_looked_up(host: Host) -> None:
-    host.bell(listens=False).ring()
-    host.transport.answer(FindPartition, FOUND)
-    assert isinstance(host.transport.requests[0][1], Produce)
 
 
 def test_ring_without_a_topic_costs_nothing(host: Host) -> None:
@@ -176,15 +137,6 @@ def test_ring_follows_a_leader_that_moved_once(host: Host) -> None:
     host.transport.answer(FindPartition, MOVED)
     _, node = host.transport.answer(Produce, ProduceAnswer(error_code=6))
     assert (node, host.transport.requests) == (THERE, [])
-    bell.finish(10.0)
-
-
-def test_missing_right_to_ring_is_one_warning(host: Host) -> None:
-    bell = host.ringing()
-    host.transport.answer(Produce, ProduceAnswer(error_code=29))
-    bell.ring()
-    host.transport.answer(Produce, ProduceAnswer(error_code=29))
-    assert [one["action"] for one in host.warnings] == ["ring"]
     bell.finish(10.0)
 
 

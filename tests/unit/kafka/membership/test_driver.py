@@ -20,7 +20,6 @@ from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.member.events import (
     Answered,
-    BellRang,
     CommitRequested,
     CommitsAbandoned,
     LeaveRequested,
@@ -73,61 +72,6 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
         hand.advance(0.31)
         assert group.requests.count(HeartbeatRequest) == 2
         assert driver.calm_until_s is None
-
-
-def test_driver_tells_the_member_how_fast_the_application_works(
-    hand: Hand, driver_and_group: DriverAndGroup
-) -> None:
-    driver, _ = driver_and_group
-    driver.meter.rate_per_s = 7.5
-    subscribe(hand, driver)
-    assert driver.member.next_join.consumption_rate_per_s == 7.5
-    driver.meter.rate_per_s = 9.0
-    driver.post(Woken())
-    hand.run()
-    assert driver.member.next_join.consumption_rate_per_s == 9.0
-
-
-def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
-    hand: Hand, joined: DriverAndGroup
-) -> None:
-    driver, group = joined
-    group.silent = frozenset({HeartbeatRequest})
-    hand.advance(0.599)
-    assert not driver.inbox.waiting
-    hand.advance(0.001)
-    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause="lease expired")
-    assert (driver.lease_until_s, driver.member.state) == (math.inf, MemberState.LOSING)
-    driver.inbox.take_call()
-    group.silent = frozenset()
-    driver.post(LossHandled())
-    hand.advance(1.0)
-    assert driver.inbox.take() == GrantResources(resources=ORDERS)
-
-
-def test_driver_when_refused_permanently_fails_the_application(
-    hand: Hand, driver_and_group: DriverAndGroup
-) -> None:
-    driver, group = driver_and_group
-    group.refuse(JoinGroupRequest, FailureKind.UNSUPPORTED)
-    driver.post(SubscriptionChanged(topics=("orders",)))
-    hand.run()
-    assert driver.inbox.waiting
-    notice = driver.inbox.take()
-    assert isinstance(notice, FailMember)
-    assert (notice.code, has_left(driver.member)) == (ErrorCode.UNSUPPORTED_BY_BROKER, True)
-
-
-def test_driver_when_it_leaves_drops_what_was_not_heard(
-    hand: Hand, driver_and_group: DriverAndGroup
-) -> None:
-    driver, _ = driver_and_group
-    driver.post(SubscriptionChanged(topics=("orders",)))
-    hand.run()
-    driver.post(LeaveRequested(reason="closed"))
-    hand.run()
-    assert has_left(driver.member)
-    assert (driver.inbox.take(), driver.lease_until_s) == (None, math.inf)
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
@@ -183,15 +127,6 @@ SELDOM = {
 
 def ended(code: ErrorCode) -> Codes:
     return [(("orders", 0, int(code)),)]
-
-
-def test_commits_are_answered_once_each(hand: Hand, driver_and_group: DriverAndGroup) -> None:
-    driver, _ = driver_and_group
-    outside = commit(driver)
-    subscribe(hand, driver)
-    inside = commit(driver)
-    hand.run()
-    assert (outside, inside) == (ended(ErrorCode.UNKNOWN_MEMBER_ID), ended(ErrorCode.NONE))
 
 
 def test_commit_when_it_timed_out_is_not_sent_again(hand: Hand) -> None:
@@ -382,19 +317,6 @@ def test_driver_when_a_commits_caller_fails_goes_on(
     assert driver.member.state is MemberState.STABLE
 
 
-def test_driver_when_the_transport_fails_inside_only_warns(
-    hand: Hand, joined: DriverAndGroup, caplog: pytest.LogCaptureFixture
-) -> None:
-    driver, group = joined
-    assert group.report is not None
-    group.report(OSError("a loop that failed"))
-    assert "a loop that failed" in warnings(caplog)
-    assert not driver.inbox.waiting
-    first = driver.lease_until_s
-    hand.advance(0.02)
-    assert driver.lease_until_s > first
-
-
 def test_driver_when_the_transport_takes_no_request_tries_again(
     hand: Hand, driver_and_group: DriverAndGroup
 ) -> None:
@@ -482,18 +404,3 @@ def test_answers_when_commits_wait_are_taken_first() -> None:
     taken = [events.take(0.0) for _ in range(8)]
     # If an answer was taken early, its token later wakes the thread for nothing.
     assert taken == [ANSWER, FAILURE, COMMIT, STOPPED, Woken(), Woken(), LEAVE, None]
-
-
-def test_answer_that_comes_alone_is_taken_once() -> None:
-    events = GroupEvents()
-    events.put(COMMIT)
-    assert events.take(None) == COMMIT
-    events.put(ANSWER)
-    assert [events.take(0.0) for _ in range(3)] == [ANSWER, Woken(), Woken()]
-
-
-def test_ring_overtakes_commits() -> None:
-    events = GroupEvents()
-    for event in (COMMIT, COMMIT, BellRang()):
-        events.put(event)
-    assert events.take(0.0) == BellRang()

@@ -156,17 +156,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return looked
 
 
-def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
-    hand: Hand, driver_and_group: DriverAndGroup, looked: list[object]
-) -> None:
-    """Its catalogue may differ from the shared one; the watcher requests the round."""
-    driver, group = driver_and_group
-    driver.application = driver.inbox
-    group.override = keeping_the_round(STORED)
-    subscribe(hand, driver)
-    assert (driver.leads, looked, driver.leader.seen) == (True, [], SeenTopics())
-
-
 @pytest.mark.parametrize("shared", [None, resources_digest(ORDERS)])
 def test_leader_that_came_back_looks_over_what_was_noted_for_it(
     hand: Hand, driver_and_group: DriverAndGroup, looked: list[object], shared: int | None

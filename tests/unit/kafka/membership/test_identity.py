@@ -27,7 +27,6 @@ from coopgroup.session import SeenTopics
 from tests.unit.kafka.one_member_group import WAIT_S
 
 ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders"))
-BERT = KeptIdentity(member_id="bert-1", generation=2**31 - 1, topics=())
 # Holds a slot until its input ends; prints the slot and its content.
 HOLDER = """
 import sys
@@ -111,17 +110,6 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 def seen_of(*topics: str, **partitions: Iterable[int]) -> SeenTopics:
     return SeenTopics(topics=topics, partitions=ResourceSet(partitions))
-
-
-@pytest.mark.parametrize("identity", [ANNA, BERT, None])
-def test_slot_gives_back_what_was_kept_in_it(folder: Folder, identity: KeptIdentity | None) -> None:
-    first = folder.take()
-    assert first.kept is None
-    assert list(folder.path.iterdir()) == [first.path]
-    first.keep(KeptIdentity(member_id="m" * 99, generation=1, topics=("t" * 249,)))
-    first.keep(identity)
-    second = folder.again(first)
-    assert (second.path, second.kept) == (first.path, identity)
 
 
 @pytest.mark.parametrize(
@@ -339,17 +327,6 @@ def test_groups_do_not_share_slots(folder: Folder) -> None:
     assert [folder.take(name).kept for name in names] == [ANNA] * len(names)
 
 
-def test_slot_that_was_released_is_not_written_any_more(folder: Folder) -> None:
-    """Another consumer may own the slot by then; a second release is harmless."""
-    first = folder.take()
-    first.release()
-    second = folder.again(first)
-    first.keep(ANNA)
-    first.release()
-    third = folder.again(second)
-    assert (third.path, third.kept) == (first.path, None)
-
-
 def test_slots_of_one_group_have_an_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user with that many consumers on one host has made a mistake."""
     monkeypatch.setattr("coopgroup.kafka.membership.identity._SLOTS_MAX", 2)
@@ -366,42 +343,6 @@ def consumer(**more: Any) -> CooperativeConsumer:  # noqa: ANN401  (configuratio
     """Return a consumer that reaches no broker."""
     nobody = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
     return CooperativeConsumer(nobody | more)
-
-
-def test_consumer_holds_a_slot_until_it_is_closed_or_refused(folder: Folder) -> None:
-    state = {"coopgroup.state.dir": str(folder.path)}
-    with consumer(**state), consumer(**state):
-        assert folder.take().path == folder.slot(2)
-    with pytest.raises(ConfigurationError):
-        consumer(**state, **{"fetch.min.bytes": -4})
-    assert folder.take().path == folder.slot(0)
-
-
-@pytest.mark.parametrize("static", [False, True])
-def test_consumer_that_keeps_nothing_makes_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, static: bool
-) -> None:
-    """A static member proves its identity with its instance id."""
-    monkeypatch.chdir(tmp_path)
-    more = {"group.instance.id": "one", "coopgroup.state.dir": str(tmp_path)} if static else {}
-    with consumer(**more):
-        assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("folder", "reason"),
-    [
-        ("/dev/null/state", "Not a directory"),
-        ("/proc/state", "No such file or directory"),
-    ],
-)
-def test_directory_that_cannot_be_used_is_refused_in_one_line(folder: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        consumer(**{"coopgroup.state.dir": folder})
-    assert str(caught.value) == (
-        f"coopgroup.state.dir: got {folder!r}, "
-        f"expected a directory for files that can be written and locked ({reason})"
-    )
 
 
 # --- refused directories and files --------------------------------------------------------------

@@ -117,17 +117,6 @@ def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
     assert len(watched.posted) == 1
 
 
-def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(hand: Hand) -> None:
-    def slow() -> Lags:
-        hand.now_s += 0.051
-        return UNEVEN
-
-    watched = Watched(hand, looks=[slow], timeout_ms=50)
-    watched.look()
-    assert watched.looked == 1
-    assert watched.posted == []
-
-
 def test_look_when_no_thread_is_to_be_had_is_left_out(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,12 +130,3 @@ def test_look_when_no_thread_is_to_be_had_is_left_out(
     assert watched.warned[0][0] == "lag_check_failed"
     watched.look()
     assert len(watched.posted) == 1
-
-
-def test_stop_ends_what_is_under_way_and_lets_nothing_begin(hand: Hand) -> None:
-    watched = Watched(hand, looks=[failing])
-    watched.watcher.start(duty())
-    watched.watcher.leader.is_stopped = True
-    watched.watcher.stop()
-    watched.look()
-    assert (watched.looked, watched.posted, watched.warned) == (1, [], [])

@@ -9,7 +9,6 @@ import pytest
 
 from coopgroup.kafka.membership.late_thread import LateThread
 from tests.support.by_hand import Hand
-from tests.unit.kafka.one_member_group import warnings
 
 
 @pytest.mark.parametrize(
@@ -48,13 +47,3 @@ def test_delay_from_a_quarter_of_the_session_on_is_warned_of_once_a_minute(
         assert said in one["why"]
         assert "GIL" in one["why"]
         assert one["session_ms"] == session_ms
-
-
-@pytest.mark.usefixtures("joined")
-def test_driver_warns_when_its_thread_did_not_get_to_run(
-    hand: Hand, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As when a C call holds the GIL."""
-    hand.now_s += 1.0
-    hand.run()
-    assert "may have dropped" in warnings(caplog)

@@ -231,14 +231,6 @@ def test_round_when_anything_is_raised_moves_nothing(
     assert decision.state.members == ("a",)
 
 
-def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(hand: Hand, led: Led) -> None:
-    duty = _duty(2)
-    led.lead().start(attrs.evolve(duty, members=duty.members * 2))
-    hand.run()
-    assert "members: got 'a' twice" in led.refusal()
-    assert led.answers()[0].decision.assignments == ()
-
-
 def test_round_when_reading_the_members_takes_too_long_is_answered_once(
     hand: Hand, led: Led
 ) -> None:
@@ -272,17 +264,6 @@ def test_round_when_the_log_cannot_be_written_is_decided(
     led.lead(_NeedyAssignor()).start(_duty(1))
     hand.run()
     assert not led.answers()[0].decision.refused
-
-
-def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(hand: Hand, led: Led) -> None:
-    leader = led.lead()
-    before = leader.seen
-    leader.start(_duty(1))
-    hand.run()
-    assert leader.seen == SEEN
-    assert not leader.replace_seen(before, ResourceSet())
-    assert leader.replace_seen(leader.seen, ResourceSet({"orders": [0]}))
-    assert leader.seen == SeenTopics(topics=("orders",), partitions=ResourceSet({"orders": [0]}))
 
 
 # --- a leader that came back --------------------------------------------------------------------

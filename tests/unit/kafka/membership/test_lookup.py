@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import weakref
 from concurrent.futures import Future
@@ -216,21 +215,6 @@ def test_clients_that_were_given_back_are_made_again_until_the_close(
     assert len(clients) == 0
     with pytest.raises(TimeoutError, match="the look-up was closed"):
         lookup.topic_names()
-
-
-def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
-    configuration = {
-        "bootstrap.servers": "127.0.0.1:1",
-        "logger": logging.getLogger("test-lookup-logger"),
-        "debug": "broker",
-    }
-    lookup = lookup_of(configuration, timeout_ms=200)
-    with caplog.at_level(logging.DEBUG, logger="test-lookup-logger"):
-        for _ in range(2):
-            with pytest.raises(KafkaException):
-                lookup.topic_names()
-    lookup.close()
-    assert any(one.name == "test-lookup-logger" for one in caplog.records)
 
 
 def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(

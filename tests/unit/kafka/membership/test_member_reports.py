@@ -39,12 +39,6 @@ class Driver:
     polled_at_s: float = math.inf
 
 
-def test_member_in_poll_without_partitions() -> None:
-    assert report_of(Driver(), 100.0, 5_000) == MemberReported(
-        state="stable", interval_ms=5_000, since_poll_ms=0
-    )
-
-
 def test_member_at_work() -> None:
     driver = Driver(lease_until_s=144.5, polled_at_s=88.0)
     driver.meter.rate_per_s = 12.34567
@@ -52,10 +46,6 @@ def test_member_at_work() -> None:
     report = report_of(driver, 100.0, 5_000)
     assert (report.since_poll_ms, report.lease_ms, report.rate_per_s) == (12_000, 44_500, 12.346)
     assert report.revoking == some(3)
-
-
-def test_lease_that_has_ended_is_0() -> None:
-    assert report_of(Driver(lease_until_s=99.0), 100.0, 5_000).lease_ms == 0
 
 
 def test_group_of_named_resources_does_not_poll() -> None:

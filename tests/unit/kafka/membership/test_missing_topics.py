@@ -130,12 +130,6 @@ def test_brokers_that_do_not_answer_are_asked_again(story: _Story) -> None:
     assert story.warned == [TOLD]
 
 
-def test_names_of_an_earlier_subscription_are_forgotten(story: _Story) -> None:
-    story.look("orders", until_s=0.5)
-    story.look(until_s=9.0)
-    assert (story.warned, len(story.cluster.asked)) == ([], 1)
-
-
 def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> None:
     story.look(*(f"t{number}" for number in range(5_000)), until_s=0.5)
     assert len(story.cluster.asked[0][1]) == 1_000

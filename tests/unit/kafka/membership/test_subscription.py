@@ -81,14 +81,10 @@ def refusal(watcher: Watcher, *topics: str) -> str:
     ("name", "shown"),
     [
         ("", "''"),
-        (".", "'.'"),
         ("..", "'..'"),
-        ("two words", "'two words'"),
         ("orders\n", r"'orders\n'"),
         ("bücher", "'bücher'"),
-        ("a/b", "'a/b'"),
         ("\udcff", r"'\udcff'"),
-        ("x" * 250, f"'{'x' * 100}…'"),
         ("x" * 40_000, f"'{'x' * 100}…'"),
     ],
 )

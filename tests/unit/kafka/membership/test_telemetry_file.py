@@ -81,16 +81,6 @@ def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
     assert [one["path"] for one in warned.fields("telemetry_file_hangs")] == [str(path)]
 
 
-def test_records_beyond_the_queue_are_dropped_counted_and_said(hand: Hand, tmp_path: Path) -> None:
-    warned = Warned()
-    with opened(tmp_path / "t.jsonl", warned, queue_records=5) as file:
-        put(file, *range(20))
-        assert file.dropped == 15
-        assert [one["records"] for one in warned.fields("telemetry_dropped")] == [1, 2, 4, 8]
-    assert numbers(tmp_path / "t.jsonl") == list(range(5))
-    assert warned.fields("telemetry_dropped")[-1]["records"] == 15
-
-
 def refuse(*_: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -149,18 +139,6 @@ def test_close_on_a_full_disk_leaves_whole_lines_and_ends_in_time(
     assert numbers(path) == list(range(1_000 - file.dropped))
     assert len(warned.fields("telemetry_file_unwritable")) == 1
     assert warned.fields("telemetry_dropped")[-1]["records"] == file.dropped > 990
-
-
-def test_file_is_rotated_by_size_and_old_ones_go(hand: Hand, tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    with opened(path, max_bytes=1_000, backups=2) as file:
-        put(file, *range(100))
-        assert file.flush(WAIT_S)
-    files = [Path(f"{path}.2"), Path(f"{path}.1"), path]
-    assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert all(0 < one.stat().st_size <= 1_000 for one in files)
-    found = numbers(*files)
-    assert found == list(range(found[0], 100))
 
 
 @pytest.mark.parametrize("limits", [{"max_bytes": 0}, {"backups": 0}])

@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -13,9 +12,8 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.member import Action
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
-    AssignmentReceived,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -73,22 +71,6 @@ def test_listener_that_raises_is_told_of_in_the_log(
     assert "of the application" in line
 
 
-def test_listener_that_watches_members_gets_the_records_of_each_member_apart() -> None:
-    heard: list[tuple[object, Envelope]] = []
-
-    class Watcher:
-        def __call__(self, _: Envelope) -> None:
-            raise AssertionError("the listener of the member takes its place")
-
-        def watch_member(self, probe: object) -> Callable[[Envelope], None]:
-            return lambda envelope: heard.append((probe, envelope))
-
-    sink = TelemetrySink("g", None, Watcher())
-    sink.watch(lambda: "the member")
-    write(sink, STARTED)
-    assert [(probe, one.record) for probe, one in heard] == [("the member", STARTED)]
-
-
 def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,14 +121,6 @@ def test_records_are_logged_as_the_documentation_says(
 
 
 REFUSED = RequestRefused(request="SyncGroup", error="E", action=Action.REJOIN_LATER.value)
-ASSIGNED = AssignmentReceived(
-    leader=False,
-    gained=EMPTY,
-    kept=EMPTY,
-    revoked=EMPTY,
-    follow_up=False,
-    scheduled_rebalance_timeout_ms=0,
-)
 
 
 def test_rounds_refused_in_a_row_are_warnings_now_and_then(
@@ -163,26 +137,6 @@ def test_rounds_refused_in_a_row_are_warnings_now_and_then(
                 warned.append(number)
             caplog.clear()
         assert warned == [2, 4, 8]
-
-
-def test_rounds_refused_one_at_a_time_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    sink = TelemetrySink("g")
-    other = attrs.evolve(REFUSED, action=Action.REJOIN.value)
-    with caplog.at_level(logging.WARNING, logger="coopgroup"):
-        for record in (REFUSED, ASSIGNED, REFUSED, other, other, ASSIGNED, REFUSED):
-            write(sink, record)
-    assert caplog.records == []
-
-
-def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def raising(*_: object) -> None:
-        raise LookupError("a bug")
-
-    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", raising)
-    sink = TelemetrySink("g")
-    with pytest.raises(LookupError):
-        write(sink, MembershipLost(resources=EMPTY, cause="c"))
-    sink.warn("topics_unavailable", error="no broker")
 
 
 def test_logged_records_have_their_fields_in_words_and_as_attributes(

@@ -98,20 +98,6 @@ def test_records_of_a_moment_are_one_batch_with_the_group_as_its_key(host: Host)
     assert host.warnings == []
 
 
-def test_records_that_come_during_a_request_are_the_next_batch(host: Host) -> None:
-    topic = host.found(1)
-    host.put(topic, 2, 3)
-    host.transport.answer(Produce, TAKEN)
-    assert host.sent() == [2, 3]
-
-
-def test_batch_is_bounded(host: Host) -> None:
-    host.found(*range(501))
-    assert host.sent() == [*range(500)]
-    host.transport.answer(Produce, TAKEN)
-    assert host.sent() == [500]
-
-
 def test_full_queue_drops_and_says_so_less_and_less_often(host: Host) -> None:
     host.found(*range(7), capacity=2)
     assert host.sent() == [0, 1]
@@ -140,19 +126,6 @@ def test_missing_topic_is_one_warning_and_its_records_wait(host: Host) -> None:
         dropped(1),
         ("telemetry_topic_unavailable", {"topic": "telemetry", "error": error}),
         ("telemetry_topic_available", {"topic": "telemetry", "dropped": 0}),
-    ]
-
-
-def test_broker_that_is_away_is_asked_less_and_less_often_and_told_once(host: Host) -> None:
-    host.topic(1)
-    host.transport.run()
-    pauses = []
-    for _ in range(10):
-        host.transport.answer(FindPartition, LOST)
-        pauses.append(host.transport.run())
-    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
-    assert host.warnings == [
-        ("telemetry_topic_unavailable", {"topic": "telemetry", "error": "gone"})
     ]
 
 

@@ -23,16 +23,6 @@ from coopgroup.worker import Job, Worker
 from tests.support.by_hand import Hand
 
 
-def test_wish_finds_names_and_what_patterns_match() -> None:
-    wish = TopicWish.read(["^order", "bills", "^.*s$", "bills"])
-    assert wish.matching(["orders", "order-1", "my-order", "tests"]) == (
-        "bills",
-        "order-1",
-        "orders",
-        "tests",
-    )
-
-
 def test_wish_when_a_pattern_is_invalid_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"topics: got '\^\[', expected a regular"):
         TopicWish.read(["^["])
@@ -146,12 +136,6 @@ class Watched:
         self._plan()
 
 
-def test_names_are_posted_at_once_without_a_look(hand: Hand) -> None:
-    watched = Watched(hand, Cluster({}))
-    watched.watcher.watch(TopicWish.read(["b", "a"]))
-    assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
-
-
 def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
     watched.start("^o")
@@ -224,15 +208,6 @@ def test_look_that_the_close_ends_is_no_failure(hand: Hand, ends: str) -> None:
     hand.run()
     assert watched.cluster.looked == ["names"]
     assert watched.warned == []
-
-
-def test_wish_when_withdrawn_is_looked_for_no_more(hand: Hand) -> None:
-    watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    watched.watcher.watch(None)
-    watched.start()
-    hand.advance(600.0)
-    assert (watched.cluster.looked, watched.posted) == ([], [])
 
 
 def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(hand: Hand) -> None:

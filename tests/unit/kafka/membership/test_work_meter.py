@@ -82,22 +82,6 @@ def test_rate_when_the_application_is_called_back_for_the_group_leaves_that_time
     assert application.meter.rate_per_s == 50.0
 
 
-def test_rate_when_speed_changes_follows_over_some_ten_seconds_of_work() -> None:
-    """Two thirds of the change show after ten seconds, nearly all of it after forty."""
-    application = Application()
-    application.ask(0.0, handed=90)
-    application.work(1.0)
-    rates: list[float] = []
-    for _ in range(40):
-        application.ask(0.0, handed=30)
-        application.work(1.0)
-        rates.append(application.meter.rate_per_s or 0.0)
-    assert rates == sorted(rates, reverse=True)
-    assert rates[0] == 90.0
-    assert rates[10] == pytest.approx(52.07, abs=0.01)
-    assert 30.0 < rates[-1] < 32.0
-
-
 def test_rate_when_partitions_are_paused_tells_nothing_of_that_stretch() -> None:
     application = Application()
     application.ask(0.0, handed=1, waiting=99)

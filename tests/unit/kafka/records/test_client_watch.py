@@ -99,21 +99,6 @@ def test_a_client_that_returns_records_is_never_asked(stage: Stage, method: str)
     assert stage.questions == []
 
 
-def test_a_client_that_reaches_a_broker_again_stays(stage: Stage) -> None:
-    stage.lose_brokers()
-    stage.play(13)
-    stage.clients[0].without_broker = False
-    stage.play(60)
-    assert len(stage.clients) == 1
-
-
-def test_the_pause_grows_while_new_clients_find_no_broker_either(stage: Stage) -> None:
-    stage.brokers_are_gone = True
-    stage.lose_brokers()
-    stage.play(600)
-    assert 4 <= len(stage.clients) - 1 <= 7
-
-
 def test_each_partition_goes_on_at_its_next_record(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = [
         TopicPartition("t", 0, 7),

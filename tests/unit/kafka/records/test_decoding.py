@@ -13,13 +13,9 @@ from confluent_kafka.error import (
 )
 from confluent_kafka.serialization import SerializationContext, StringDeserializer
 
-from coopgroup import CooperativeConsumer
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.records.decoding import Decoder, Deserializer, Deserializers
 from coopgroup.kafka.records.delivery import DecodedDelivery
 from tests.unit.kafka.notice_stage import BOTH, Stage, owning
-
-CONFIG = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
 
 def message(offset: int, value: bytes | None = b"1", key: bytes | None = b"k") -> Message:
@@ -133,15 +129,3 @@ def test_processing_gets_bytes_and_decodes_around_the_handler() -> None:
     with pytest.raises(OSError, match="no disk"), decoder.decoding(one):
         raise OSError("no disk")
     assert one.value() == b"7"  # for a dead letter
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("key.deserializer", "avro", "expected a callable"),
-        ("value.deserializer.builder", print, "pass what it builds, as value.deserializer"),
-    ],
-)
-def test_wrong_deserializer_is_refused(key: str, value: object, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        CooperativeConsumer({**CONFIG, key: value})

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaException, Message
 
 from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
-from coopgroup.telemetry import CommitFailed
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record
@@ -141,15 +139,6 @@ def test_take_when_a_callback_raises_keeps_the_records() -> None:
     assert places(stage.delivery.take(1, 0)) == [(0, 2)]
 
 
-def test_commit_now_when_refused_raises_the_first_error() -> None:
-    stage = owning()
-    stage.driver.code = 25
-    with pytest.raises(KafkaException, match=r"UNKNOWN_MEMBER_ID.*Commit failed: Broker"):
-        stage.committing.commit_now((Offset("t", 0, 5),))
-    with pytest.raises(KafkaException, match="_NO_OFFSET"):
-        stage.committing.commit_now(())
-
-
 def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
     stage = owning()
     stage.driver.code = None
@@ -165,27 +154,6 @@ def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
     stage.committing.commit_later((), ONE)
     stage.listener.serve()
     assert stage.committed == [("_NO_OFFSET", [(1, -1001)])]
-
-
-def test_commit_later_when_refused_is_heard_and_written() -> None:
-    stage = owning()
-    stage.driver.code = -2
-    stage.committing.commit_later((Offset("t", 0, 5),), ONE)
-    stage.listener.serve()
-    name = KafkaError(KafkaError._TRANSPORT).name()
-    assert stage.committed == [(name, [(0, 5)])]
-    assert stage.written == [CommitFailed(resources=ResourceSet({"t": [0]}), error=name)]
-
-
-@pytest.mark.parametrize("count", [1, 40])
-def test_take_when_the_application_works_has_it_measured(count: int, hand: Hand) -> None:
-    stage = owning()
-    for first in (0, 40, 80):
-        stage.librdkafka.feed([record(0, first + one) for one in range(40)])
-        for _ in range(40 // count):
-            assert len(stage.delivery.take(count, 0)) == count
-            hand.advance(6.0 * count / 40)
-    assert stage.meter.rate_per_s == pytest.approx(40 / 6.0, rel=0.03)
 
 
 def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> None:
@@ -215,15 +183,6 @@ def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> 
     assert stage.delivery.take(5, 0) == []  # reported once
 
 
-@pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID", STALLED])
-def test_other_losses_are_no_events_nor_is_a_stall_before_the_group_was_left(cause: str) -> None:
-    stage = owning()
-    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=cause))
-    if cause == STALLED:
-        stage.driver.inbox.clear()
-    assert stage.delivery.take(1, 0) == []
-
-
 def test_take_when_an_offset_comes_late_begins_with_it() -> None:
     stage = owning()
     fetching = stage.fetching
@@ -246,17 +205,6 @@ def test_take_when_an_offset_comes_late_begins_with_it() -> None:
     assert fetching.fetched == BOTH
 
 
-def test_waits_in_a_state_that_lasts_become_long(waits: list[float]) -> None:
-    """Such as a slow `revoke_later`, or the outage of a coordinator."""
-    stage = owning()
-    stage.driver.is_quiet = False
-    assert stage.delivery.take(1, 1.0) == []
-    assert min(waits[:5]) == 0.005
-    became_long = next(place for place, wait in enumerate(waits) if wait >= 0.05)
-    # The last one is what is left of the time.
-    assert [wait for wait in waits[became_long:-1] if wait < 0.05] == []
-
-
 def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand: Hand) -> None:
     """Librdkafka rounds down: it would be asked again and again in the last millisecond."""
     stage = owning()
@@ -265,28 +213,6 @@ def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand
     assert hand.now_s - began_s >= 0.07
     assert min(waits) >= 0.001
     assert len(waits) <= 4
-
-
-def test_take_of_an_idle_consumer_looks_at_other_work_only_if_there_is_some(
-    waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = owning()
-    fetches: list[float] = []
-    fetch = Fetching.fetch
-
-    def counted(self: Fetching, wanted: int, wait_s: float, again_s: Any = None) -> None:  # noqa: ANN401
-        fetches.append(wait_s)
-        fetch(self, wanted, wait_s, again_s)
-
-    monkeypatch.setattr(Fetching, "fetch", counted)
-    assert stage.delivery.take(1, 0.4) == []
-    assert (len(fetches), len(waits) >= 6) == (1, True)
-    waits.clear()
-    revocation = RevokeResources(resources=ONE)
-    later(0.12, lambda: stage.driver.inbox.put(revocation))
-    assert stage.delivery.take(1, 0.4) == []
-    assert stage.heard == [("revoke", [1])]
-    assert len(fetches) >= 3
 
 
 @pytest.mark.parametrize("work", ["none", "offset", "commit", "paused", "batch"])
@@ -306,23 +232,6 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
         stage.fetching.record_buffer.pause([("t", 0)])
     stage.delivery.take(2 if work == "batch" else 1, 1.0)
     assert max(waits) > IDLE_S if work == "none" else max(waits) == IDLE_S
-
-
-def test_take_of_an_idle_consumer_ends_with_the_lease(waits: list[float], hand: Hand) -> None:
-    stage = owning()
-    stage.driver.lease_until_s = hand.now_s + 0.1
-    assert stage.delivery.take(1, 0.4) == []
-    assert sum(waits) < 0.2
-
-
-def test_take_of_an_idle_consumer_commits_on_time(waits: list[float], hand: Hand) -> None:
-    stage = owning()
-    stage.librdkafka.feed([record(0, 1)])
-    stage.delivery.take(1, 0)
-    stage.committing.due_at_s = hand.now_s + 0.1
-    stage.delivery.take(1, 0.4)
-    assert any(isinstance(one, CommitRequested) for one in stage.driver.posted)
-    assert len(waits) >= 2
 
 
 def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:

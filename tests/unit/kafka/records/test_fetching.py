@@ -7,9 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import Pauser
-from coopgroup.kafka.records.topic_learning import _LEARN_TIMEOUT_S
 from coopgroup.model import ResourceSet
-from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1, 50)]
@@ -129,14 +127,6 @@ def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
     ]
 
 
-def test_seek_forgets_what_waits_and_the_position() -> None:
-    """The position is unknown until the next record, as in librdkafka."""
-    fetching, _ = begun(record(0, 7), record(1, 50))
-    fetching.fetch(2, 0)
-    fetching.seek(TopicPartition("t", 0, 100))
-    assert (ready(fetching), positions(fetching)) == ([(1, 50)], [-1001, 50])
-
-
 # --- topics ahead of the first assignment ---------------------------------------------------------
 
 
@@ -174,31 +164,6 @@ def test_many_topics_are_looked_up_at_once() -> None:
     consumer = _Topics()
     Fetching(consumer, starts()).begin([TopicPartition(str(number), 0) for number in range(1_000)])
     assert consumer.asked == [None]
-
-
-def test_partitions_are_fetched_although_no_topic_could_be_looked_up() -> None:
-    consumer = _Topics()
-    fetching = Fetching(consumer, starts())
-    consumer.without_broker = True
-    fetching.begin([TopicPartition("a", 0)])
-    assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
-
-
-def test_slow_look_ups_of_topics_share_one_limit(hand: Hand) -> None:
-    consumer = _Topics(0.3 * _LEARN_TIMEOUT_S, hand.advance)
-    fetching = Fetching(consumer, starts())
-    fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
-    assert len(consumer.asked) == 3
-    assert fetching.fetched.names == tuple("abcde")
-
-
-def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
-    fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
-    batch = fetching.fetch_past(3, 0, lambda: True)
-    assert places(batch) == [(0, 7), (1, 50), (0, 8)]
-    assert positions(fetching) == [7, 50]
-    fetching.record_buffer.leaving = ()
-    assert (ready(fetching), positions(fetching)) == ([], [9, 51])
 
 
 @pytest.mark.parametrize(

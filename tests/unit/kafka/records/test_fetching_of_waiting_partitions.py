@@ -135,16 +135,6 @@ def test_seek_begins_a_partition_that_waits() -> None:
     assert librdkafka.calls == [("assign", [(0, 9)])]
 
 
-def test_pause_holds_for_a_partition_that_waits() -> None:
-    fetching, librdkafka, coordinator = silent()
-    fetching.begin([ZERO])
-    fetching.pause([ZERO], HELD, "application")
-    answer(coordinator)
-    fetching.begin_known()
-    assert [name for name, _ in librdkafka.calls] == ["pause", "assign", "pause"]
-    assert fetching.record_buffer.paused == {("t", 0)}
-
-
 @pytest.mark.parametrize("is_paused", [True, False])
 def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: bool) -> None:
     """Otherwise librdkafka would remember the pause until the partition returns."""
@@ -231,17 +221,6 @@ def test_a_partition_is_asked_for_when_a_signal_strikes_as_it_begins() -> None:
         answer(coordinator)
         fetching.begin_known()
         assert [one.offset for one in librdkafka.assigned] == [7]
-
-
-def test_an_event_is_told_when_a_signal_strikes_as_it_is_taken() -> None:
-    for struck in strikes():
-        fetching, _, coordinator = silent("error")
-        fetching.begin([ZERO])
-        answer(coordinator)
-        struck(fetching.begin_known)
-        fetching.begin_known()
-        assert fetching.record_buffer.ready
-        assert fetching.begun == ResourceSet({"t": [0]})
 
 
 @pytest.mark.parametrize("sought", [None, 7])

@@ -19,7 +19,6 @@ from tests.unit.kafka.fakes import FakeCoordinator
 A, B = ("t", 0), ("t", 1)
 FIVE, SEVEN = CommittedOffset(5), CommittedOffset(7)
 HERE, THERE = (Coordinator(node_id=one, host="localhost", port=one) for one in (1, 2))
-NO_ANSWER = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 
 
 @define
@@ -215,18 +214,6 @@ def test_a_closed_transport_is_a_failure_and_no_error(stage: Stage) -> None:
     assert (stage.take([A]), stage.lookup.reason) == ({}, "the transport is not running")
 
 
-def test_what_waits_long_is_named_once(stage: Stage) -> None:
-    stage.told = HERE
-    stage.coordinator.override = lambda _: NO_ANSWER
-    stage.lookup.ask([A])
-    assert stage.lookup.next_overdue_at_s(5.0) == 105.0
-    assert stage.lookup.overdue(5.0) == []
-    stage.advance(5.0)
-    assert stage.lookup.overdue(5.0) == [A]
-    assert (stage.lookup.overdue(5.0), stage.lookup.reason) == ([], "gone")
-    assert stage.lookup.next_overdue_at_s(5.0) == math.inf
-
-
 # --- for callers who wait -------------------------------------------------------------------------
 
 
@@ -255,19 +242,3 @@ def test_read_offsets_when_refused_says_so(*, find_is_refused: bool) -> None:
         )
     with pytest.raises(KafkaException, match="Group authorization failed"):
         _read(coordinator)
-
-
-@pytest.mark.parametrize("more", [{"timeout_s": 0.01}, {"is_over": lambda: True}])
-def test_read_offsets_without_an_answer_ends_in_time(more: dict[str, Any]) -> None:
-    coordinator = FakeCoordinator(is_silent=True)
-    with pytest.raises(TimeoutError, match="no committed offsets of group g: no answer yet"):
-        _read(coordinator, **more)
-
-
-def test_read_offsets_asks_nothing_more_when_its_caller_has_gone() -> None:
-    coordinator = FakeCoordinator(is_silent=True)
-    with pytest.raises(TimeoutError):
-        _read(coordinator, timeout_s=0.01)
-    ((request, hear),) = coordinator.waiting
-    hear(coordinator.answer(request))
-    assert len(coordinator.requests) == 1

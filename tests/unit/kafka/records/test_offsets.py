@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metadata
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_of_partitions
+from coopgroup.kafka.records.offsets import OffsetStore, given_offsets
 from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.member import MemberConfig, new_member
 from coopgroup.member.events import Offset
@@ -47,15 +47,6 @@ def test_due_when_stored_by_hand_are_those() -> None:
     assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 4))
     offsets.forget([("t", 0)])
     assert offsets.due(HELD) == (Offset("t", 1, 4),)
-
-
-def test_offsets_of_partitions_leave_out_those_without_and_keep_the_last() -> None:
-    partitions = [
-        TopicPartition("t", 0, 5),
-        TopicPartition("t", 1),
-        TopicPartition("t", 0, 6, metadata="note", leader_epoch=2),
-    ]
-    assert offsets_of_partitions(partitions) == (Offset("t", 0, 6, 2, "note"),)
 
 
 def test_given_offsets_of_a_record_are_those_of_the_next_one() -> None:
@@ -107,9 +98,3 @@ def test_all_but_leaves_a_wrong_item_for_librdkafka_to_refuse() -> None:
     zero, one, wrong = TopicPartition("t", 0), TopicPartition("t", 1, 7), dict[str, Any](a=1)
     given: Any = [zero, wrong, one]
     assert all_but(given, {("t", 0)}) == [wrong, one]
-
-
-@pytest.mark.parametrize("given", [1, None, "t", (TopicPartition("t", 0),)])
-def test_all_but_takes_a_list_only(given: Any) -> None:  # noqa: ANN401
-    with pytest.raises(TypeError, match="requires list of TopicPartition"):
-        all_but(given, {("t", 0)})

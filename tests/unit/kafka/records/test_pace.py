@@ -24,25 +24,6 @@ def test_slices_of_a_round_grow_if_it_lasts(longest_s: float, slices: dict[float
     ]
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_slices_after_a_notice_or_a_quiet_time_are_short_again(*, is_told: bool) -> None:
-    pace = Pace()
-    pace.slice_s(10.0, is_quiet=False)
-    if is_told:
-        pace.restart()
-    else:
-        pace.slice_s(15.0, is_quiet=True)
-    assert pace.slice_s(20.0, is_quiet=False) == SHORT_S
-
-
-def test_long_state_wakes_the_thread_at_most_45_times_in_its_first_second() -> None:
-    pace, now_s, slices = Pace(), 10.0, 0
-    while now_s < 11.0:
-        now_s += pace.slice_s(now_s, is_quiet=False)
-        slices += 1
-    assert slices <= 45
-
-
 def test_slices_of_an_idle_consumer_are_long_until_it_hears_something() -> None:
     pace = Pace(IDLE_S)
     assert pace.slice_s(10.0, is_quiet=True) == QUIET_S

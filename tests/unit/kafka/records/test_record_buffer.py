@@ -22,17 +22,6 @@ def rest(record_buffer: RecordBuffer) -> list[tuple[int | None, int | None]]:
     return places(record_buffer.ready)
 
 
-def test_ready_stays_the_same_object_whatever_happens() -> None:
-    """The hot path keeps a reference to it."""
-    record_buffer = filled(record(0, 0), record(1, 0))
-    ready = record_buffer.ready
-    record_buffer.pause([("t", 0)])
-    record_buffer.resume([("t", 0)])
-    record_buffer.drop([("t", 1)])
-    record_buffer.take(5)
-    assert record_buffer.ready is ready
-
-
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_pause_puts_what_waits_aside_and_what_comes_too(*, is_shared: bool) -> None:
     record_buffer = filled(record(0, 0), record(1, 0), record(0, 1), is_shared=is_shared)
@@ -62,15 +51,6 @@ def test_skip_forgets_records_and_keeps_the_pause() -> None:
     assert rest(record_buffer) == []
     record_buffer.resume([("t", 0)])
     assert rest(record_buffer) == [(0, 30)]
-
-
-def test_first_and_last_waiting_leave_events_out() -> None:
-    record_buffer = filled(record(0, 3), record(0, 4), EOF, record(1, 5), record(1, 6))
-    record_buffer.pause([("t", 1)])
-    first = {key: one.offset() for key, one in record_buffer.first_waiting().items()}
-    last = {key: one.offset() for key, one in record_buffer.last_waiting().items()}
-    assert first == {("t", 0): 3, ("t", 1): 5}
-    assert last == {("t", 0): 4, ("t", 1): 6}
 
 
 def test_shared_buffer_while_another_thread_takes_loses_none_and_repeats_none() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
+from coopgroup.member.effects import GrantResources, LoseResources
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeCoordinator, starts
 
@@ -47,15 +47,6 @@ def test_a_partition_that_was_lost_and_came_back_begins_where_its_owner_was() ->
     inbox.put(GrantResources(resources=HELD))
     made.want([A])
     assert [one.offset for one in made.look([A]).begin] == [50]
-
-
-def test_leaving_forgets_everything() -> None:
-    inbox, made = inbox_of(FakeCoordinator(is_silent=True))
-    inbox.put(GrantResources(resources=HELD))
-    inbox.put(RevokeResources(resources=HELD))
-    assert not made.lookup.is_idle
-    inbox.clear()
-    assert made.lookup.is_idle
 
 
 def test_a_long_wait_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

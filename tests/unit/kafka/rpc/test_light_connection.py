@@ -5,12 +5,10 @@ from __future__ import annotations
 import queue
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
 
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
@@ -93,14 +91,6 @@ def test_heartbeats_of_a_generation_differ_in_the_correlation_id_only(stage: Sta
     assert ids == list(range(ids[0], ids[0] + 6))
 
 
-def test_a_heartbeat_of_the_next_generation_says_so(stage: Stage) -> None:
-    later = evolve(HEARTBEAT, generation=77)
-    sent = [_without_correlation(stage.beat(one)) for one in (HEARTBEAT, later, later, HEARTBEAT)]
-    generations = struct.pack(">i", HEARTBEAT.generation), struct.pack(">i", 77)
-    before, after = sent[0], sent[0].replace(*generations)
-    assert sent == [before, after, after, before]
-
-
 def test_the_next_connection_negotiates_the_version_of_the_heartbeat_again(stage: Stage) -> None:
     stage.beat()
     stage.send()
@@ -139,13 +129,3 @@ def test_a_request_larger_than_the_buffer_of_the_kernel_arrives_whole(stage: Sta
     heartbeat = stage.broker.request()
     stage.broker.answer(heartbeat, struct.pack(">ih", 0, 0))
     assert stage.outcome() == HeartbeatAnswer(error_code=0)
-
-
-def test_an_answer_may_arrive_byte_by_byte(stage: Stage) -> None:
-    stage.send()
-    request = stage.broker.request()
-    frame = struct.pack(">i", 10) + request[CORRELATION] + struct.pack(">ih", 0, 27)
-    for byte in frame:
-        stage.broker.connections[-1].sendall(bytes([byte]))
-        threading.Event().wait(0.005)
-    assert stage.outcome() == HeartbeatAnswer(error_code=27)

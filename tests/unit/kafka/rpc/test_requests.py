@@ -142,11 +142,6 @@ def test_request_is_complete(
     assert over_the_wire(request_, version) == fields
 
 
-def test_join_leaves_the_reason_out_when_the_version_is_old() -> None:
-    fields = over_the_wire(join(), 5)
-    assert (fields.get("reason"), fields["group_instance_id"]) == (None, None)
-
-
 OFFSETS = FetchOffsetsRequest(
     group_id="g", partitions=(("a", 1), ("b", 0), ("b", 2)), require_stable=True
 )
@@ -180,12 +175,6 @@ def test_requests_about_offsets_speak_versions_with_names(
     """Offset fetches of v10 and commits of v10 have topic ids instead of names."""
     message = build_message(request_)
     assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
-
-
-def test_offset_fetch_that_would_read_from_zookeeper_is_not_sent() -> None:
-    message = build_message(OFFSETS)
-    with pytest.raises(IncompatibleBrokerVersion):
-        BrokerVersionData(api_versions={message.API_KEY: (0, 0)}).api_version(message)
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -232,34 +221,6 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
     assert old.api_version(build_message(request_of(None))) == version_min - 1
     new = BrokerVersionData(api_versions={message.API_KEY: (0, version_min)})
     assert new.api_version(message) == version_min
-
-
-@pytest.mark.parametrize(("version", "skips"), [(9, True), (5, False)])
-def test_join_answer_is_complete_when_read(version: int, *, skips: bool) -> None:
-    """A leader reads the members; before v9 it is never told to skip the assignment."""
-    response: Any = wire.JoinGroupResponse
-    given = {"member_id": "m", "group_instance_id": "s", "metadata": b"\x01"}
-    fields = {"generation_id": 4, "protocol_type": "consumer", "protocol_name": "first"}
-    message = response(
-        version=version,
-        throttle_time_ms=0,
-        error_code=0,
-        leader="m",
-        member_id="m",
-        members=[response.JoinGroupResponseMember(version=version, **given)],
-        **fields,
-        **({"skip_assignment": True} if skips else {}),
-    )
-    decoded = response.decode(message.encode(), version=version)
-    assert read_answer(join(), decoded) == api.JoinGroupAnswer(
-        error_code=0,
-        generation=4,
-        protocol_name="first",
-        leader_id="m",
-        member_id="m",
-        members=(api.JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
-        skip_assignment=skips,
-    )
 
 
 LEFT = wire.LeaveGroupResponse.MemberResponse

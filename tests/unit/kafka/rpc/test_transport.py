@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.channel import Channel
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
 from coopgroup.member.effects import Lane
@@ -144,58 +142,10 @@ def test_request_fails_in_time(
                 assert is_dead or took_s >= 0.2
 
 
-def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
-    with listening() as (server, address):
-
-        def babble() -> None:
-            peer, _ = server.accept()
-            with peer:
-                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                peer.recv(1000)
-
-        speaker = threading.Thread(target=babble)
-        speaker.start()
-        with running(read_connection_settings({"bootstrap.servers": address, **TLS})) as transport:
-            assert ask(transport, HEARTBEAT, node_at(address)).kind is FailureKind.HANDSHAKE
-        speaker.join(5)
-
-
-def test_requests_fail_when_the_broker_hangs_up() -> None:
-    with listening() as (server, address), transport_to(address) as transport:
-        sent = [begin(transport, HEARTBEAT, node_at(address), LONG_MS, Lane.JOIN) for _ in range(3)]
-        server.accept()[0].close()
-        for outcomes in sent:
-            assert outcomes.get(timeout=WAIT_S).kind is FailureKind.DISCONNECTED
-    assert all(outcomes.empty() for outcomes in sent)
-
-
-def test_request_waits_for_the_backoff_after_a_failed_connect(
-    broker: str, node: Coordinator
-) -> None:
-    address = dead_address()
-    settings = settings_for(broker, reconnect_backoff_ms=200, reconnect_backoff_max_ms=400)
-    with running(settings) as transport:
-        failed_s = [time.monotonic()]
-        for _ in range(3):
-            assert ask(transport, HEARTBEAT, node_at(address)).kind is FailureKind.DISCONNECTED
-            failed_s.append(time.monotonic())
-        assert failed_s[2] - failed_s[0] > 0.15
-        assert 0.3 < failed_s[3] - failed_s[1] < 5
-        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
-
-
 def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
     with listening() as (_, silent), transport_to(dead_address(), silent, broker) as transport:
         for _ in range(3):
             assert ask(transport, LOOK_UP).error_code == 0
-
-
-def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coordinator) -> None:
-    with transport_to(broker) as transport:
-        named = evolve(node, host="localhost")
-        assert ask(transport, HEARTBEAT, named) == UNKNOWN_GROUP
-        outcome = ask(transport, HEARTBEAT, evolve(node, host="no-such-host.invalid"))
-        assert outcome.kind is FailureKind.DISCONNECTED
 
 
 @pytest.mark.parametrize("is_close", [False, True])
@@ -342,44 +292,4 @@ def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, bro
     assert failure == TransportFailure(
         kind=FailureKind.DISCONNECTED, message="LookupError('a bug')"
     )
-    assert [repr(one) for one in reported] == ["LookupError('a bug')"]
-
-
-def test_look_up_fails_when_the_next_broker_cannot_be_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Later attempts may fail, too."""
-    calls: list[object] = []
-
-    def make_one_only(*arguments: Any) -> Channel:  # noqa: ANN401  (as Channel has them)
-        calls.append(arguments)
-        if len(calls) > 1:
-            raise LookupError("a bug")
-        return Channel(*arguments)
-
-    monkeypatch.setattr("coopgroup.kafka.rpc.channel.Channel", make_one_only)
-    reported: list[BaseException] = []
-    with transport_to(dead_address(), dead_address(), reported=reported) as transport:
-        failure = ask(transport, LOOK_UP)
-    assert failure.message == "LookupError('a bug')"
-    assert (len(calls), len(reported)) == (2, 1)
-
-
-def test_look_up_is_answered_when_the_list_of_brokers_cannot_be_read(
-    broker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(GroupTransport, "_learn_brokers", fail)
-    monkeypatch.setattr("coopgroup.kafka.rpc.transport._LEARN_AFTER_S", 0.0)
-    reported: list[BaseException] = []
-    heard = threading.Event()
-
-    def hear(error: BaseException) -> None:
-        reported.append(error)
-        heard.set()
-
-    transport = GroupTransport(settings_for(broker), hear)
-    transport.start()
-    with closing(transport):
-        assert isinstance(ask(transport, LOOK_UP), FindCoordinatorAnswer)
-        assert heard.wait(WAIT_S)
     assert [repr(one) for one in reported] == ["LookupError('a bug')"]

@@ -6,21 +6,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.advice.choose import (
-    CONFIDENCE,
-    ENOUGH,
     Advice,
     advise,
-    estimate,
-    resample_counts,
     sampled,
 )
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
-from coopgroup.pipeline.advice.history import Absence, Episode, Observed
+from coopgroup.pipeline.advice.history import Episode, Observed
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay import FIGURES
-from coopgroup.simulator.scenario import Choice, How
+from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 
 # The time-outs lie between the durations: no absence takes exactly as long as a time-out.
@@ -100,16 +95,6 @@ def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
     assert kept.best == kept.today
 
 
-def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
-    words = (
-        "incremental:max_moves_per_round={},move_interval_ms={},scheduled_rebalance_timeout_ms=0"
-    )
-    play = MadeUp({"simple": 60.0, words.format(4, 1_000): 60.3, words.format(1, 1_000): 70.0})
-    given = advise(history([1_000] * 40), COST, play)
-    assert str(given.advised.policy) == words.format(4, 1_000)
-    assert given.advised.unavailable_peak == 4
-
-
 def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_more() -> None:
     def advised(one: float, with_standby: float) -> tuple[Choice, float]:
         words = "simple:warmup.max_concurrent=8,warmup.standbys={},warmup.timeout_ms=80000"
@@ -133,22 +118,6 @@ def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> No
     assert not any("warmup" in one for one in (*free.asked, *still.asked))
 
 
-@pytest.mark.parametrize(("peak", "whole"), [(6.000_000_1, 6), (6.2, 7)])
-def test_peaks_are_whole_partitions(peak: float, whole: int) -> None:
-    """Seeds are averaged, and a large group is played with fewer members."""
-    assert advised(MadeUp({}, peak=peak)).current.unavailable_peak == whole
-
-
-def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
-    def broken(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
-        found = MadeUp({"simple": 10.0})(episodes, policies)
-        found[0, 0] = np.nan
-        return found
-
-    given = advised(broken, [1_000] * 40 + [2_000])
-    assert (given.failed, given.advised.policy) == (1, deferred(0))
-
-
 def test_advice_without_episodes_or_replays_is_refused() -> None:
     with pytest.raises(PipelineError, match=r"group g: nobody left, died or joined in 10\.0 days"):
         advise(history([]), COST, MadeUp({}))
@@ -158,26 +127,6 @@ def test_advice_without_episodes_or_replays_is_refused() -> None:
 
     with pytest.raises(PipelineError, match="no episode of group g could be replayed"):
         advise(history([5_000]), COST, nothing)
-
-
-@pytest.mark.parametrize(("count", "is_enough"), [(3, False), (ENOUGH - 1, False), (ENOUGH, True)])
-def test_little_history_is_said_and_has_figures_of_an_episode(count: int, is_enough: bool) -> None:
-    """Three absences in ten days: a day would have three tenths of the cost."""
-    given = advised(MadeUp({"simple": 30.0}), [1_000] * count)
-    assert given.is_enough is is_enough
-    shown = 30.0 * count / 10 if is_enough else 30.0
-    assert given.current.unavailable_s.mean == pytest.approx(shown)
-
-
-def test_one_deployment_of_many_members_is_little_history() -> None:
-    """Its absences have one cause, so their number says nothing about the next deployment."""
-    absences = tuple(
-        Absence(at_ms=1_000 * number, process=number, absent_ms=5_000, how=How.CLOSE)
-        for number in range(1, 2 * ENOUGH)
-    )
-    episodes = (Episode(begin_ms=0, absences=absences),)
-    given = advised(MadeUp({"simple": 900.0}), episodes=episodes)
-    assert (given.is_enough, given.is_clear) == (False, False)
 
 
 def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
@@ -217,21 +166,3 @@ def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:
     assert part.episodes[-1] == whole.episodes[-1]
     assert part.notes
     assert sampled(whole, 1_000) == whole
-
-
-def test_policy_of_today_with_options_that_do_not_exist_is_refused() -> None:
-    today = Choice(name="deferred", options={"delay": 1})
-    with pytest.raises(ConfigurationError, match="delay"):
-        advised(Cells(COST, seed=1), [1_000], today=today)
-
-
-def test_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    dice = np.random.default_rng(7)
-    costs = np.array([1.0, 5.0, 40.0])
-    shares = np.array([0.6, 0.3, 0.1])
-    held = 0
-    for _ in range(200):
-        times = np.maximum(dice.multinomial(100, shares), 0)
-        found = estimate(float(times @ costs) / 100, resample_counts(times) @ costs / 100)
-        held += found.low <= float(shares @ costs) <= found.high
-    assert held / 200 == pytest.approx(CONFIDENCE, abs=0.07)

@@ -7,22 +7,17 @@ import pytest
 
 from coopgroup.pipeline.advice.cost import (
     MoveCost,
-    break_even_ms,
     deferred,
     estimated_s,
-    warmup_in,
     with_rations,
-    with_warmups,
 )
 from coopgroup.pipeline.advice.history import Absence, Episode
-from coopgroup.policies import Warmup
 from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 
 SESSION_MS = 10_000
 STATEFUL = MoveCost(move_ms=30_000)
-SIMPLE = Choice(name="simple")
 
 
 def cost_s(
@@ -63,17 +58,6 @@ def test_estimate_follows_the_formula(
     """The cases are those of the table in the docstring of the module."""
     cost = MoveCost(move_ms=7_000, return_ms=2_000)
     assert cost_s(absent_ms, timeout_ms, cost, how, is_static=is_static) == expected_s
-
-
-def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
-    """The ski-rental bound holds for every duration, and it is tight."""
-    cost = MoveCost(move_ms=15_000)
-    timeout_ms = break_even_ms(cost)
-    ratios = []
-    for absent_ms in range(1_000, 200_000, 500):
-        best = min(cost_s(absent_ms, one, cost) for one in (0, 10**9))
-        ratios.append(cost_s(absent_ms, timeout_ms, cost) / best)
-    assert 1.8 < max(ratios) <= 2
 
 
 def estimated(
@@ -118,24 +102,6 @@ def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> Non
     assert spread[0] > spread[1]
     for_good = estimated([None] * 5, [0, 9_000], MoveCost(), is_spread=True)
     assert for_good == [5 * 1.5, 5 * 10.5]
-
-
-def test_warm_ups_are_of_the_policy_with_time_for_several_restores() -> None:
-    plain, doubled = with_warmups(deferred(5_000), STATEFUL, members=10)
-    assert warmup_in(plain) == Warmup(max_concurrent=20, timeout_ms=120_000)
-    assert warmup_in(doubled) == Warmup(max_concurrent=20, timeout_ms=120_000, standbys=1)
-    assert plain.options["scheduled_rebalance_timeout_ms"] == 5_000
-    for one in (plain, doubled):
-        create_policy(one.name, one.options)
-    quick = warmup_in(with_warmups(SIMPLE, MoveCost(move_ms=10), members=2)[0])
-    assert quick == Warmup(timeout_ms=60_000)
-
-
-def test_nothing_to_warm_up_is_nothing_to_try() -> None:
-    assert with_warmups(SIMPLE, MoveCost(), members=3) == []
-    assert with_warmups(Choice(name="eager"), STATEFUL, members=3) == []
-    (warm, _) = with_warmups(SIMPLE, STATEFUL, members=3)
-    assert with_warmups(warm, STATEFUL, members=3) == []
 
 
 def test_rations_keep_the_time_out_and_are_less_than_the_group() -> None:

@@ -63,17 +63,6 @@ def test_delays_where_nothing_is_lost_are_of_the_ration() -> None:
     assert found[1][0].startswith("Today's ration was not seen")
 
 
-@pytest.mark.parametrize("rounds", [((0, 5_000),), ((3, 0),)])
-def test_time_out_that_was_not_seen_is_said_to_be_a_guess(
-    rounds: tuple[tuple[int, int], ...],
-) -> None:
-    found = policy_led(led("deferred", *rounds))
-    assert found is not None
-    assert found[0] == Choice(name="deferred")
-    assert "time-out" in found[1][0]
-    assert "--today" in found[1][0]
-
-
 def test_only_the_newest_of_our_policies_counts() -> None:
     rounds = led("simple", (0, 0)) + led("deferred", (3, 30_000))
     assert policy_led(rounds) == (Choice(name="simple"), ())

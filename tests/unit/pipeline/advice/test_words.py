@@ -120,20 +120,6 @@ def test_ration_is_explained_by_its_worst_moment() -> None:
     )
 
 
-def test_too_little_history_is_no_advice() -> None:
-    """Neither a setting nor an interval nor a snippet, and figures of an episode."""
-    few = made_advice(history=history([12_000] * 3))
-    assert headline(few) == "Not enough history (3 of 20 episodes)."
-    assert not few.is_clear
-    assert snippet(few) == ""
-    assert notes(few)[0].startswith("Advice needs at least 20 episodes: departures, deployments")
-    assert "here 40 s, never costs more than twice" in notes(few)[1]
-    found = advice_json(few)
-    assert (found["advised"], found["snippet"], found["is_clear"]) == (None, None, False)
-    assert found["today"]["unavailable_partition_s_per_episode"] == {"mean": 90.0}
-    assert not any("Use" in one or "resampled" in one for one in reasons(few))
-
-
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:
     told = history([1_000] * 30, left_out=3, notes=("Also.",))
     left_out, failed, broken, also = notes(made_advice(failed=2, violations=1, history=told))[:4]

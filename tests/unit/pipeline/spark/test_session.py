@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.spark import session
 from coopgroup.pipeline.spark.session import (
-    build_session,
-    check_settings,
     connector_jars,
     reason_of,
     require_spark,
@@ -30,32 +27,6 @@ def _java(folder: Path, version: str) -> None:
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     program.chmod(0o755)
-
-
-@pytest.mark.parametrize("master", ["", "locl[2]", "local[x]", "http://spark:7077"])
-def test_master_when_invalid_is_refused(master: str) -> None:
-    with pytest.raises(ConfigurationError, match="--master"):
-        build_session(master=master)
-
-
-def test_only_jars_of_this_machine_are_looked_for(tmp_path: Path) -> None:
-    """Spark itself looks for a jar on another file system."""
-    (tmp_path / "one.jar").touch()
-    there = [str(tmp_path / "one.jar"), "hdfs://cluster/two.jar"]
-    check_settings(master="local[2]", jars=there, extra={})
-    with pytest.raises(ConfigurationError, match=r"--jars: got .*none\.jar"):
-        build_session(jars=[*there, str(tmp_path / "none.jar")])
-
-
-@pytest.mark.parametrize("package", ["pyspark", "pandas", "pyarrow"])
-def test_package_when_missing_names_the_extra(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        MissingExtraError, match=rf"{package} is missing.*: pip install .*'{package}<"
-    ):
-        require_spark()
 
 
 @pytest.mark.parametrize(

@@ -58,28 +58,6 @@ def groups(*records: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
     return list(out.to_pylist())
 
 
-def test_a_commit_becomes_a_row() -> None:
-    row = {
-        "group": "g",
-        "topic": "orders",
-        "partition": 3,
-        "at_ms": 1_730_000_000_000,
-        "committed": 42,
-        "leader_epoch": 5,
-        "metadata": "",
-        "is_tombstone": False,
-        "version": 4,
-        "written_ms": WRITTEN_MS,
-        "source_partition": 0,
-        "source_offset": 0,
-    }
-    good = dict.fromkeys(("part", "reason", "key", "value"))
-    unread = dict.fromkeys(("committed", "leader_epoch", "metadata", "version"))
-    tombstone = {**row, **unread, "is_tombstone": True, "at_ms": WRITTEN_MS, "source_offset": 1}
-    found = commits((KEY, encode_offset_value(COMMIT)), (KEY, None))
-    assert found == [row | good, tombstone | good]
-
-
 def test_large_groups_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are the same; a record that is larger than a part is a part of its own."""
     records: list[tuple[bytes | None, bytes | None]] = [
@@ -154,33 +132,6 @@ def test_the_quick_way_says_what_the_codec_says(raws: list[bytes]) -> None:
     """The fast path decodes common shapes in bulk, and must give the same rows."""
     for raw, row in zip(raws, commits(*((KEY, raw) for raw in raws)), strict=True):
         assert {name: row[name] for name in READ} == one_by_one(raw)
-
-
-def test_a_slice_of_a_batch_is_read_from_its_begin() -> None:
-    """Arrow slices share the buffers of the whole batch."""
-    other = evolve(COMMIT, committed=43)
-    whole = batch([(KEY, encode_offset_value(COMMIT)), (KEY, encode_offset_value(other))])
-    (out,) = decode_commits([whole.slice(1)])
-    assert out.column("committed").to_pylist() == [43]
-
-
-def test_a_group_becomes_a_row_with_members() -> None:
-    (row,) = groups((GROUP_KEY, encode_group_value(GROUP)))
-    assert (row["generation"], row["member_count"], row["rejections"]) == (7, 1, [])
-    assert row["at_ms"] == 1_730_000_000_001
-    assert row["members"] == [
-        {
-            "member_id": "a-1",
-            "instance_id": None,
-            "client_id": "a",
-            "client_host": "/10.0.0.1",
-            "session_timeout_ms": 6_000,
-            "rebalance_timeout_ms": 60_000,
-            "topics": ["orders"],
-            "assigned_count": 2,
-            "assigned": [{"topic": "orders", "partitions": [0, 2]}],
-        }
-    ]
 
 
 def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:

@@ -22,20 +22,6 @@ def test_lag_belongs_to_who_works_on_the_partition_at_that_time() -> None:
     assert lines.others == 0
 
 
-def test_members_with_the_highest_peaks_have_lines_and_others_are_a_band() -> None:
-    ownership = ownership_of(
-        [(number, number, 0, 100) for number in range(3)], owners=3, until_ms=100
-    )
-    samples = Samples(
-        times_ms=np.array([0, 50]),
-        lags=np.array([[5, 1, 9], [6, 2, 0]]),
-        resources=ResourceSet({"t": range(3)}),
-    )
-    lines = lag_lines(ownership, samples, lines_max=2)
-    assert lines.owners == (2, 0)
-    assert (lines.others, lines.low.tolist(), lines.high.tolist()) == (1, [1, 2], [1, 2])
-
-
 def test_thinned_lines_keep_their_peaks() -> None:
     ownership = ownership_of([(0, 0, 0, 1_000)], owners=1, until_ms=1_000)
     lags = np.zeros((1_000, 1), dtype=np.int64)

@@ -12,13 +12,6 @@ def wrote(member: str, record: Record, client: str = "") -> Envelope:
     return Envelope(at_ms=1, group="g", member=member, generation=1, record=record, client=client)
 
 
-def test_client_id_alone_is_the_name_of_its_only_member() -> None:
-    assert short_names([f"billing-1-{UUID}", f"billing-2-{OTHER}"]) == {
-        f"billing-1-{UUID}": "billing-1",
-        f"billing-2-{OTHER}": "billing-2",
-    }
-
-
 def test_members_of_one_client_id_get_as_many_digits_as_tell_them_apart() -> None:
     assert list(short_names([f"a-{UUID}", f"a-{THIRD}"]).values()) == ["a 5c0f", "a aaaa"]
     assert list(short_names([f"a-{UUID}", f"a-{OTHER}"]).values()) == ["a 5c0f3b1e", "a 5c0fffff"]

@@ -1,30 +1,19 @@
 """Decisions of a leader and their reasons, in words."""
 
-from coopgroup.model import EMPTY, ResourceSet
+import pytest
+
+from coopgroup.model import ResourceSet
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.telemetry import RoundRefused
 from tests.unit.report.histories import Story
 
-SIX = ResourceSet({"orders": range(6)})
 TWO = ResourceSet({"orders": [0, 1]})
 THREE = ResourceSet({"orders": [3]})
 
 
 def told(story: Story) -> list[RoundRow]:
     return list(round_rows(*named(story.envelopes)))
-
-
-def test_first_round_says_who_is_there_and_what_is_new() -> None:
-    story = Story()
-    story.start(0, "b")
-    story.lead(5, ["a", "b"], granted=SIX, created=SIX)
-    (row,) = told(story)
-    assert (row.leader, row.method, row.members, row.granted) == ("a", "deferred, sticky", 2, 6)
-    assert row.sentences == (
-        "First round seen, with a, b.",
-        "6 (orders 0-5) were never owned before: granted at once.",
-    )
 
 
 def test_members_that_come_and_go_are_the_reason_of_a_round() -> None:
@@ -52,42 +41,49 @@ def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
     assert "spoke" not in ours
 
 
-def test_revocation_says_that_owners_stop_first() -> None:
+@pytest.mark.parametrize(
+    ("decided", "sentences"),
+    [
+        (
+            {"revoked": TWO, "waiting": TWO | THREE, "follow_up": True},
+            (
+                "2 (orders 0-1) belong elsewhere by the target: their owners stop first.",
+                "1 (orders 3) waits until another member has released it.",
+                "Another round follows as soon as they have stopped.",
+            ),
+        ),
+        (
+            {"lost": TWO, "scheduled_rebalance_timeout_ms": 30_000},
+            (
+                "2 (orders 0-1) were lost with their owner and wait for it to come back.",
+                "At latest in 30 s what is still lost is given away.",
+            ),
+        ),
+        (
+            {"scheduled_rebalance_timeout_ms": 500},
+            ("Every member keeps what it has.", "At latest in 0.5 s comes the next round."),
+        ),
+        (
+            {"policy": "incremental", "scheduled_rebalance_timeout_ms": 1_500},
+            ("Every member keeps what it has.", "At latest in 1.5 s the next moves follow."),
+        ),
+        (
+            {"contested": THREE},
+            ("1 (orders 3) was claimed twice in one generation: granted to nobody in this round.",),
+        ),
+        (
+            {"granted": TWO, "created": TWO},
+            ("2 (orders 0-1) were never owned before: granted at once.",),
+        ),
+    ],
+)
+def test_decision_is_said_with_its_reason(
+    decided: dict[str, object], sentences: tuple[str, ...]
+) -> None:
     story = Story()
-    story.lead(0, ["a"], revoked=TWO, waiting=TWO | THREE, follow_up=True)
-    assert told(story)[0].sentences[1:] == (
-        "2 (orders 0-1) belong elsewhere by the target: their owners stop first.",
-        "1 (orders 3) waits until another member has released it.",
-        "Another round follows as soon as they have stopped.",
-    )
-    assert (told(story)[0].revoked, told(story)[0].waiting) == (2, 3)
-
-
-def test_loss_says_that_its_owner_may_come_back_and_until_when() -> None:
-    story = Story()
-    story.lead(0, ["a"], lost=TWO, scheduled_rebalance_timeout_ms=30_000)
+    story.lead(0, ["a"], **decided)
     (row,) = told(story)
-    assert (row.held_back, row.timeout_ms) == (2, 30_000)
-    assert row.sentences[1:] == (
-        "2 (orders 0-1) were lost with their owner and wait for it to come back.",
-        "At latest in 30 s what is still lost is given away.",
-    )
-
-
-def test_timeout_without_a_loss_is_that_of_the_policy() -> None:
-    story = Story()
-    story.lead(0, ["a"], granted=EMPTY, scheduled_rebalance_timeout_ms=500)
-    story.lead(1, ["a"], policy="incremental", scheduled_rebalance_timeout_ms=1_500)
-    assert told(story)[0].sentences[-1] == "At latest in 0.5 s comes the next round."
-    assert told(story)[1].sentences[-1] == "At latest in 1.5 s the next moves follow."
-
-
-def test_contested_resources_are_granted_to_nobody() -> None:
-    story = Story()
-    story.lead(0, ["a"], contested=THREE)
-    assert told(story)[0].sentences[1:] == (
-        "1 (orders 3) was claimed twice in one generation: granted to nobody in this round.",
-    )
+    assert row.sentences[1:] == sentences
 
 
 def test_refused_round_is_a_row_of_its_own() -> None:

@@ -51,31 +51,6 @@ def lives(draw: st.DrawFn) -> list[Interval]:
     return kept
 
 
-@given(intervals=lives(), known=st.lists(st.integers(0, END_MS), min_size=3, max_size=3))
-def test_gaps_are_where_nobody_works_after_a_resource_is_known(
-    intervals: list[Interval], known: list[int]
-) -> None:
-    gaps = gaps_of(ownership_of(intervals, until_ms=END_MS), np.array(known))
-    found = {
-        (resource, at_ms)
-        for resource, start, end in zip(
-            gaps.resource.tolist(), gaps.start_ms.tolist(), gaps.end_ms.tolist(), strict=True
-        )
-        for at_ms in range(start, end)
-    }
-    begins = [
-        min([known[number], *(one[2] for one in intervals if one[0] == number)])
-        for number in range(3)
-    ]
-    assert found == {
-        (resource, at_ms)
-        for resource in range(3)
-        for at_ms in range(begins[resource], END_MS)
-        if not workers(intervals, resource, at_ms)
-    }
-    assert set(gaps.owner.tolist()) <= {NOBODY}
-
-
 @given(intervals=lives())
 def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
     doubles = doubles_of(ownership_of(intervals, until_ms=END_MS))
@@ -151,18 +126,6 @@ def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
     assert snapped.gaps.start_ms[late] <= 500_000
     assert snapped.gaps.end_ms[late] >= 500_001
     assert snapped.gaps.end_ms.max() <= until_ms
-
-
-def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
-    held = [(number, 0, 0, 100 * number + 50) for number in range(9_000)]
-    until_ms = 1_000_000
-    gaps = gaps_of(
-        ownership_of(held, resources=9_000, until_ms=until_ms), np.zeros(9_000, dtype=np.int64)
-    )
-    steps = unowned_counts(gaps, 0, until_ms)
-    assert steps.times_ms.size <= 4_000
-    assert steps.counts.max() == 9_000
-    assert (np.diff(steps.times_ms) > 0).all()
 
 
 def test_unowned_counts_when_there_are_too_many_are_exact_in_quiet_times() -> None:

@@ -1,7 +1,5 @@
 """Events of faults and of processes that start or end."""
 
-import numpy as np
-
 from coopgroup.model import ResourceSet
 from coopgroup.report.history.rounds import round_rows
 from coopgroup.report.history.timeline_events import (
@@ -9,7 +7,6 @@ from coopgroup.report.history.timeline_events import (
     TimelineEvent,
     TimelineEventKind,
     clustered,
-    known_ms,
     lanes,
     timeline_events,
 )
@@ -20,7 +17,6 @@ from coopgroup.telemetry import (
     ProcessPaused,
     ProcessResumed,
     ResourcesStopped,
-    RoundRefused,
     StopReason,
 )
 from tests.unit.report.histories import Story
@@ -67,21 +63,6 @@ def test_lost_membership_is_the_fault_where_no_host_tells_of_processes() -> None
         story.write(2, "a", closed)
     assert told(real) == [(1, "fault", "a: lease expired"), (2, "ended", "a closed")]
     assert told(simulated) == [(0, "started", "a started")]
-
-
-def test_refused_round_is_a_fault() -> None:
-    story = Story()
-    story.generation = 7
-    story.write(3, "a", RoundRefused(violations=("x",)))
-    assert told(story) == [(3, "fault", "round 7 refused")]
-
-
-def test_known_ms_is_when_a_leader_first_spoke_of_a_resource() -> None:
-    story = Story()
-    story.lead(5, ["a"], granted=ResourceSet({"orders": [0]}))
-    story.lead(9, ["a"], lost=ResourceSet({"orders": [0, 1]}), granted=ResourceSet({"x": [0]}))
-    known = known_ms(story.envelopes, ResourceSet({"orders": [0, 1, 2]}), 100)
-    assert np.array_equal(known, [5, 9, 100])
 
 
 def event(

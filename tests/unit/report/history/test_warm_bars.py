@@ -31,24 +31,6 @@ def rows(bars: tuple[WarmBar, ...]) -> list[tuple[int, int, int, int]]:
     return sorted((one.first_row, one.last_row, one.lane, one.owner) for one in bars)
 
 
-def test_neighbours_that_went_alike_become_one_bar() -> None:
-    spans = [span(number, "c-1", 10, 50, 40) for number in (0, 1, 3)]
-    bars = warm_bars(spans, OWNERSHIP, BY_NAME)
-    assert rows(bars) == [(0, 1, 0, 1), (3, 3, 0, 1)]
-    assert {(one.begin_ms, one.warm_ms, one.end_ms) for one in bars} == {(10, 40, 50)}
-    by_owner = np.array([2, 0, 3, 1])
-    assert rows(warm_bars(spans, OWNERSHIP, by_owner)) == [(1, 3, 0, 1)]
-
-
-def test_other_times_or_another_end_is_another_bar() -> None:
-    same = span(0, "c-1", 10, 50, 40)
-    others = [
-        evolve(same, resource=Resource("t", 1), warm_ms=None),
-        evolve(same, resource=Resource("t", 2), end=WarmEnd.CANCELLED),
-    ]
-    assert len(warm_bars([same, *others], OWNERSHIP, BY_NAME)) == 3
-
-
 def test_two_that_prepare_one_partition_have_a_lane_each_and_rows_stay_apart() -> None:
     """A bar over two rows would cover the second lane of the first row."""
     spans = [

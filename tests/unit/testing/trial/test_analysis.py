@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from coopgroup.testing.trial.analysis import (
 )
 from coopgroup.testing.trial.recording import ACKNOWLEDGED, HANDED_OUT, Event, Rows
 from coopgroup.testing.trial.scenarios import measure_steps
-from tests.support.facts import NOTHING
 
 MS = 1_000_000
 ALWAYS = Window(begin_ns=1, end_ns=10_000 * MS)
@@ -43,81 +42,57 @@ def log_of(*members: tuple[str, Rows], acked: Rows | None = None) -> TrialLog:
     return merge(incarnations, acknowledged() if acked is None else acked)
 
 
-def paced(partition: int, times_ms: Iterable[float], *, first_offset: int = 0) -> Rows:
-    """Return records at the given times, each handed out 1 ms after it was produced."""
-    records = [(at, at - 1, first_offset + index, partition) for index, at in enumerate(times_ms)]
-    return handed(*records)
-
-
-def test_measure_when_nothing_happened_is_all_zero() -> None:
-    assert measure(log_of(), ALWAYS) == NOTHING
-
-
-def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> None:
-    log = log_of(
-        ("m2", handed((30, 29, 1, 0), (20, 19, 5, 1))),
-        ("m1", handed((10, 9, 0, 0))),
-    )
-    assert log.rows[["partition", "at_ns", "member", "incarnation"]].tolist() == [
-        (0, 10 * MS, 0, 1),
-        (0, 30 * MS, 1, 0),
-        (1, 20 * MS, 1, 0),
-    ]
-
-
-def test_merge_when_records_wait_counts_from_production_or_the_record_before() -> None:
-    log = log_of(("m1", handed((10, 9, 0, 0), (40, 12, 1, 0), (45, 13, 2, 0), (60, 0, 3, 0))))
-    assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
-
-
-def test_measure_when_a_partition_stands_still_counts_pause_and_unavailability() -> None:
-    """A stall of 300 ms is a pause of a retained partition, and 0.3 partition-seconds."""
-    stalled = handed((10, 9, 0, 0), (320, 20, 1, 0), (321, 30, 2, 0))
-    facts = measure(log_of(("m1", stalled)), Window(begin_ns=15 * MS, end_ns=400 * MS))
-    assert (facts.retained, facts.retained_pause_ms_max) == (1, 300.0)
-    assert facts.unavailable_partition_s == 0.3
-
-
-def test_measure_when_a_stall_spans_the_window_counts_what_lies_within() -> None:
-    """The part of a wait outside the window belongs to another window."""
-    stalled = handed((10, 9, 0, 0), (1000, 20, 1, 0))
-    facts = measure(log_of(("m1", stalled)), Window(begin_ns=200 * MS, end_ns=500 * MS))
-    assert (facts.pause_ms_max, facts.unavailable_partition_s, facts.consumed) == (300.0, 0.3, 0)
-
-
-def test_measure_when_a_partition_moves_does_not_retain_it() -> None:
-    log = log_of(("m1", paced(0, [10, 20])), ("m2", paced(0, [500, 510], first_offset=2)))
-    facts = measure(log, Window(begin_ns=15 * MS, end_ns=600 * MS))
-    assert (facts.moved, facts.moved_twice, facts.retained) == (1, 0, 0)
-
-
-def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
-    there_and_back = handed((10, 9, 0, 0, 1), (30, 29, 2, 0, 2), (40, 39, 3, 0, 2))
-    log = log_of(("m1", there_and_back), ("m2", handed((20, 19, 1, 0))))
-    facts = measure(log, ALWAYS)
-    assert (facts.moved, facts.moved_twice, facts.double_owner_transitions) == (2, 1, 0)
-
-
-def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
-    log = log_of(
-        ("m1", handed((10, 9, 0, 0), (122, 30, 1, 0))),
-        ("m2", handed((100, 30, 1, 0), (150, 140, 2, 0))),
-    )
-    facts = measure(log, ALWAYS)
-    assert (facts.double_owner_ms, facts.double_owner_transitions) == (22.0, 1)
-    assert facts.duplicated == 1
-
-
-def test_measure_when_one_record_falls_into_another_spell_counts_the_transition() -> None:
-    log = log_of(("m1", paced(0, [10, 20, 30])), ("m2", handed((20, 19, 7, 0))))
-    facts = measure(log, ALWAYS)
-    assert (facts.double_owner_ms, facts.double_owner_transitions) == (0.0, 1)
-
-
-def test_measure_when_records_come_again_counts_each_repetition() -> None:
-    log = log_of(("m1", handed((10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0))))
-    facts = measure(log, ALWAYS)
-    assert (facts.consumed, facts.duplicated) == (1, 2)
+@pytest.mark.parametrize(
+    ("members", "window_ms", "expected"),
+    [
+        pytest.param(
+            {"m1": [(10, 9, 0, 0), (320, 20, 1, 0), (321, 30, 2, 0)]},
+            (15, 400),
+            {"retained": 1, "retained_pause_ms_max": 300.0, "unavailable_partition_s": 0.3},
+            id="stands still: a pause of a retained partition",
+        ),
+        pytest.param(
+            {
+                "m1": [(10, 9, 0, 0), (20, 19, 1, 0)],
+                "m2": [(500, 499, 2, 0), (510, 509, 3, 0)],
+            },
+            (15, 600),
+            {"moved": 1, "moved_twice": 0, "retained": 0},
+            id="moves",
+        ),
+        pytest.param(
+            {
+                "m1": [(10, 9, 0, 0, 1), (30, 29, 2, 0, 2), (40, 39, 3, 0, 2)],
+                "m2": [(20, 19, 1, 0)],
+            },
+            (0, 10_000),
+            {"moved": 2, "moved_twice": 1, "double_owner_transitions": 0},
+            id="goes and returns",
+        ),
+        pytest.param(
+            {
+                "m1": [(10, 9, 0, 0), (122, 30, 1, 0)],
+                "m2": [(100, 30, 1, 0), (150, 140, 2, 0)],
+            },
+            (0, 10_000),
+            {"double_owner_ms": 22.0, "double_owner_transitions": 1, "duplicated": 1},
+            id="a stale owner goes on",
+        ),
+        pytest.param(
+            {"m1": [(10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0)]},
+            (0, 10_000),
+            {"consumed": 1, "duplicated": 2},
+            id="records come again",
+        ),
+    ],
+)
+def test_facts_of_a_partition(
+    members: dict[str, list[Any]], window_ms: tuple[int, int], expected: dict[str, float]
+) -> None:
+    begin_ms, end_ms = window_ms
+    log = log_of(*((name, handed(*records)) for name, records in members.items()))
+    facts = measure(log, Window(begin_ns=begin_ms * MS + 1, end_ns=end_ms * MS))
+    assert {name: getattr(facts, name) for name in expected} == expected
 
 
 def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:

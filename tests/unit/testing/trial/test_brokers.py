@@ -5,25 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from coopgroup.testing.errors import ClusterError, ToolMissingError
 from coopgroup.testing.trial import brokers
 from coopgroup.testing.trial.brokers import open_stage
-
-
-def answers(address: str) -> bool:
-    return bool(AdminClient({"bootstrap.servers": address}).list_topics(timeout=5).brokers)
-
-
-def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
-    with open_stage("mock", 24, lambda _line: None) as stage:
-        assert answers(stage.client_config["bootstrap.servers"])
-        assert (stage.topics, stage.partitions_per_topic, stage.is_mock) == (
-            ("orders-0", "orders-1", "orders-2", "orders-3", "orders-4", "orders-5"),
-            4,
-            True,
-        )
 
 
 def test_open_stage_when_auto_and_java_is_missing_falls_back(

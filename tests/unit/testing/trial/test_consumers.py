@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from attrs import evolve
 
@@ -14,8 +11,6 @@ from coopgroup.testing.trial.consumers import build_consumer, consumer_config
 from coopgroup.testing.trial.spec import (
     WorkerSpec,
     check_kind,
-    dump_spec,
-    load_spec,
 )
 
 SPEC = WorkerSpec(
@@ -98,45 +93,7 @@ def test_build_consumer_when_of_a_policy_gives_it_the_arguments_of_a_trial(
     assert policies == [expected]
 
 
-@pytest.mark.parametrize("kind", ["coopgroup-simple", "coopgroup-incremental-kept"])
-def test_load_code_when_called_leaves_nothing_to_load_for_the_consumer(kind: str) -> None:
-    """Loading would extend the time in which the scenario keeps a member down."""
-    program = (
-        "import sys\n"
-        "from coopgroup.testing.trial.consumers import build_consumer, load_code\n"
-        "from coopgroup.testing.trial.spec import WorkerSpec, load_spec\n"
-        f"spec = load_spec(WorkerSpec, {dump_spec(evolve(SPEC, kind=kind))!r})\n"
-        "load_code(spec)\n"
-        "loaded = set(sys.modules)\n"
-        "import coopgroup\n"
-        "coopgroup.CooperativeConsumer\n"
-        "print(sorted(one for one in set(sys.modules) - loaded if one.startswith('coopgroup')))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 # --- the specifications that the controller sends to its processes --------------------------------
-
-
-WORKER = WorkerSpec(
-    kind="eager",
-    name="m1",
-    group_id="billing",
-    topics=("a", "b"),
-    partitions_per_topic=4,
-    log_path="logs/m1",
-    client_config={"bootstrap.servers": "127.0.0.1:9"},
-    policy_arguments={"scheduled_rebalance_timeout_ms": 5},
-    assign_failures=2,
-    heavy_partitions=(1, 5),
-)
-
-
-def test_worker_spec_when_sent_arrives_unchanged() -> None:
-    assert load_spec(WorkerSpec, dump_spec(WORKER)) == WORKER
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from attrs import evolve
 
 from coopgroup.testing.trial import Trial, TrialError, measure
 from coopgroup.testing.trial.brokers import Stage
-from coopgroup.testing.trial.processes import wait_for_end
 from tests.support.facts import NOTHING
 
 
@@ -89,27 +86,3 @@ def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
 def test_group_when_a_member_is_unknown_says_so(trial: Trial) -> None:
     with pytest.raises(TrialError, match="eager-0 has no member m9"):
         trial.group("eager").stop("m9")
-
-
-# --- the end of a process of a trial --------------------------------------------------------------
-
-
-def _start(program: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
-
-
-@pytest.mark.parametrize("has_ended", [False, True])
-def test_end_of_a_process_is_its_status(has_ended: bool) -> None:
-    with _start("raise SystemExit(3)") as process:
-        if has_ended:
-            process.wait()
-        assert wait_for_end(process, 60.0) == 3
-
-
-def test_process_that_does_not_end_is_reported_and_lives() -> None:
-    with _start("input()") as process:
-        with pytest.raises(subprocess.TimeoutExpired):
-            wait_for_end(process, 0.05)
-        assert process.poll() is None
-        process.communicate("\n")
-        assert wait_for_end(process, 60.0) == 0

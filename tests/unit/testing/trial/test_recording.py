@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coopgroup.testing.trial import recording
-from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
+from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowReader
 
 KILLED_WRITER = """
 import os, signal, sys
@@ -19,30 +18,6 @@ for offset in range(1000):
     log.append(1 + offset, 2, offset, 3, 4)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def test_row_log_when_read_while_written_gives_each_row_once(tmp_path: Path) -> None:
-    path = tmp_path / "x.records"
-    reader = RowReader(path)
-    assert reader.read_new().tolist() == []
-    log = RowLog(path)
-    log.append(11, 10, 5, 2, 1)
-    assert reader.read_new().tolist() == [(11, 10, 5, 2, 1)]
-    log.append(12, 0, 6, 2)
-    log.append(13, 0, 7, 2)
-    assert reader.read_new().tolist() == [(12, 0, 6, 2, 0), (13, 0, 7, 2, 0)]
-    log.close()
-    assert reader.read_new().tolist() == []
-
-
-def test_row_log_when_it_grows_keeps_every_row(tmp_path: Path) -> None:
-    path = tmp_path / "x.records"
-    log = RowLog(path)
-    count = recording._GROW_ROWS + 10  # noqa: SLF001 - just beyond the first growth
-    for offset in range(count):
-        log.append(1 + offset, 0, offset, 0)
-    log.close()
-    assert RowReader(path).read_new()["offset"].tolist() == list(range(count))
 
 
 def test_row_log_when_the_writer_is_killed_has_every_row(tmp_path: Path) -> None:
