@@ -130,6 +130,9 @@ def serve(
 class _Server(ThreadingHTTPServer):
     """Bounds the number of connections, and the time of each."""
 
+    # With the default of 5, many new connections delay a probe by a second or more.
+    request_queue_size = 128
+
     def __init__(self, address: tuple[str, int], request: type[BaseHTTPRequestHandler]) -> None:
         self._lock = threading.Lock()
         self._limits: dict[Any, float] = {}  # of each connection, the oldest first
