@@ -29,9 +29,10 @@ _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 # For a whole request and its answer.
 _REQUEST_S_MAX: Final = 10.0
-# Beyond this number, the oldest connection is cut. Its thread may go on for a moment, so a new
-# connection is refused at twice the number.
+# Beyond this number, the oldest connection is cut. Its thread ends a moment later. So at twice the
+# number, a new connection waits for the end of a thread. It is refused if all threads hang.
 _CONNECTIONS_MAX: Final = 16
+_THREAD_S_MAX: Final = 1.0
 _CLOSE_S_MAX: Final = 60.0
 
 
@@ -134,29 +135,33 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], request: type[BaseHTTPRequestHandler]) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._limits: dict[Any, float] = {}  # of each connection, the oldest first
         super().__init__(address, request)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002
         """Return whether a new connection gets a thread."""
-        with self._lock:
-            count = len(self._limits)
-            if count >= _CONNECTIONS_MAX:
+        with self._changed:
+            if len(self._limits) >= _CONNECTIONS_MAX:
                 self._cut(1)
-            if count < 2 * _CONNECTIONS_MAX:
+            has_room = self._changed.wait_for(
+                lambda: len(self._limits) < 2 * _CONNECTIONS_MAX, _THREAD_S_MAX
+            )
+            if has_room:
                 self._limits[request] = monotonic() + _REQUEST_S_MAX
-        return count < 2 * _CONNECTIONS_MAX
+        return has_room
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401  (as the base class has it)
-        with self._lock:
+        """End a connection, also one that was refused."""
+        with self._changed:
             self._limits.pop(request, None)
+            self._changed.notify_all()
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Cut the connections whose time is over; called several times a second."""
         now = monotonic()
-        with self._lock:
+        with self._changed:
             self._cut(sum(limit <= now for limit in self._limits.values()))
 
     def _cut(self, count: int) -> None:
@@ -198,8 +203,6 @@ def _request_class(
     answer_path: Callable[[str], Answer], *, needs_own_host: bool
 ) -> type[BaseHTTPRequestHandler]:
     class Request(BaseHTTPRequestHandler):
-        timeout = _REQUEST_S_MAX
-
         def do_GET(self) -> None:
             """Answer a request."""
             self._send(with_content=True)
