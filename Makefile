@@ -40,7 +40,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock clean
+.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock jars clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,6 +140,11 @@ lock: setup ## compile the locks from pyproject.toml
 	    --no-header --quiet --upgrade -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	    --no-header --quiet --upgrade --constraints requirements.txt --extra faststream --extra keystore --extra metrics --extra report --extra spark --extra watch --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes \
+	    --no-header --quiet --constraints requirements-dev.txt --extra metrics --group build -o deploy/kubernetes/requirements.txt
+
+jars: tools setup ## the list of SHA-256 of the jars of Kafka and Spark, from an empty Maven repository
+	$(BIN)/python scripts/list-jars $(VERSIONS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build

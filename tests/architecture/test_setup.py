@@ -16,8 +16,10 @@ from packaging.utils import canonicalize_name
 
 from tests.architecture.tree import ROOT, tracked_files
 
-LOCKS = ("requirements.txt", "requirements-dev.txt")
-STEPS = ("Makefile", "scripts/check-package", "scripts/require")
+IMAGE_LOCK = "deploy/kubernetes/requirements.txt"
+LOCKS = ("requirements.txt", "requirements-dev.txt", IMAGE_LOCK)
+DOCKERFILE = "deploy/kubernetes/Dockerfile"
+STEPS = ("Makefile", "scripts/check-package", "scripts/require", DOCKERFILE)
 NEWER = "9999"
 PIP_OF_PYTHON_3_11_0 = "pip==22.3"
 
@@ -40,8 +42,12 @@ def test_lock_pins_every_package_with_a_hash(lock: str) -> None:
 
 
 def test_locks_agree() -> None:
-    runtime, everything = map(_locked, LOCKS)
+    runtime, everything, image = map(_locked, LOCKS)
     assert runtime.items() <= everything.items()
+    assert {name: one[0] for name, one in image.items()}.items() <= {
+        name: one[0] for name, one in everything.items()
+    }.items()
+    assert {name for name, (_, marker) in runtime.items() if not marker} <= image.keys()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -53,6 +59,16 @@ def test_no_step_of_the_set_up_resolves(step: str) -> None:
     for line in re.findall(r"^.*requirements\S*\.txt$", text, re.MULTILINE):
         if "-r " in line:
             assert "--require-hashes" in line
+
+
+@pytest.mark.parametrize("path", [".github/workflows/test.yml", DOCKERFILE])
+def test_images_and_actions_are_named_with_a_digest(path: str) -> None:
+    """Whoever owns a tag can move it."""
+    text = (ROOT / path).read_text()
+    names = re.findall(r"^(?:FROM| *-? *(?:uses|debian):) (\S+)", text, re.MULTILINE)
+    assert len(names) > 1
+    pinned = r".+@([0-9a-f]{40}|sha256:[0-9a-f]{64})"
+    assert [name for name in names if not re.fullmatch(pinned, name)] == []
 
 
 def test_maven_and_its_plugin_are_named_with_a_version() -> None:

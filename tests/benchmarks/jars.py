@@ -23,7 +23,7 @@ def classpath_of(pom: Path) -> str:
         shutil.rmtree(target, ignore_errors=True)
         maven = shutil.which("mvn")
         assert maven is not None
-        command = [maven, "-q", "-B", "-f", str(pom), COPY_JARS]
+        command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom), COPY_JARS]
         found = subprocess.run(
             [*command, f"-DoutputDirectory={target}"],
             check=False,

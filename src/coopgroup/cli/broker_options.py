@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -10,7 +11,7 @@ import click
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.shown_values import shown_setting
 
-__all__ = ["bootstrap_option", "config_option", "parse_settings", "timeout_option"]
+__all__ = ["bootstrap_option", "config_option", "pairs", "timeout_option"]
 
 bootstrap_option: Final = click.option(
     "--bootstrap-server",
@@ -24,8 +25,9 @@ config_option: Final = click.option(
     "--config",
     "settings",
     multiple=True,
-    metavar="KEY=VALUE",
-    help="Key of the consumer's configuration, such as security.protocol; can be repeated.",
+    metavar="KEY=VALUE|@FILE",
+    help="Key of the consumer's configuration, such as security.protocol, or a file with a line for"
+    " each; can be repeated. Passwords belong into a file.",
 )
 
 timeout_option: Final = click.option(
@@ -37,16 +39,41 @@ timeout_option: Final = click.option(
 )
 
 
-def parse_settings(settings: Iterable[str]) -> dict[str, str]:
-    """Read the arguments of `--config`.
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """Read KEY=VALUE arguments, and those that name a file of them, as @FILE.
+
+    All users of the machine can read the arguments of a process, so passwords belong into a file.
+    No message shows its content.
 
     Raises:
-        ConfigurationError: one is not KEY=VALUE.
+        ConfigurationError: one is no pair, or a file cannot be read.
     """
-    pairs = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
+    found = {}
+    for one in given:
+        if one.startswith("@"):
+            found.update(_pairs_of_file(one, option))
+            continue
+        key, equals, value = one.partition("=")
         if not key or not equals:
-            raise ConfigurationError("--config", shown_setting(setting), "KEY=VALUE")
-        pairs[key] = value
-    return pairs
+            raise ConfigurationError(option, shown_setting(one), "KEY=VALUE, or @FILE")
+        found[key] = value
+    return found
+
+
+def _pairs_of_file(name: str, option: str) -> dict[str, str]:
+    try:
+        lines = Path(name[1:]).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        raise ConfigurationError(option, name, f"a file that can be read ({reason})") from None
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if (not key and not equals) or key.startswith("#"):
+            continue
+        if not key or not equals:
+            raise ConfigurationError(
+                option, f"{name} line {number}", "KEY=VALUE, or # and a remark"
+            )
+        found[key] = value
+    return found

@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.cli.broker_options import bootstrap_option, parse_settings
+from coopgroup.cli.broker_options import bootstrap_option, config_option, pairs
 from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.interruption import interruption
 from coopgroup.kafka.consumer import CooperativeConsumer
@@ -45,13 +45,7 @@ _POLL_S: Final = 0.5
 @click.option(
     "--assignor", metavar="NAME[:KEY=VALUE,...]", help="Where they go.  [default: sticky]"
 )
-@click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Key of the consumer's configuration; can be repeated.",
-)
+@config_option
 @click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a JSON object.")
 def command(  # noqa: PLR0913  (one parameter for each option)
@@ -79,7 +73,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         "client.id": "coopgroup-consume",
         "error_cb": complain,  # replaces librdkafka's own log
         "log_level": 0,
-        **parse_settings(settings),
+        **pairs(settings, "--config"),
     }
     consumer = CooperativeConsumer(
         configuration,

@@ -9,7 +9,7 @@ import click
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coopgroup.cli.broker_options import bootstrap_option, config_option, parse_settings
+from coopgroup.cli.broker_options import bootstrap_option, config_option, pairs
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,
@@ -126,7 +126,7 @@ def settings_of(name: str, bootstrap_server: str, settings: Sequence[str]) -> Co
         "client.id": name,
         "group.id": name,
         "log_level": 0,
-        **parse_settings(settings),
+        **pairs(settings, "--config"),
     }
     read = read_settings(configuration)
     try:

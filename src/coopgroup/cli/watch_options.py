@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from confluent_kafka import Consumer, KafkaException
 
-from coopgroup.cli.broker_options import parse_settings
+from coopgroup.cli.broker_options import pairs
 from coopgroup.cli.own_topics import settings_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
@@ -46,7 +46,7 @@ def group_configuration(
         "client.id": "coopgroup-group",
         "group.id": group,
         "log_level": 0,
-        **parse_settings(settings),
+        **pairs(settings, "--config"),
     }
 
 

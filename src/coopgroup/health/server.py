@@ -1,18 +1,25 @@
 """`serve`: `/livez`, `/readyz` and `/metrics` on a small server of the standard library.
 
 The server has a thread of its own, so it answers while a handler of the application hangs. This is
-the case in which a probe must answer.
+the case in which a probe must answer. Connections are few and short: a client that drips its
+request is cut, and keeps no probe out.
 """
 
 from __future__ import annotations
 
+import math
+import socket
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from typing import Any, Final, Protocol, Self
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.health.answers import Answer, live, ready
+from coopgroup.health.hosts import is_loopback, is_own_host
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
 from coopgroup.worker import Worker
 
@@ -20,8 +27,12 @@ __all__ = ["HealthServer", "serve"]
 
 _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-# A client that sends nothing must not keep a thread for ever.
-_REQUEST_TIMEOUT_S: Final = 10.0
+# For a whole request and its answer.
+_REQUEST_S_MAX: Final = 10.0
+# Beyond this number, the oldest connection is cut. Its thread ends a moment later. So at twice the
+# number, a new connection waits for the end of a thread. It is refused if all threads hang.
+_CONNECTIONS_MAX: Final = 16
+_THREAD_S_MAX: Final = 1.0
 _CLOSE_S_MAX: Final = 60.0
 
 
@@ -52,7 +63,9 @@ class HealthServer:
         limits: HealthLimits,
     ) -> None:
         answers = _Answers(members, metrics, limits)
-        self._server = ThreadingHTTPServer(address, _request_class(answers.answer))
+        needs_own_host = is_loopback(address[0])
+        request = _request_class(answers.answer, needs_own_host=needs_own_host)
+        self._server = _Server(address, request)
         # A client that disconnects early is no error of this process, and worth no traceback.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self._is_closed = False
@@ -115,6 +128,50 @@ def serve(
     return HealthServer((host, port), members, metrics, limits)
 
 
+class _Server(ThreadingHTTPServer):
+    """Bounds the number of connections, and the time of each."""
+
+    # With the default of 5, many new connections delay a probe by a second or more.
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], request: type[BaseHTTPRequestHandler]) -> None:
+        self._changed = threading.Condition()
+        self._limits: dict[Any, float] = {}  # of each connection, the oldest first
+        super().__init__(address, request)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002
+        """Return whether a new connection gets a thread."""
+        with self._changed:
+            if len(self._limits) >= _CONNECTIONS_MAX:
+                self._cut(1)
+            has_room = self._changed.wait_for(
+                lambda: len(self._limits) < 2 * _CONNECTIONS_MAX, _THREAD_S_MAX
+            )
+            if has_room:
+                self._limits[request] = monotonic() + _REQUEST_S_MAX
+        return has_room
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401  (as the base class has it)
+        """End a connection, also one that was refused."""
+        with self._changed:
+            self._limits.pop(request, None)
+            self._changed.notify_all()
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut the connections whose time is over; called several times a second."""
+        now = monotonic()
+        with self._changed:
+            self._cut(sum(limit <= now for limit in self._limits.values()))
+
+    def _cut(self, count: int) -> None:
+        open_ones = [one for one, limit in self._limits.items() if limit < math.inf]
+        for one in open_ones[:count]:
+            self._limits[one] = math.inf
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
 class _Answers:
     """The answers to all paths."""
 
@@ -142,10 +199,10 @@ class _Answers:
         return [one.health() for one in self._members]
 
 
-def _request_class(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
+def _request_class(
+    answer_path: Callable[[str], Answer], *, needs_own_host: bool
+) -> type[BaseHTTPRequestHandler]:
     class Request(BaseHTTPRequestHandler):
-        timeout = _REQUEST_TIMEOUT_S
-
         def do_GET(self) -> None:
             """Answer a request."""
             self._send(with_content=True)
@@ -155,13 +212,26 @@ def _request_class(answer_path: Callable[[str], Answer]) -> type[BaseHTTPRequest
             self._send(with_content=False)
 
         def _send(self, *, with_content: bool) -> None:
-            answer = answer_path(self.path)
+            hosts = self.headers.get_all("Host", [])  # no browser omits it, a simple probe may
+            if needs_own_host and not all(map(is_own_host, hosts)):
+                answer = Answer(421, _TEXT, b"Host: expected localhost or a loopback address\n")
+            else:
+                answer = answer_path(self.path)
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.kind)
             self.send_header("Content-Length", str(len(answer.content)))
             self.end_headers()
             if with_content:
                 self.wfile.write(answer.content)
+
+        def end_headers(self) -> None:
+            """Add what all answers have, also those of the base class."""
+            self.send_header("X-Content-Type-Options", "nosniff")
+            super().end_headers()
+
+        def version_string(self) -> str:
+            """Name no version of Python."""
+            return "coopgroup"
 
         def log_message(self, *_: Any) -> None:  # noqa: ANN401  (as the base class has it)
             """Log nothing: a probe each second is no event."""

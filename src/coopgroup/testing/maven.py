@@ -6,6 +6,10 @@ user share. It copies the jars into a temporary folder, creates the bootstrap ch
 renames the folder in one step. A killed process therefore never leaves an incomplete folder with
 the final name.
 
+Maven compares each download with a checksum of the same server, so it notices broken downloads
+only. `check_jars` compares the jars with the SHA-256 in `jars.sha256`, which `make jars` renews. A
+changed jar is refused, wherever it was changed: on the server, on the way or in Maven's repository.
+
 The bootstrap checkpoint is the file that `kafka-storage format` writes for a new KRaft cluster. It
 contains the feature levels, among them `group.version=1`, without which KIP-848 groups are refused.
 It is the same for every cluster and node, so one copy saves a Java start for each cluster.
@@ -37,6 +41,7 @@ FORMAT_TIMEOUT_S = 60
 REASON_LENGTH_MAX = 300
 # Without a version, each release of Maven takes another version of its plugin.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+JARS_LIST = "jars.sha256"
 OTHER_LOG_BINDINGS = ("slf4j-log4j12-*.jar", "slf4j-reload4j-*.jar")
 
 # The storage tool requires a whole configuration, but only the roles affect its output.
@@ -198,26 +203,69 @@ def build_once(final: Path, build: Callable[[str, Path], None]) -> None:
             shutil.rmtree(building, ignore_errors=True)
 
 
-def copy_jars(maven: str, pom: bytes, folder: Path, jars: Path, complaint: str) -> None:
-    """Let Maven copy the dependencies of a pom.
+def copy_jars(
+    maven: str, pom: bytes, jars: Path, complaint: str, *, only_listed: bool = True
+) -> None:
+    """Let Maven copy the dependencies of a pom, and check the copies.
 
     Args:
         maven: path of Maven.
-        pom: the pom, which is kept in the folder.
-        folder: folder of the build.
+        pom: the pom.
         jars: folder of the jars.
         complaint: begin of an error message.
+        only_listed: whether a jar without a known SHA-256 is refused.
+
+    Raises:
+        KafkaFetchError: Maven failed, or a jar is not the expected one.
+    """
+    download_jars(maven, pom, jars, complaint)
+    check_jars(jars, complaint, only_listed=only_listed)
+
+
+def download_jars(maven: str, pom: bytes, jars: Path, complaint: str) -> None:
+    """Let Maven copy the dependencies of a pom; the pom is kept beside them.
 
     Raises:
         KafkaFetchError: Maven failed; the message contains the reason.
     """
-    (folder / "pom.xml").write_bytes(pom)
+    jars.mkdir(exist_ok=True)
+    (jars / "pom.xml").write_bytes(pom)
     command = [
-        *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never"),
-        *("--file", str(folder / "pom.xml")),
+        *(maven, "--batch-mode", "--quiet", "--strict-checksums", "-Dstyle.color=never"),
+        *("--file", str(jars / "pom.xml")),
         *(COPY_JARS, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
     ]
     run_step(command, complaint, FETCH_TIMEOUT_S)
+
+
+def listed_jars() -> dict[str, str]:
+    """Return the known SHA-256 of each jar, by its file name."""
+    text = resources.files("coopgroup.testing").joinpath(JARS_LIST).read_text("ascii")
+    return {name: digest for digest, name in (line.split() for line in text.splitlines())}
+
+
+def check_jars(jars: Path, complaint: str, *, only_listed: bool) -> None:
+    """Compare the jars of a folder with their known SHA-256; else as `copy_jars`.
+
+    Raises:
+        KafkaFetchError: a jar has another SHA-256, or none is known and one is required.
+    """
+    known = listed_jars()
+    for jar in sorted(one for one in jars.iterdir() if one.suffix.lower() == ".jar"):
+        if jar.name not in known:
+            if only_listed:
+                raise KafkaFetchError(f"{complaint}: {jar.name} is not in the list of known jars")
+        elif sha256_of(jar) != known[jar.name]:
+            raise KafkaFetchError(
+                f"{complaint}: {jar.name} is not the known jar, its SHA-256 differs; "
+                "delete it from Maven's local repository and try again"
+            )
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy_kafka_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
@@ -226,11 +274,15 @@ def copy_kafka_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
     Releases before 4.0 contain a binding of slf4j to log4j 1, which requires a configuration file
     and conflicts with the pom's own binding.
 
+    Of a release that is not in the list, only the jars that it shares with listed ones are checked.
+
     Raises:
-        KafkaFetchError: Maven failed; the message contains the reason.
+        KafkaFetchError: Maven failed, or a jar is not the expected one.
     """
     jars = folder / "jars"
-    copy_jars(maven, pom_of(release), folder, jars, "Maven could not fetch Kafka's jars")
+    is_listed = f"kafka_2.13-{release.version}.jar" in listed_jars()
+    complaint = "Maven could not fetch Kafka's jars"
+    copy_jars(maven, pom_of(release), jars, complaint, only_listed=is_listed)
     for pattern in OTHER_LOG_BINDINGS:
         for binding in sorted(jars.glob(pattern)):
             binding.unlink()

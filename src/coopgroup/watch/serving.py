@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import os
 import socket
 import time
@@ -28,8 +27,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.health.hosts import is_loopback, is_own_host
 from coopgroup.printable import printable
 from coopgroup.report import drawing
 from coopgroup.report.page import templates
@@ -41,7 +42,7 @@ from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COL
 from coopgroup.watch.values import GroupView
 from coopgroup.worker import Worker
 
-__all__ = ["LiveServer", "is_own_host"]
+__all__ = ["LiveServer"]
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -54,15 +55,18 @@ _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"connection", b"close"),  # so the time of a connection is that of one request
 )
+_EVENTS: Final = "/events"
 _CONNECTIONS_MAX: Final = 200
+# For a whole request and its answer, without streams of events.
+_REQUEST_S_MAX: Final = 30.0
 _RETRY_MS: Final = 2_000
 # A connection that carries nothing for longer may be ended by a proxy.
 _SILENT_S_MAX: Final = 15.0
 _STOP_S: Final = 2
 _CLOSE_S_MAX: Final = 60.0
 _SCRIPTS: Final = ("page.js", "live.js")
-_LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
 
 
 class LiveServer:
@@ -85,7 +89,7 @@ class LiveServer:
         self._socket = _listening(host, port)
         self._loop = asyncio.new_event_loop()
         self._live = _Live(group)
-        app = _Guard(self._live.app(), needs_own_host=_is_loopback(host))
+        app = _Guard(self._live.app(), needs_own_host=is_loopback(host))
         # The socket is ours, and signals go to the main thread: uvicorn only serves.
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -97,7 +101,7 @@ class LiveServer:
                 lifespan="off",
                 ws="none",
                 loop="asyncio",
-                limit_concurrency=_CONNECTIONS_MAX,
+                http=_Connection,
                 timeout_graceful_shutdown=_STOP_S,
             )
         )
@@ -171,7 +175,7 @@ class _Live:
         return Starlette(
             routes=[
                 Route("/", self._page),
-                Route("/events", self._events),
+                Route(_EVENTS, self._events),
                 Route("/drawing", self._drawing),
                 Route("/bokeh.js", bokeh),
                 *map(static, files),
@@ -251,6 +255,43 @@ class _Live:
             self._browsers -= 1
 
 
+class _Connection(H11Protocol):
+    """A connection with a limit of time, unless it is a stream of events.
+
+    Connections that drip their requests must not keep browsers out. If there are too many, the one
+    that has waited longest is cut, which may be the new one.
+    """
+
+    begun_s = 0.0
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; cut the oldest connection if there are too many."""
+        super().connection_made(transport)
+        self.begun_s = self.loop.time()
+        self._limit = self.loop.call_later(_REQUEST_S_MAX, self._end)
+        if len(self.connections) > _CONNECTIONS_MAX:
+            mine = (one for one in self.connections if isinstance(one, _Connection))
+            oldest = min((one for one in mine if one.is_limited), key=lambda one: one.begun_s)
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, also the limit of time."""
+        if self._limit is not None:
+            self._limit.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the connection is open, and no stream of events."""
+        is_stream = self.scope is not None and self.scope["path"] == _EVENTS
+        return not is_stream and not self.transport.is_closing()
+
+    def _end(self) -> None:
+        if self.is_limited:
+            self.transport.abort()
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -275,21 +316,6 @@ class _Guard:
             await refusal(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
-
-
-def is_own_host(header: str) -> bool:
-    """Return whether a `Host` header names this machine: localhost or a loopback address."""
-    is_ipv6 = header.startswith("[")
-    return _is_loopback(header[1:].partition("]")[0] if is_ipv6 else header.partition(":")[0])
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() in _LOOPBACK_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listening(host: str, port: int) -> socket.socket:

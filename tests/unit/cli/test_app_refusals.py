@@ -19,7 +19,8 @@ COMPARE = ("compare", "story.toml")
 ADVISE = ("advise", "--group", "g", "--tables", "t")
 OF_TABLES = ("--tables", "t")
 HERE = ("--tables", ".")
-HIDDEN = "got '(not shown)', expected KEY=VALUE"
+HIDDEN = "got '(not shown)', expected KEY=VALUE, or @FILE"
+NO_FILE = "--config: got '@none', expected a file that can be read (No such file or directory)"
 UNKNOWN_KEY = "got '(not shown)', but there is no such key"
 TELEMETRY = "topic: got 'coopgroup-telemetry', expected a topic that can be read"
 
@@ -56,6 +57,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ([*CHECK, "--config", "oops"], f"--config: {HIDDEN}"),
         ([*CHECK, "--config", "no.such.key=1"], f"no.such.key: {UNKNOWN_KEY}"),
         ([*CHECK, *NOWHERE], "bootstrap.servers: got '127.0.0.1:1', expected brokers that answer"),
+        *(
+            ([*line, "--config", "@none"], NO_FILE)
+            for line in (
+                *(["bell", "create"], ["telemetry", "create"], ["telemetry", "read"]),
+                *(["watch", "g"], ["watch", "g", "--http", "0"], CHECK, CONSUME),
+            )
+        ),
         (["consume", "orders"], "Missing option '--group'.\n"),
         (["consume", "--group", "g"], "Missing argument 'TOPIC...'.\n"),
         ([*CONSUME, "--config", "x"], f"--config: {HIDDEN}"),

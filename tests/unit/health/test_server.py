@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.request
+from contextlib import ExitStack, suppress
 
 import pytest
 from attrs import define, evolve
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.health import HealthServer, serve
+from coopgroup.health import server as server_module
 from coopgroup.health.server import _Answers
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health
 
@@ -70,6 +73,75 @@ def test_server_answers_and_leaves_no_port_when_it_is_closed() -> None:
         assert _get(server, "/livez", "HEAD") == (200, "")
         server.close()
     serve(port, member).close()
+
+
+def _raw(server: HealthServer, request: bytes) -> bytes:
+    """Send bytes, and return all bytes until the server ends the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"Host: localhost:8080\r\n", b"200"),
+        (b"", b"200"),
+        (b"Host: [::1].evil.example\r\n", b"421"),
+        (b"Host: localhost\r\nHost: evil.example\r\n", b"421"),
+    ],
+)
+def test_foreign_name_of_this_host_is_refused(host: bytes, status: bytes) -> None:
+    """Of a web page whose name resolves to the loopback address."""
+    with serve(0, Member()) as server:
+        answer = _raw(server, b"GET /livez HTTP/1.0\r\n" + host + b"\r\n")
+    assert answer.split()[1] == status
+    assert (b'"group"' in answer) == (status == b"200")
+
+
+def test_all_addresses_accept_any_name() -> None:
+    """A probe of Kubernetes names the address of the pod."""
+    with serve(0, Member(), host="0.0.0.0") as server:  # noqa: S104 - loopback is what is asked
+        answer = _raw(server, b"GET /livez HTTP/1.1\r\nHost: pod.example\r\n\r\n")
+    assert answer.split()[1] == b"200"
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"DELETE"])
+def test_answer_forbids_guesses_and_names_no_version(method: bytes) -> None:
+    with serve(0, Member()) as server:
+        answer = _raw(server, method + b" /livez HTTP/1.0\r\n\r\n")
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    assert b"x-content-type-options: nosniff" in head
+    assert b"server: coopgroup\r\n" in head
+    assert b"python" not in head
+
+
+def _dripping(server: HealthServer) -> socket.socket:
+    """Begin a request, and do not end it."""
+    drip = socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S)
+    drip.sendall(b"GET /livez HTTP/1.0\r\nHost: localhost\r\n")
+    return drip
+
+
+def test_connections_that_drip_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_CONNECTIONS_MAX", 3)
+    with serve(0, Member()) as server, ExitStack() as clients:
+        drips = [clients.enter_context(_dripping(server)) for _ in range(40)]
+        assert _get(server, "/livez")[0] == 200
+        with suppress(ConnectionResetError):
+            assert drips[0].recv(1) == b""  # the oldest one is cut
+        assert len(server._server._limits) <= 6  # noqa: SLF001 - one thread for each
+
+
+def test_request_that_takes_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although each byte comes in time."""
+    now = [0.0]
+    monkeypatch.setattr(server_module, "monotonic", lambda: now[0])
+    with serve(0, Member()) as server, _dripping(server) as drip:
+        assert _get(server, "/livez")[0] == 200  # accepted after the other one
+        now[0] = 10.0
+        with suppress(ConnectionResetError):
+            assert drip.recv(1) == b""
 
 
 @pytest.mark.parametrize("port", [-1, 70_000, True, "80"])

@@ -1,6 +1,8 @@
 """Fetching of Kafka's jars; programs of the tests replace Maven and Java."""
 
+import hashlib
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -8,16 +10,21 @@ import pytest
 
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.maven import (
+    KAFKA_VERSION,
     KafkaRuntime,
     fetch_kafka,
     kafka_runtime_path,
+    listed_jars,
 )
+from tests.architecture.tree import ROOT
 
 MVN = """#!/bin/sh
-echo run >> "$RUNS"
+echo "$*" >> "$RUNS"
 for argument; do case "$argument" in -DoutputDirectory=*) jars="${argument#*=}";; esac; done
-mkdir "$jars" && touch "$jars/kafka.jar"
+cp "$SERVED"/* "$jars"
 """
+KNOWN = b"as it was published"
+UNLISTED = "4.3.9"
 JAVA = """#!/bin/sh
 for argument; do config="$argument"; done
 folder="$(sed -n 's/^log.dirs=//p' "$config")"
@@ -42,6 +49,11 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SERVED", str(tmp_path / "served"))
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "kafka.jar").write_bytes(KNOWN)
+    listed = {"kafka.jar": hashlib.sha256(KNOWN).hexdigest(), f"kafka_2.13-{KAFKA_VERSION}.jar": ""}
+    monkeypatch.setattr("coopgroup.testing.maven.listed_jars", lambda: listed)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return folder
 
@@ -58,7 +70,6 @@ def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) 
     assert sorted(path.name for path in runtime.folder.iterdir()) == [
         "bootstrap.checkpoint",
         "jars",
-        "pom.xml",
     ]
     cache = tmp_path / "cache"
     assert sorted(path.name for path in cache.iterdir()) == [
@@ -95,6 +106,50 @@ def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -
     assert not kafka_runtime_path().exists()
     write_program(programs, "mvn", MVN)
     assert fetch_kafka().folder.is_dir()
+
+
+def test_maven_checks_its_downloads(programs: Path, tmp_path: Path) -> None:
+    fetch_kafka()
+    assert "--strict-checksums" in (tmp_path / "runs").read_text().split()
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, UNLISTED])
+def test_a_jar_that_was_changed_is_refused(programs: Path, tmp_path: Path, version: str) -> None:
+    (tmp_path / "served" / "kafka.jar").write_bytes(KNOWN + b"!")
+    with pytest.raises(KafkaFetchError, match=r"kafka\.jar is not the known jar.*try again$"):
+        fetch_kafka(version)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("name", ["added.jar", "added.JAR"])
+def test_a_jar_that_was_added_to_a_listed_release_is_refused(
+    programs: Path, tmp_path: Path, name: str
+) -> None:
+    """Java takes both from a folder of its class path."""
+    (tmp_path / "served" / name).touch()
+    with pytest.raises(KafkaFetchError, match=f"{name} is not in the list of known jars$"):
+        fetch_kafka()
+
+
+def test_a_release_that_is_not_listed_may_bring_its_own_jars(
+    programs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "served" / f"kafka_2.13-{UNLISTED}.jar").touch()
+    assert fetch_kafka(UNLISTED).folder.is_dir()
+
+
+def test_every_release_of_make_brokers_and_the_jars_of_spark_are_listed() -> None:
+    found = re.search(r"^VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found
+    expected = {f"kafka_2.13-{version}.jar" for version in found[1].split()}
+    pom = (ROOT / "src/coopgroup/pipeline/spark/connector-pom.xml").read_text()
+    expected |= {
+        f"{artifact}-{version}.jar"
+        for artifact, version in re.findall(r"<artifactId>(.+)</.+\s+<version>(.+)<", pom)[1:]
+    }
+    known = listed_jars()
+    assert expected <= known.keys()
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in known.values())
 
 
 def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import evolve
 
+from coopgroup.cli.broker_options import pairs
 from coopgroup.cli.interruption import interruption
 from coopgroup.cli.pipeline.options import (
     broker_options,
     group_option,
     kafka_options,
     one_line,
-    pairs,
     place_of,
     place_options,
     scope_of,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from attrs import frozen
 
+from coopgroup.cli.broker_options import pairs
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.shown_values import shown_setting
 from coopgroup.pipeline.folders import local_folder
 from coopgroup.pipeline.spark.session import (
     LIGHT,
@@ -36,7 +36,6 @@ __all__ = [
     "group_option",
     "kafka_options",
     "one_line",
-    "pairs",
     "place_of",
     "place_options",
     "scope_of",
@@ -180,7 +179,7 @@ def broker_options(command: _Command) -> _Command:
         click.option(
             "--config",
             multiple=True,
-            metavar="KEY=VALUE",
+            metavar="KEY=VALUE|@FILE",
             help="A key of librdkafka's configuration, such as security.protocol, or @FILE with a"
             " line for each; may be repeated.",
         ),
@@ -261,45 +260,6 @@ def since_of(text: str, now_ms: int) -> int:
     if since_ms > now_ms:
         raise ConfigurationError("--since", text, _A_PAST_TIME)
     return max(0, since_ms)
-
-
-def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """Read KEY=VALUE arguments, and those that name a file of them, as @FILE.
-
-    What a file says stands in no list of processes and in no message: passwords go there.
-
-    Raises:
-        ConfigurationError: one is no pair, or a file cannot be read.
-    """
-    found = {}
-    for one in given:
-        if one.startswith("@"):
-            found.update(_pairs_of_file(one, option))
-            continue
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise ConfigurationError(option, shown_setting(one), "KEY=VALUE, or @FILE")
-        found[key] = value
-    return found
-
-
-def _pairs_of_file(name: str, option: str) -> dict[str, str]:
-    try:
-        lines = Path(name[1:]).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
-        raise ConfigurationError(option, name, f"a file that can be read ({reason})") from None
-    found = {}
-    for number, line in enumerate(lines, start=1):
-        key, equals, value = (part.strip() for part in line.partition("="))
-        if (not key and not equals) or key.startswith("#"):
-            continue
-        if not key or not equals:
-            raise ConfigurationError(
-                option, f"{name} line {number}", "KEY=VALUE, or # and a remark"
-            )
-        found[key] = value
-    return found
 
 
 def place_of(folder: str, master: str, jars: str, settings: Sequence[str]) -> Place:

@@ -11,8 +11,10 @@ closes any descriptor of the file. So this module remembers the slots that this 
 does not open their files again.
 
 A user who can write to a file can make two processes believe that they are one member. So a
-directory or a file is refused if another user may write to it or if it is a symbolic link. The
-directory is opened once and checked by its descriptor. Its files are opened relative to it.
+directory or a file is refused if another user may write to it or if it is a symbolic link. This
+also applies to the path of the directory: a link in it is refused, and a directory in which all
+users may replace entries. The directory is opened once and checked by its descriptor. Its files are
+opened relative to it.
 
 A file is written in place, because a lock belongs to the file and not to its name. An interrupted
 write leaves content with a wrong checksum. Nothing is flushed to the disk. A flush would only help
@@ -36,6 +38,7 @@ import stat
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -60,6 +63,8 @@ _READABLE_MAX: Final = 60  # characters of the group's name in a file's name
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, a pipe with the file's name could hang the constructor.
 _FILE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+# The parts of a path before its last one: the right to search them is enough.
+_WAY_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _ROOT: Final = 0
 # How long a closing consumer waits for the disk.
@@ -218,7 +223,6 @@ def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> Identity
             too many files, or users other than its owner may write to it.
     """
     try:
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = _open_folder(Path(folder))
         try:
             return _take(folder, descriptor, group_id, warn)
@@ -232,16 +236,52 @@ def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> Identity
 
 
 def _open_folder(folder: Path) -> int:
-    """Open the directory, so that the checked directory is the one used."""
-    if folder.is_symlink():
-        raise ValueError("it is a symbolic link")
-    descriptor = os.open(folder, _FOLDER_FLAGS)
+    """Open the directory, so that the checked directory is the one used; make what is missing.
+
+    The way begins at the root, and each part is opened in the checked one before it.
+    """
+    way = Path(os.path.abspath(folder))  # noqa: PTH100 - `resolve` would follow links
+    path = Path(way.anchor)
+    descriptor = os.open(path, _WAY_FLAGS)
     try:
-        _check_owner("it", os.fstat(descriptor), "name a folder inside it, which is made safely")
+        parent = status = os.fstat(descriptor)
+        for name in way.parts[1:]:
+            _check_part(path, status, parent)
+            path /= name
+            flags = _FOLDER_FLAGS if path == way else _WAY_FLAGS
+            part = _open_part(path, descriptor, flags)
+            os.close(descriptor)
+            descriptor, parent, status = part, status, os.fstat(part)
+        _check_part(path, status, parent)
+        _check_owner("it", status, "name a folder inside it, which is made safely")
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _open_part(path: Path, parent: int, flags: int) -> int:
+    """Open a directory in its parent; make it if it is missing."""
+    with suppress(FileExistsError):
+        try:
+            status = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            os.mkdir(path.name, 0o700, dir_fd=parent)
+        else:
+            if stat.S_ISLNK(status.st_mode):
+                raise ValueError(f"{path} is a symbolic link: name its target")
+    return os.open(path.name, flags, dir_fd=parent)
+
+
+def _check_part(path: Path, status: os.stat_result, parent: os.stat_result) -> None:
+    """Refuse a directory whose entries all users may replace; the sticky bit prevents that.
+
+    The system mounts an emptyDir of Kubernetes with the mode 0777, but only one pod can reach it.
+    """
+    is_volume = status.st_uid == _ROOT and status.st_dev != parent.st_dev
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX and not is_volume:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ValueError(f"{path} can be written by all users, its mode is {mode:04o}: chmod o-w")
 
 
 def _check_owner(what: str, status: os.stat_result, remedy: str) -> None:

@@ -7,11 +7,13 @@ on the file.
 Rules of this file: `put` never waits for the disk. A record is written as a whole line or counted
 as dropped, and drops are logged. A disk error never ends the writer: it tries again until there is
 room. Several members may append to one file. So before each line, the writer checks whether another
-process has rotated the file.
+process has rotated the file. A link in its place is refused, also later: a rotation would rename
+a file that another user chose.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import json
@@ -33,7 +35,9 @@ from coopgroup.worker import Worker
 
 __all__ = ["TelemetryFile"]
 
-_MODE: Final = 0o666  # narrowed by the umask, as for other files of the application
+_MODE: Final = 0o600
+# Links of the system. What they lead to belongs to the supervisor, so it is not rotated.
+_STANDARD: Final = frozenset({"/dev/stdout", "/dev/stderr"})
 _RETRY_S: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 _ROTATE_AGAIN_S: Final = 60.0
@@ -74,8 +78,6 @@ class TelemetryFile:
         Raises:
             OSError: the file cannot be opened for writing.
         """
-        if self.path.is_symlink() and self.path.is_file():
-            self.path = self.path.resolve()  # otherwise a rotation would rename the link
         self._open()
 
     @property
@@ -238,10 +240,10 @@ class TelemetryFile:
         return self._open() if self._descriptor is None else self._descriptor
 
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = self._descriptor = os.open(self.path, flags, _MODE)
+        descriptor = self._descriptor = _open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.set_blocking(descriptor, True)  # a slow reader of a pipe gets whole lines
         status = os.fstat(descriptor)
-        self._rotates = stat.S_ISREG(status.st_mode)
+        self._rotates = stat.S_ISREG(status.st_mode) and str(self.path) not in _STANDARD
         self._partial = (0, 0)
         if self._rotates and status.st_size and not self._ends_with_a_line(status.st_size):
             self._partial = _TORN  # torn by a killed process: begin a new line
@@ -249,7 +251,7 @@ class TelemetryFile:
 
     def _ends_with_a_line(self, size: int) -> bool:
         try:
-            reader = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            reader = _open(self.path, os.O_RDONLY)
         except OSError:
             return True  # write only
         try:
@@ -260,7 +262,7 @@ class TelemetryFile:
     def _is_in_place(self) -> bool:
         assert self._descriptor is not None
         try:
-            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+            return os.path.samestat(self.path.lstat(), os.fstat(self._descriptor))
         except FileNotFoundError:
             return False
 
@@ -295,3 +297,18 @@ class TelemetryFile:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a file; no link is followed, and a pipe without a reader is an error."""
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK
+    if str(path) not in _STANDARD:
+        flags |= os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, _MODE)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(error.errno, "it is a symbolic link: name its target") from None
+        if error.errno == errno.ENXIO and path.is_fifo():
+            raise OSError(error.errno, "it is a pipe without a reader") from None
+        raise

@@ -26,6 +26,9 @@ from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
 
 __all__ = ["BrokerConnection"]
 
+# With fewer, a host that poses as a broker could guess the password quickly. Kafka allows no fewer.
+_SCRAM_ITERATIONS_MIN: Final = 4_096
+
 
 class BrokerConnection(KafkaConnection):
     """A connection that authenticates without blocking its loop."""
@@ -68,7 +71,7 @@ class BrokerConnection(KafkaConnection):
             # Without frames, Kerberos ends with the client's bytes.
             if not framed and mechanism.is_done():
                 break
-            await self._beside(partial(mechanism.receive, answer.auth_bytes))
+            await self._beside(partial(_receive, mechanism, name, answer.auth_bytes))
         if not (mechanism.is_done() and mechanism.is_authenticated()):
             raise wire_errors.KafkaTimeoutError(f"SASL {name} did not end in time")
         self._accepted = login
@@ -109,6 +112,33 @@ AbstractTokenProvider.register(TokenOnce)
 
 _in_frames: Final[Any] = SaslAuthenticateRequest
 _bare: Final[Any] = SaslBytesRequest
+
+
+def _receive(mechanism: Any, name: str, message: bytes) -> None:  # noqa: ANN401
+    """Give a broker's answer to a mechanism.
+
+    Raises:
+        HandshakeError: an answer of SCRAM that no honest broker gives. It may come from another
+            host, which does not know the password.
+    """
+    if not name.startswith("SCRAM"):
+        mechanism.receive(message)
+        return
+    try:
+        # As kafka-python reads it.
+        fields = dict(pair.split("=", 1) for pair in message.decode().split(","))
+        iterations = int(fields.get("i", _SCRAM_ITERATIONS_MIN))
+        if iterations >= _SCRAM_ITERATIONS_MIN:
+            mechanism.receive(message)
+            return
+    except (ValueError, LookupError) as error:
+        # Kafka-python compares the signature last.
+        what = "signature is wrong" if "signature" in str(error) else "message is invalid"
+        raise HandshakeError(f"{name}: the broker's {what}, so it may be another host") from None
+    raise HandshakeError(
+        f"{name}: the broker asks for {iterations} iterations, expected at least "
+        f"{_SCRAM_ITERATIONS_MIN} (RFC 7677), so it may be another host"
+    )
 
 
 def _refusal(answer: Any, token: TokenOnce | None, *, is_final: bool) -> Exception:  # noqa: ANN401

@@ -354,7 +354,7 @@ def connector_jars() -> tuple[str, ...]:
     try:
         build_once(
             folder,
-            lambda maven, building: copy_jars(maven, pom, building, building, "Maven failed"),
+            lambda maven, building: copy_jars(maven, pom, building, "Maven failed"),
         )
     except ToolMissingError as error:
         raise PipelineError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.cli.pipeline.options import Place, kafka_options, pairs, scope_of, since_of
+from coopgroup.cli.pipeline.options import Place, kafka_options, scope_of, since_of
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.spark.session import LIGHT
 
@@ -41,30 +41,6 @@ def test_a_user_becomes_a_login_module() -> None:
 def test_another_mechanism_gets_no_login_module_that_would_hide_its_own() -> None:
     given = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
     assert kafka_options(given, {}) == {"kafka.sasl.mechanism": "OAUTHBEARER"}
-
-
-def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text("sasl.username = me\n# ours\n\nsasl.password=a=b#c \n", "utf-8-sig")
-    assert pairs(["sasl.username=you", f"@{file}", "log_level=0"], "--config") == {
-        "sasl.username": "me",
-        "sasl.password": "a=b#c",
-        "log_level": "0",
-    }
-
-
-@pytest.mark.parametrize(
-    "content", [b"user=me\npass-word\n", b"user=me\n=pass-word\n", b"pass-word\xff"]
-)
-def test_a_file_without_pairs_is_named_and_not_shown(content: bytes, tmp_path: Path) -> None:
-    """The message must not show a password that is in the wrong place."""
-    file = tmp_path / "broker.properties"
-    file.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=f"--config: got .@{file}") as caught:
-        pairs([f"@{file}"], "--config")
-    assert "pass-word" not in str(caught.value)
-    with pytest.raises(ConfigurationError, match="No such file"):
-        pairs(["@none"], "--config")
 
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z

@@ -348,7 +348,15 @@ def consumer(**more: Any) -> CooperativeConsumer:  # noqa: ANN401  (configuratio
 # --- refused directories and files --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o722])
+@pytest.mark.parametrize("mode", [0o777, 0o722])
+def test_directory_that_all_users_may_write_to_is_refused(folder: Folder, mode: int) -> None:
+    folder.path.chmod(mode)
+    said = f"{folder.path} can be written by all users, its mode is {mode:04o}: chmod o-w"
+    assert folder.refusal() == folder.refusal(folder.path / "of" / "mine") == said
+    assert list(folder.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o770])
 def test_directory_that_other_users_may_write_to_is_refused(folder: Folder, mode: int) -> None:
     """Other users could make two processes one member. A new folder inside it gets a safe mode."""
     folder.path.chmod(mode)
@@ -379,10 +387,63 @@ def test_directory_that_is_a_symbolic_link_is_refused(folder: Folder, tmp_path: 
     """A trailing slash would follow the link."""
     link = tmp_path / "link"
     link.symlink_to(folder.path)
-    assert folder.refusal(link) == "it is a symbolic link"
-    with pytest.raises(ConfigurationError, match="it is a symbolic link"):
+    assert folder.refusal(link) == f"{link} is a symbolic link: name its target"
+    with pytest.raises(ConfigurationError, match="is a symbolic link"):
         take_slot(f"{link}/", "g", print)
     assert list(folder.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["state", "state/of/mine"])
+def test_directory_below_a_symbolic_link_is_refused(
+    folder: Folder, tmp_path: Path, below: str
+) -> None:
+    """Whoever made the link may let it lead elsewhere."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    assert folder.refusal(link / below) == f"{link} is a symbolic link: name its target"
+    assert not (tmp_path / "state" / "of").exists()
+
+
+@pytest.mark.parametrize("below", ["state", "state/of/mine"])
+def test_directory_below_one_that_everybody_may_write_to_is_refused(
+    folder: Folder, tmp_path: Path, below: str
+) -> None:
+    """Everybody could put another directory in its place. /tmp has the sticky bit against that."""
+    (tmp_path / "a" / "state").mkdir(parents=True)
+    (tmp_path / "a").chmod(0o777)
+    said = f"{tmp_path / 'a'} can be written by all users, its mode is 0777: chmod o-w"
+    assert folder.refusal(tmp_path / "a" / below) == said
+    assert list((tmp_path / "a" / "state").iterdir()) == []
+    (tmp_path / "a").chmod(0o1777)
+    take_slot(str(tmp_path / "a" / below), "g", folder.warn).release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a volume")
+def test_directory_in_a_volume_of_a_pod_is_made(tmp_path: Path) -> None:
+    """Kubernetes makes an emptyDir with the mode 0777, and the owner root."""
+    program = f"""
+from coopgroup.kafka.membership.identity import take_slot
+print(take_slot({str(tmp_path / "of" / "mine")!r}, "g", print).path.parent)
+"""
+    mount = f'mount -t tmpfs -o mode=2777 none {tmp_path} && exec {sys.executable} -c "$PROGRAM"'
+    said = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount],  # noqa: S607
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PROGRAM": program},
+    )
+    assert said.stdout.split() == [str(tmp_path / "of" / "mine")]
+
+
+def test_directory_may_have_a_relative_path(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for path in ("../state", "./inside/it"):
+        take_slot(path, "g", folder.warn).release()
+    assert sorted(one.name for one in tmp_path.rglob("*.json")) == [folder.slot(0).name] * 2
 
 
 def writable(mode: int) -> Callable[[Path, Path], None]:

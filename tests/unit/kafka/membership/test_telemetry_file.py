@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, ResourcesStarted
 from tests.support.by_hand import Hand
@@ -218,14 +220,90 @@ def test_torn_line_of_a_killed_process_spoils_no_other(
     assert (torn, json.loads(line)["at_ms"]) == ('{"schema": 1, "at', 7)
 
 
-def test_link_to_a_file_is_followed_and_stays(hand: Hand, tmp_path: Path) -> None:
+def test_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    """It names topics, members and hosts."""
+    path, umask = tmp_path / "t.jsonl", os.umask(0)
+    try:
+        with opened(path):
+            assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_link_is_refused_and_its_target_stays(tmp_path: Path, is_there: bool) -> None:
+    """A rotation would rename the target, which may be a file of somebody else."""
     target, link = tmp_path / "target", tmp_path / "link"
-    target.touch()
+    if is_there:
+        target.write_text("precious")
     link.symlink_to(target)
-    with opened(link, max_bytes=200) as file:
-        put(file, *range(3))
-    assert link.is_symlink()
-    assert numbers(Path(f"{target}.2"), Path(f"{target}.1"), target) == [0, 1, 2]
+    with pytest.raises(ConfigurationError) as caught:
+        TelemetrySink("g", str(link))
+    assert str(caught.value) == (
+        f"coopgroup.telemetry.file: got {str(link)!r}, "
+        "expected a file to write (it is a symbolic link: name its target)"
+    )
+    assert (target.read_text() if is_there else None) == ("precious" if is_there else None)
+    assert target.exists() == is_there
+
+
+def test_link_that_takes_the_place_of_the_file_is_not_followed(hand: Hand, tmp_path: Path) -> None:
+    target, path = tmp_path / "target", tmp_path / "t.jsonl"
+    target.write_text("precious")
+    warned = Warned()
+    with opened(path, warned) as file:
+        path.unlink()
+        path.symlink_to(target)
+        put(file, 1)
+        hand.run()
+        path.unlink()
+        hand.advance(0.1)
+    assert target.read_text() == "precious"
+    assert numbers(path) == [1]
+    assert "symbolic link" in warned.fields("telemetry_file_unwritable")[0]["error"]
+
+
+def test_link_is_not_followed_when_it_leads_to_the_file_itself(hand: Hand, tmp_path: Path) -> None:
+    path, moved = tmp_path / "t.jsonl", tmp_path / "moved"
+    with opened(path, Warned()) as file:
+        path.rename(moved)
+        path.symlink_to(moved)
+        put(file, 1)
+        hand.run()
+        assert moved.read_text() == ""
+
+
+def test_standard_output_is_no_file_to_rotate(tmp_path: Path) -> None:
+    """`/dev/stdout` is a link of the system, and may lead to a file of the supervisor."""
+    program = f"import sys; sys.argv[1:] = ['/dev/stdout', 'm']\n{WRITER}"
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        subprocess.run([sys.executable, "-c", program], check=True, stdout=out)
+    assert sorted(tmp_path.iterdir()) == [log]
+    assert numbers(log) != []
+
+
+def test_pipe_without_a_reader_is_refused(tmp_path: Path) -> None:
+    """The constructor would wait for a reader for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigurationError, match=r"\(it is a pipe without a reader\)"):
+        TelemetrySink("g", str(pipe))
+
+
+def test_pipe_with_a_reader_gets_whole_lines(hand: Hand, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with opened(pipe) as file:
+            put(file, 1, 2)
+            hand.run()
+            assert file._descriptor is not None  # noqa: SLF001 - how it was opened
+            assert os.get_blocking(file._descriptor)  # noqa: SLF001 - likewise
+        assert len(os.read(reader, 65_536).splitlines()) == 2
+    finally:
+        os.close(reader)
 
 
 def test_forked_child_neither_writes_nor_waits(tmp_path: Path) -> None:

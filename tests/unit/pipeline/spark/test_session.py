@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,20 +104,31 @@ def _with_maven(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
     monkeypatch.setattr(maven_module, "find_program", lambda *_: "mvn")
 
 
-def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
+def _fetching(calls: list[list[str]]) -> Step:
     def fetch(command: list[str]) -> None:
         calls.append(command)
         folder = next(one for one in command if one.startswith("-DoutputDirectory="))
         Path(folder.partition("=")[2], "source.jar").touch()
 
-    _with_maven(monkeypatch, fetch)
+    return fetch
+
+
+def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    _with_maven(monkeypatch, _fetching(calls))
+    listed = {"source.jar": hashlib.sha256(b"").hexdigest()}
+    monkeypatch.setattr(maven_module, "listed_jars", lambda: listed)
     found = connector_jars()
     assert [Path(one).name for one in found] == ["source.jar"]
     assert connector_jars() == found
     assert len(calls) == 1
     assert len(list(cache.glob("spark-jars-*.building-*"))) == 0
+
+
+def test_a_jar_that_is_not_listed_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _with_maven(monkeypatch, _fetching([]))
+    with pytest.raises(PipelineError, match=r"source\.jar is not in the list of known jars; name"):
+        connector_jars()
 
 
 def test_a_missing_maven_is_one_line(
