@@ -19,7 +19,8 @@ CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 # Processes that test, for two cores: two mostly wait for brokers, one computes. A fourth would run
 # quick tests in the time that is left: a minute less, but tests on brokers then time out more often.
 # On one core, three brokers that start at once do not answer in time.
-WORKERS ?= $(if $(filter 1,$(shell nproc 2>/dev/null)),1,3)
+CORES = $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null)
+WORKERS ?= $(if $(filter 1,$(CORES)),1,3)
 
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
