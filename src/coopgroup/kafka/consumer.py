@@ -31,8 +31,8 @@ from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
-from coopgroup.kafka.records.offsets import given_offsets, offsets_as_partitions, offsets_to_store
-from coopgroup.kafka.records.partitions import all_but, to_partitions
+from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
+from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
 from coopgroup.member.events import WarmedUp
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class CooperativeConsumer:
         self._committing.commit_now(wanted)
         if offsets is not None:
             return list(offsets)
-        return offsets_as_partitions(wanted)
+        return [to_partition(one.topic, one.partition, one) for one in wanted]
 
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None

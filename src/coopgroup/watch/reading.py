@@ -166,11 +166,11 @@ class GroupReader:
         behind = [key for key in keys if key in ends and committed.get(key) != ends[key]]
         begins = self._offsets(admin, behind, OFFSET_BEGINNING)
         partitions = tuple(
-            attrs.evolve(
-                _partition(key, owners.get(key, ""), described.targets),
-                end=ends.get(key),
-                committed=committed.get(key),
-                lag=self._lag(committed.get(key), begins.get(key), ends.get(key)),
+            self._partition(
+                key,
+                owners.get(key, ""),
+                described,
+                (committed.get(key), begins.get(key), ends.get(key)),
             )
             for key in keys
         )
@@ -278,6 +278,27 @@ class GroupReader:
             self._existing, self._existing_at_s = frozenset(existing), now_s()
         return sorted(known | {key for key in self._existing if key[0] in topics})
 
+    def _partition(
+        self,
+        key: _Key,
+        owner: str,
+        described: _Described,
+        offsets: tuple[int | None, int | None, int | None],
+    ) -> PartitionView:
+        committed, begin, end = offsets
+        target = described.targets.get(key, owner)
+        state = "owned" if owner else "unowned"
+        return PartitionView(
+            topic=key[0],
+            partition=key[1],
+            owner=owner,
+            state=state if target == owner else "moving",
+            target="" if target == owner else target,
+            end=end,
+            committed=committed,
+            lag=self._lag(committed, begin, end),
+        )
+
     def _lag(self, committed: int | None, begin: int | None, end: int | None) -> int | None:
         if end is None:
             return None
@@ -333,20 +354,6 @@ def _owners(members: Iterable[Any], name: str) -> dict[_Key, str]:
         if getattr(member, name, None) is not None
         for one in getattr(member, name).topic_partitions
     }
-
-
-def _partition(key: _Key, owner: str, targets: Mapping[_Key, str]) -> PartitionView:
-    target = targets.get(key, owner)
-    state = "owned" if owner else "unowned"
-    if target != owner:
-        state = "moving"
-    return PartitionView(
-        topic=key[0],
-        partition=key[1],
-        owner=owner,
-        state=state,
-        target=target if target != owner else "",
-    )
 
 
 def _assigned(content: bytes) -> ResourceSet | None:

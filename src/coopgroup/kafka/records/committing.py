@@ -20,8 +20,8 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.kafka.records.offsets import OffsetStore, offsets_as_partitions
-from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.late_methods import define, field
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
@@ -157,7 +157,9 @@ class Committing:
             refused = [(topic, partition) for topic, partition, code in codes if code]
             lost = refused or [(one.topic, one.partition) for one in offsets]
             self.write(CommitFailed(resources=ResourceSet.from_pairs(lost), error=error.name()))
-        self._tell_on_commit(error, offsets_as_partitions(offsets))
+        self._tell_on_commit(
+            error, [to_partition(one.topic, one.partition, one) for one in offsets]
+        )
 
     def _tell_on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         on_commit = self.on_commit

@@ -25,7 +25,6 @@ __all__ = [
     "OffsetStore",
     "given_offsets",
     "offset_of_message",
-    "offsets_as_partitions",
     "offsets_of_partitions",
     "offsets_to_store",
 ]
@@ -109,16 +108,6 @@ def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset,
         if one.offset >= 0
     }
     return tuple(offsets.values())
-
-
-def offsets_as_partitions(offsets: Iterable[Offset]) -> list[TopicPartition]:
-    """Return committed offsets as confluent_kafka does."""
-    return [
-        TopicPartition(one.topic, one.partition, one.offset, leader_epoch=one.leader_epoch)
-        if one.leader_epoch >= 0
-        else TopicPartition(one.topic, one.partition, one.offset)
-        for one in offsets
-    ]
 
 
 @define(eq=False)

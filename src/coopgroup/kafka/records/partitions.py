@@ -9,6 +9,7 @@ from typing import Any, Final
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.rpc.questions import CommittedOffset
+from coopgroup.member.events import Offset
 from coopgroup.model import ResourceSet
 
 __all__ = [
@@ -73,7 +74,7 @@ def all_but(
     ]
 
 
-def to_partition(topic: str, partition: int, found: CommittedOffset) -> TopicPartition:
+def to_partition(topic: str, partition: int, found: CommittedOffset | Offset) -> TopicPartition:
     """Return the committed offset of a partition, with the same extra fields as librdkafka's."""
     more: dict[str, Any] = {}
     if found.leader_epoch >= 0:
