@@ -8,7 +8,8 @@ Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE:
 """
 
 import os
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,24 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"),
 )
+
+
+@pytest.fixture
+def own_threads() -> Callable[[], list[str]]:
+    """Name coopgroup's living threads that this test has started, sorted.
+
+    Threads of earlier tests may idle for seconds. The thread of metrics lives as long as its
+    metrics, which no consumer owns.
+    """
+    earlier = set(threading.enumerate())
+
+    def names() -> list[str]:
+        own = (one.name for one in threading.enumerate() if one not in earlier)
+        return sorted(
+            one for one in own if one.startswith("coopgroup") and one != "coopgroup-metrics"
+        )
+
+    return names
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from coopgroup import CooperativeConsumer, StickyAssignor
 from coopgroup.model.group import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.live_group import Crew, produce, unique
 from tests.support.waiting import wait_for
 
 # --- leaving ------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def test_commits_queued_before_sigterm_arrive_when_its_handler_closes(
 
 
 def test_close_when_on_revoke_raises_commits_and_ends_all_threads_before(
-    records: str, kafka_cluster: KafkaCluster, tmp_path: Path
+    records: str, kafka_cluster: KafkaCluster, tmp_path: Path, own_threads: Callable[[], list[str]]
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("on_revoke fails")
@@ -93,7 +94,7 @@ def test_close_when_on_revoke_raises_commits_and_ends_all_threads_before(
         crew.until(lambda: len(crew.messages["a"]) == RECORDS, "all records")
         with pytest.raises(RuntimeError, match="on_revoke fails"):
             crew.remove("a")
-        assert coopgroup_threads() == []
+        assert own_threads() == []
         with pytest.raises(RuntimeError, match="Consumer closed"):
             consumer.poll(0)
         crew.add("b")

@@ -1,6 +1,7 @@
 """Members that prove who they are, by a static id or a state directory."""
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from coopgroup.member import KeptIdentity
 from coopgroup.telemetry import MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import measure
-from tests.support.live_group import Crew, coopgroup_threads, playing, unique
+from tests.support.live_group import Crew, playing, unique
 from tests.support.waiting import wait_for
 
 
@@ -110,7 +111,7 @@ def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(
 
 @pytest.mark.parametrize("way", ["unsubscribe", "hand_over", "dropped"])
 def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
-    kafka_cluster: KafkaCluster, tmp_path: Path, way: str
+    kafka_cluster: KafkaCluster, tmp_path: Path, way: str, own_threads: Callable[[], list[str]]
 ) -> None:
     """Scaling down does not wait for the session timeout, and keeps no member in the group."""
     topic = unique("leaving")
@@ -133,7 +134,7 @@ def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
         gc.collect()
         crew.until(lambda: crew.counts() == [4], "the other one has all")
         crew.during(1.0)
-        wait_for(lambda: len(coopgroup_threads()) <= 4, "only one consumer's threads")
+        wait_for(lambda: len(own_threads()) <= 4, "only one consumer's threads")
         slot = take_slot(str(crew.folder / "state"), crew.group_id, print)
         slot.release()
         assert slot.kept is None

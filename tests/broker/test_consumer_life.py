@@ -4,13 +4,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coopgroup import CooperativeConsumer
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.live_group import Crew, produce, unique
 
 FORGETFUL = """
 import json, sys, time
@@ -57,7 +58,9 @@ def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
 
 @pytest.mark.verify
 @pytest.mark.parametrize("moment", ["before joining", "while working"])
-def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -> None:
+def test_close_is_bounded_when_the_broker_is_gone(
+    tmp_path: Path, moment: str, own_threads: Callable[[], list[str]]
+) -> None:
     """Commit, leave and look-ups give up within seconds."""
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
         topic = unique("gone")
@@ -75,7 +78,7 @@ def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -
         crew.during(1.0)
         crew.members.clear()
         assert _seconds_to_close(consumer) < 12.0
-    assert coopgroup_threads() == []
+    assert own_threads() == []
 
 
 def test_the_process_ends_properly_when_nobody_closes(

@@ -1,7 +1,7 @@
 """Groups with passwords or OIDC tokens over TLS, and the effect of a wrong password."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from coopgroup.cli import app
 from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
-from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+from tests.support.live_group import Crew, produce, unique
 from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 from tests.support.waiting import wait_for
 
@@ -151,7 +151,9 @@ def test_new_password_is_used_without_a_rebalance(secured: KafkaCluster, tmp_pat
         crew.until(lambda: len(crew.messages["b"]) == 2, "both new records")
 
 
-def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path: Path) -> None:
+def test_poll_raises_when_the_password_is_wrong(
+    secured: KafkaCluster, tmp_path: Path, own_threads: Callable[[], list[str]]
+) -> None:
     """The error comes within seconds and again at the next poll; close is quick."""
     with Crew(secured, tmp_path) as crew:
         consumer = crew.add("a", configuration={"sasl.password": "wrong"})
@@ -162,7 +164,7 @@ def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path:
         began = time.monotonic()
         crew.remove("a")
         assert time.monotonic() - began < 3.0
-    assert coopgroup_threads() == []
+    assert own_threads() == []
 
 
 def test_group_works_with_a_certificate_from_a_keystore(tmp_path: Path) -> None:

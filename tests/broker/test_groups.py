@@ -17,7 +17,7 @@ from coopgroup.model import Resource
 from coopgroup.telemetry import ResourcesStarted
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
-from tests.support.live_group import coopgroup_threads, read_telemetry, unique
+from tests.support.live_group import read_telemetry, unique
 from tests.support.waiting import wait_for
 
 WAIT_S: Final = 30.0
@@ -93,13 +93,15 @@ class Crew:
 
 
 @pytest.fixture
-def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
+def crew(
+    kafka_cluster: KafkaCluster, tmp_path: Path, own_threads: Callable[[], list[str]]
+) -> Iterator[Crew]:
     made = Crew(kafka_cluster, tmp_path)
     yield made
     for member in made.members.values():
         member.heavy_s = 0.0
         member.group.close()
-    wait_for(lambda: coopgroup_threads() == [], "all threads end")
+    wait_for(lambda: own_threads() == [], "all threads end")
 
 
 def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:

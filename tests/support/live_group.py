@@ -38,17 +38,6 @@ def unique(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
-def coopgroup_threads() -> list[str]:
-    """Return the names of the threads of all consumers of this process, sorted.
-
-    The thread of metrics lives as long as its metrics, which no consumer owns.
-    """
-    names = (one.name for one in threading.enumerate())
-    return sorted(
-        one for one in names if one.startswith("coopgroup") and one != "coopgroup-metrics"
-    )
-
-
 def read_telemetry(path: Path) -> list[Envelope]:
     """Return everything written so far, whole lines only."""
     if not path.exists():

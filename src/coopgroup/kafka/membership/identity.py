@@ -168,6 +168,8 @@ class IdentitySlot:
                 self._run()
             elif not self._changed.wait_for(lambda: not self._is_writing, timeout_s):
                 self._warn_of(TimeoutError(f"the disk has not answered for {timeout_s:g} s"))
+                timeout_s = 0.0
+        self._worker.close(timeout_s)  # an idle thread would outlive the consumer
 
     def _write_aside(self) -> None:
         """Start a writer unless one runs; without a free thread, the next call tries again."""

@@ -568,6 +568,16 @@ def test_release_when_the_disk_hangs_ends_and_frees_the_slot_after_the_last_writ
     assert (again.path, again.kept) == (slot.path, ANNA)
 
 
+def test_release_ends_the_thread_that_writes(
+    folder: Folder, own_threads: Callable[[], list[str]]
+) -> None:
+    """It would stay idle for seconds after the consumer is closed."""
+    slot = folder.take()
+    slot.keep(ANNA)
+    slot.release()
+    assert own_threads() == []
+
+
 def test_identity_without_a_free_thread_is_written_at_the_release(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
