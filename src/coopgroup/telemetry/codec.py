@@ -22,7 +22,7 @@ import attrs
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import records
 from coopgroup.telemetry.records import EndCause, Record, StopReason
 
@@ -144,7 +144,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field
         count = sum(len(indices) for indices in value.values())
         if count > RESOURCES_MAX:
             raise ConfigurationError(name, f"{count} resources", f"{RESOURCES_MAX} at most")
-        return ResourceSet(value)
+        return ResourceSet(value) if value else EMPTY
     if hint in (StopReason, EndCause) and value in list(hint):
         return hint(value)
     if hint in _ITEM_OF_TUPLE and isinstance(value, list):
