@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coopgroup.telemetry.records import (
         AssigningMoved,
         AssignmentReceived,
+        AssignmentRefused,
         AssignmentUnreadable,
         BalanceRequested,
         CommitFailed,
@@ -43,6 +44,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "AssigningMoved",
     "AssignmentReceived",
+    "AssignmentRefused",
     "AssignmentUnreadable",
     "BalanceRequested",
     "CommitFailed",
@@ -85,6 +87,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.telemetry.records": (
                 "AssigningMoved",
                 "AssignmentReceived",
+                "AssignmentRefused",
                 "AssignmentUnreadable",
                 "BalanceRequested",
                 "CommitFailed",

@@ -28,6 +28,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,
+    AssignmentRefused,
     AssignmentUnreadable,
     CommitFailed,
     Envelope,
@@ -52,6 +53,7 @@ __all__ = ["TelemetrySink"]
 
 _WARNINGS: Final = (
     AssigningMoved,
+    AssignmentRefused,
     AssignmentUnreadable,
     MembershipLost,
     CommitFailed,

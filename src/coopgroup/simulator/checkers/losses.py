@@ -165,7 +165,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                     warm=warm | earlier,
                     twice=received_twice(has, one.record.members),
                 )
-                earlier = warm
+                earlier = sets.everywhere_static()
             case _:
                 pass
 
