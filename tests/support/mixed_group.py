@@ -235,7 +235,7 @@ class MixedGroup:
         self._load_ends.set()
         self._load.join(10)
         ends = dict(self._produced)
-        wait_for(lambda: not self.ledger.missing(ends), "all records are handed out", 20)
+        wait_for(lambda: not self.ledger.missing(ends), "all records are handed out")
         assert self.ledger.double_owners() == []
 
     def is_even(self, *names: str) -> bool:
@@ -249,8 +249,8 @@ class MixedGroup:
             and max(sizes) - min(sizes) <= 1
         )
 
-    def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-        wait_for(condition, what, timeout_s)
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        wait_for(condition, what)
 
     def _produce(self) -> None:
         producer = Producer(self.cluster.client_config() | {"linger.ms": 0})
