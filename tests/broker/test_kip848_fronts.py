@@ -146,13 +146,13 @@ def test_member_hands_over_at_once(crew: MixedCrew) -> None:
 
 
 def test_bell_rings_before_rare_heartbeats(crew: MixedCrew) -> None:
-    """A heartbeat comes in 15 s. A member of ours that joins rings, and the other one gives way."""
+    """A heartbeat comes in 45 s. A member of ours that joins rings, and the other one gives way."""
     bell = unique("bell")
     arguments = ["--topic", bell, "--bootstrap-server", crew.cluster.bootstrap_servers]
     assert app.run(["bell", "create", *arguments]) == 0
     rare = {
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 15_000,
+        "session_timeout_ms": 150_000,
+        "heartbeat_interval_ms": 45_000,
         "coopgroup_bell_topic": bell,
     }
     crew.join("a", **rare)
@@ -162,4 +162,4 @@ def test_bell_rings_before_rare_heartbeats(crew: MixedCrew) -> None:
     crew.join("b", **rare)
     began_s = time.monotonic()
     crew.until_even("and a second one of ours")
-    assert time.monotonic() - began_s < 7.5
+    assert time.monotonic() - began_s < 30
