@@ -21,6 +21,7 @@ from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.kip848 import FAST_BROKER, MixedCrew
 from tests.support.live_group import produce, unique
+from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.verify
 PARTITIONS = 4
@@ -99,7 +100,7 @@ def test_front_handles_each_record_once(
     crew.leave("k")
     read(3 * PARTITIONS * RECORDS)
     ends.set()
-    worker.join(20)
+    worker.join(WAIT_S_MAX)
     assert ended == [PARTITIONS]
     assert set(Counter([*seen, *by_guests()[0]]).values()) == {1}
     assert by_guests()[0]
