@@ -63,11 +63,12 @@ print(time.monotonic(), time.process_time(), flush=True)
 consumer.close()
 """
 _RECORDS: Final = 1_000
+_BYTECODE: Final = Path(__file__).parents[2] / "build" / "bytecode"
 
 
 def _environment() -> dict[str, str]:
     """Return an environment with bytecode: without it, each start compiles all of our modules."""
-    found = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "bytecode")}
+    found = {**os.environ, "PYTHONPYCACHEPREFIX": str(_BYTECODE)}
     found.pop("PYTHONDONTWRITEBYTECODE", None)
     return found
 

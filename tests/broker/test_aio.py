@@ -18,7 +18,7 @@ from coopgroup.aio import AsyncCooperativeConsumer, ConsumerRecord, TopicPartiti
 from coopgroup.testing import KafkaCluster
 
 PARTITIONS = 4
-WAIT_S = 30.0
+WAIT_S = 60.0
 EXAMPLE = Path(__file__).parents[2] / "examples" / "async_service.py"
 
 
@@ -37,7 +37,7 @@ def produce(cluster: KafkaCluster, topic: str, begin: int, end: int) -> None:
     producer = Producer(cluster.client_config())
     for number in range(begin, end):
         producer.produce(topic, f"{number}", partition=number % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 async def take(consumer: AsyncCooperativeConsumer, count: int) -> list[bytes | None]:

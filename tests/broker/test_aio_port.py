@@ -18,7 +18,7 @@ pytestmark = pytest.mark.verify
 
 PARTITIONS = 3
 RECORDS = 60
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 SERVICE = """
 import asyncio, signal, sys
@@ -117,7 +117,7 @@ def test_service_of_aiokafka_works_after_two_changes(kafka_cluster: KafkaCluster
     producer = Producer(kafka_cluster.client_config())
     for number in range(RECORDS):
         producer.produce(topic, str(number), key="k", partition=number % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     values = serve(SERVICE, kafka_cluster, topic, RECORDS // 2)
     values += serve(ported(), kafka_cluster, topic, max(1, RECORDS - len(values)))
     counts = Counter(map(int, values))

@@ -105,7 +105,7 @@ CALLS: dict[str, Callable[[Any, str], object]] = {
     "offsets for times": lambda c, t: c.offsets_for_times(some(t, 0), timeout=10),
     "offsets for times of a number": lambda c, t: c.offsets_for_times(1),
     "topics": lambda c, t: sorted(c.list_topics(t, timeout=10).topics) == [t] or None,
-    "all topics": lambda c, t: t in c.list_topics(timeout=10).topics or None,
+    "all topics": lambda c, t: t in c.list_topics(timeout=60).topics or None,
     "cluster id": lambda c, t: c.cluster_id(timeout=10),
     "member id": lambda c, t: c.memberid(),
     "assign a number": lambda c, t: c.assign(1),

@@ -32,10 +32,10 @@ def test_consume_command_when_interrupted_commits_and_leaves(
         try:
             wait_for(lambda: output.read_bytes().count(b"\n") == sum(RECORDS), "all records")
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+            assert process.wait(60) == 130
         finally:
             process.kill()
-            process.wait(20)
+            process.wait(60)
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert sorted((one["partition"], one["offset"], one["value"]) for one in records) == [
         (number, offset, str(offset))

@@ -21,7 +21,7 @@ from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
 RECORDS = 40
-WAIT_S = 15.0
+WAIT_S = 60.0
 
 Make = Callable[..., CooperativeConsumer]
 

@@ -36,7 +36,7 @@ def producer() -> Producer:
 
 @pytest.fixture
 def proxy(producer: Producer) -> Iterator[MetadataProxy]:
-    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    broker = next(iter(producer.list_topics(timeout=60).brokers.values()))
     with metadata_proxy(f"{broker.host}:{broker.port}") as found:
         yield found
 
@@ -116,7 +116,7 @@ def test_topics_are_found_again(producer: Producer, proxy: MetadataProxy) -> Non
 
 def produce(producer: Producer) -> None:
     producer.produce("t", b"", partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def has(fetching: Fetching, count: int) -> bool:

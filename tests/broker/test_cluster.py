@@ -39,7 +39,7 @@ def produce(config: dict[str, str]) -> None:
         producer.produce(
             "orders", value, partition=0, on_delivery=lambda one, _: errors.append(one)
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert errors == [None] * len(VALUES)
 
 
@@ -111,16 +111,16 @@ def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> No
     client = AdminClient(dict(kafka_cluster.client_config()))
     name = "topics-of-cluster-test"
     kafka_cluster.create_topic(name, 3, config={"retention.ms": "60000"})
-    assert len(client.list_topics(timeout=5).topics[name].partitions) == 3
+    assert len(client.list_topics(timeout=60).topics[name].partitions) == 3
     assert kafka_cluster.leader_of(name, 2) == 1
     with pytest.raises(ClusterError, match=f"topic '{name}' was not created: .*already exists"):
         kafka_cluster.create_topic(name, 3)
     kafka_cluster.add_partitions(name, 5)
-    assert len(client.list_topics(timeout=5).topics[name].partitions) == 5
+    assert len(client.list_topics(timeout=60).topics[name].partitions) == 5
     with pytest.raises(ClusterError, match=f"there is no partition 5 of topic '{name}'"):
         kafka_cluster.leader_of(name, 5)
     kafka_cluster.delete_topic(name)
-    assert name not in client.list_topics(timeout=5).topics
+    assert name not in client.list_topics(timeout=60).topics
 
 
 def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:

@@ -44,7 +44,7 @@ def test_faststream_service_shares_a_topic_between_two_processes(
             for partition in range(PARTITIONS):
                 sent.append(f"order-{len(sent)}")
                 producer.produce("faststream", sent[-1], partition=partition)
-            producer.flush(10)
+            producer.flush(60)
             time.sleep(0.1)
 
     with reader.cleanup:
@@ -83,7 +83,7 @@ def test_instrumented_process_has_one_span_for_each_record_below_that_of_its_sen
         producer = confluent_kafka.Producer(kafka_cluster.client_config())
         for number in range(5):
             producer.produce(topic, str(number))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         with CooperativeConsumer(config) as consumer:
             unlike: Any = consumer
             assert not isinstance(unlike, confluent_kafka.Consumer)

@@ -61,7 +61,7 @@ def test_inherited_partitions_are_fetched_when_the_coordinator_has_moved(
             else:
                 crew.remove("a")
             crew.until(lambda: crew.share((topic, PARTITIONS)), "the change of members")
-            crew.until(_all_arrive(crew, cluster, topic), "records after the change", 10)
+            crew.until(_all_arrive(crew, cluster, topic), "records after the change")
             crew.during(0.5)
             move_coordinator(cluster, crew.group_id)
             for consumer in crew.members.values():

@@ -50,7 +50,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
     for place in range(6):
         producer.produce(name, b"x" if place == BAD else str(place), f"k{place}")
     producer.produce(name, None, "k6")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -59,7 +59,7 @@ def told(consumer: Any, topic: str) -> list[object]:  # noqa: ANN401  (either co
     found = list[object]()
     while len(found) < 7:
         try:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None
             outcome: object = (message.key(), message.value())
         except ConsumeError as error:
@@ -112,12 +112,12 @@ def test_schema_registry_decodes_records(kafka_cluster: KafkaCluster, kind: str)
     context = SerializationContext(topic, MessageField.VALUE)
     producer.produce(topic, serializer(registry)(value, context))
     producer.produce(topic, b"no schema id")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     config = config_of(kafka_cluster, topic) | {"value.deserializer": deserializer(registry)}
     with CooperativeConsumer(config) as consumer:
         consumer.subscribe([topic])
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         assert message.value() == value
         with pytest.raises(ValueDeserializationError):
-            consumer.poll(20)
+            consumer.poll(60)

@@ -21,7 +21,7 @@ def test_acknowledgement_policies_commit_what_was_handled(
     producer = Producer(kafka_cluster.client_config())
     for number in range(20):
         producer.produce(topic, f"order {number}", partition=number % 2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     broker = KafkaBroker(
         kafka_cluster.bootstrap_servers, hand_over_timeout_ms=hand_over_ms, logger=None
     )

@@ -20,7 +20,7 @@ from tests.architecture.tree import ROOT
 from tests.support.live_group import read_telemetry, unique
 from tests.support.waiting import wait_for
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 60.0
 HEAVY_S: Final = 2.0
 CONNECTORS = {"light": 3, "heavy": 1}
 ALL = sorted((name, index) for name, count in CONNECTORS.items() for index in range(-1, count))

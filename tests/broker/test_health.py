@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 LIMIT_S = 1.5
 
 

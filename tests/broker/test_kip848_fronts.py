@@ -21,6 +21,7 @@ from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.kip848 import FAST_BROKER, MixedCrew
 from tests.support.live_group import produce, unique
+from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.verify
 PARTITIONS = 4
@@ -99,7 +100,7 @@ def test_front_handles_each_record_once(
     crew.leave("k")
     read(3 * PARTITIONS * RECORDS)
     ends.set()
-    worker.join(20)
+    worker.join(WAIT_S_MAX)
     assert ended == [PARTITIONS]
     assert set(Counter([*seen, *by_guests()[0]]).values()) == {1}
     assert by_guests()[0]
@@ -146,13 +147,13 @@ def test_member_hands_over_at_once(crew: MixedCrew) -> None:
 
 
 def test_bell_rings_before_rare_heartbeats(crew: MixedCrew) -> None:
-    """A heartbeat comes in 15 s. A member of ours that joins rings, and the other one gives way."""
+    """A heartbeat comes in 45 s. A member of ours that joins rings, and the other one gives way."""
     bell = unique("bell")
     arguments = ["--topic", bell, "--bootstrap-server", crew.cluster.bootstrap_servers]
     assert app.run(["bell", "create", *arguments]) == 0
     rare = {
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 15_000,
+        "session_timeout_ms": 150_000,
+        "heartbeat_interval_ms": 45_000,
         "coopgroup_bell_topic": bell,
     }
     crew.join("a", **rare)
@@ -162,4 +163,4 @@ def test_bell_rings_before_rare_heartbeats(crew: MixedCrew) -> None:
     crew.join("b", **rare)
     began_s = time.monotonic()
     crew.until_even("and a second one of ours")
-    assert time.monotonic() - began_s < 7.5
+    assert time.monotonic() - began_s < 30

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.verify
 
 APP = Path(__file__).parents[2] / "deploy" / "kubernetes" / "app.py"
-WAIT_S = 40.0
+WAIT_S = 60.0
 
 
 @pytest.mark.parametrize("static", ["", "1"])

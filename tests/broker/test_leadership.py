@@ -5,7 +5,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import unique
 from tests.support.waiting import wait_for
 
-WAIT_S = 40.0
+WAIT_S = 60.0
 
 
 def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> None:

@@ -66,7 +66,7 @@ def test_records_of_a_missing_topic_come_when_it_exists(
     topic = unique("misspelt")
     with CooperativeConsumer(config_of(kafka_cluster, topic)) as consumer:
         consumer.subscribe([topic])
-        event = consumer.poll(20)
+        event = consumer.poll(60)
         kafka_cluster.create_topic(topic, 1)
         produce(kafka_cluster, topic, [1])
         record = next(iter(consumer))

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 PARTITIONS = 6
 RECORDS = 6_000
 KEYS = 50
-WAIT_S = 40.0
+WAIT_S = 60.0
 
 # Writes each record to a file before it counts as handled; some fail at first.
 PROGRAM = """
@@ -72,7 +72,7 @@ def fill(cluster: KafkaCluster, topic: str, count: int) -> None:
     producer = Producer(cluster.client_config())
     for number in range(count):
         producer.produce(topic, key=str(number % KEYS), value=str(number))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def config(cluster: KafkaCluster, group: str) -> dict[str, object]:

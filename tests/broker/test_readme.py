@@ -31,12 +31,12 @@ def _produce(cluster: KafkaCluster, topic: str) -> list[str]:
     producer = Producer(cluster.client_config())
     for number in range(RECORDS):
         producer.produce(topic, value=f"order-{number}", partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return sorted(f"{number % PARTITIONS} order-{number}" for number in range(RECORDS))
 
 
 def _members(admin: AdminClient, group_id: str) -> list[MemberDescription]:
-    return list(admin.describe_consumer_groups([group_id])[group_id].result(10).members)
+    return list(admin.describe_consumer_groups([group_id])[group_id].result(60).members)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/asyncio.md"])

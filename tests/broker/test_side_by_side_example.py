@@ -22,7 +22,7 @@ PARTITIONS = 2
 ORDERS = 300
 CUSTOMERS = 20
 ENOUGH = 150
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def test_worker_is_faster_than_its_orders_and_ends_at_sigterm(kafka_cluster: KafkaCluster) -> None:
@@ -34,7 +34,7 @@ def test_worker_is_faster_than_its_orders_and_ends_at_sigterm(kafka_cluster: Kaf
         customer = number % CUSTOMERS
         value = f"{customer} {number}"
         producer.produce(topic, value, key=f"{customer}", partition=customer % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     bootstrap = kafka_cluster.client_config()["bootstrap.servers"]
     program = [sys.executable, str(EXAMPLE), "--bootstrap", bootstrap, "--topic", topic]
     worker = subprocess.Popen([*program, "--group", topic], stdout=subprocess.PIPE, text=True)

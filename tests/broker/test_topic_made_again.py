@@ -20,7 +20,7 @@ from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
 PARTITIONS = 3
-WAIT_S = 30.0
+WAIT_S = 60.0
 SOON_MS = 100
 # Reads records until a number of them has come, then makes the topic again, and reads the others.
 Read = Callable[[dict[str, Any], str, Callable[[], None]], int]

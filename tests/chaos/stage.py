@@ -29,8 +29,9 @@ from tests.chaos.faults import KINDS, Fault
 from tests.chaos.load import Load
 from tests.chaos.member import MemberSpec
 from tests.chaos.network import Effect, Link, Namespace, Proxy
+from tests.support.coordinators import partition_of
 
-__all__ = ["GROUP", "TOPICS", "Stage", "can_disturb_network", "java_hash"]
+__all__ = ["GROUP", "TOPICS", "Stage", "can_disturb_network"]
 
 GROUP: Final = "chaos"
 TOPICS: Final = {"chaos-1": 8, "chaos-2": 6}
@@ -359,9 +360,8 @@ class Stage:
 
     def _coordinator(self) -> int:
         """Return the group coordinator, from metadata alone: no request goes to a coordinator."""
-        partition = abs(java_hash(GROUP)) % 4  # offsets.topic.num.partitions of KafkaCluster
         try:
-            return self.cluster.leader_of("__consumer_offsets", partition)
+            return self.cluster.leader_of("__consumer_offsets", partition_of(GROUP))
         except ClusterError:
             return 0
 
@@ -457,11 +457,3 @@ class Stage:
             log = self.cluster.data_folder / f"broker-{broker}" / "broker.log"
             if log.exists():
                 shutil.copyfile(log, self.folder / f"broker-{broker}.log")
-
-
-def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`: brokers derive a group's coordinator from it."""
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value

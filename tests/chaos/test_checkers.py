@@ -66,28 +66,62 @@ def test_nothing_is_found_in_a_run_that_kept_its_promises() -> None:
     assert repeated(GOOD) == 0
 
 
-def test_record_that_no_process_got_is_lost() -> None:
-    """Only acknowledged records count."""
-    hand_outs = [*got("a-1", 0, 3, at=10), *got("a-1", 5, 2, at=20)]
-    assert texts(lost({P: range(7)}, hand_outs)) == ["orders-0: 2 were never handed out: 3, 4"]
-    assert lost({P: [0, 1, 2, 5, 6]}, hand_outs) == []
+FIRST = got("a-1", 0, 5, at=10)
 
 
-def test_spell_that_begins_beyond_every_commit_has_skipped_records() -> None:
-    """This holds even if another process handed them out: it died before it committed."""
-    hand_outs = [*got("a-1", 0, 8, at=10), *got("b-1", 8, 2, at=30)]
-    assert texts(skipped(hand_outs, log(5))) == [
-        "orders-0: b-1 began at 8, the highest commit is 5"
-    ]
-
-
-def test_gap_within_a_spell_is_found() -> None:
-    """A step back in one ownership is as wrong as a step too far."""
-    hand_outs = [*got("a-1", 0, 2, at=10), *got("a-1", 3, 1, at=20), *got("a-1", 1, 1, at=30)]
-    assert texts(skipped(hand_outs, log(9))) == [
-        "orders-0: a-1 got 3 after 1",
-        "orders-0: a-1 got 1 after 3",
-    ]
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            lost({P: range(7)}, [*got("a-1", 0, 3, at=10), *got("a-1", 5, 2, at=20)]),
+            ["orders-0: 2 were never handed out: 3, 4"],
+        ),
+        # Only acknowledged records count.
+        (lost({P: [0, 1, 2, 5, 6]}, [*got("a-1", 0, 3, at=10), *got("a-1", 5, 2, at=20)]), []),
+        # It counts even if another process handed them out: that one died before it committed.
+        (
+            skipped([*got("a-1", 0, 8, at=10), *got("b-1", 8, 2, at=30)], log(5)),
+            ["orders-0: b-1 began at 8, the highest commit is 5"],
+        ),
+        # A step back in one ownership is as wrong as a step too far.
+        (
+            skipped(
+                [*got("a-1", 0, 2, at=10), *got("a-1", 3, 1, at=20), *got("a-1", 1, 1, at=30)],
+                log(9),
+            ),
+            ["orders-0: a-1 got 3 after 1", "orders-0: a-1 got 1 after 3"],
+        ),
+        # A commit counts for all processes, from the moment at which it was known.
+        (
+            handed_out_after_commit([*FIRST, *got("b-1", 3, 4, at=20)], [committed("a-1", 5, 15)]),
+            ["orders-0: b-1 got 3, 4 after a-1 had committed beyond"],
+        ),
+        (
+            handed_out_after_commit([*FIRST, *got("b-1", 3, 2, at=12)], [committed("a-1", 5, 15)]),
+            [],
+        ),
+        # The highest commit counts: a stale commit must not excuse a repeated record.
+        (
+            handed_out_after_commit(
+                got("b-1", 3, 1, at=20), [committed("a-1", 5, 15), committed("a-1", 2, 16)]
+            ),
+            ["orders-0: b-1 got 3 after a-1 had committed beyond"],
+        ),
+        # Each step back counts; the offsets of a deleted topic may restart.
+        (went_back(log(5, 9, 7, 8)), ["orders-0: from 9 to 7"]),
+        (went_back(log(5, None, 2)), []),
+        (undrained({P: 10}, log(5, 9)), ["orders-0: committed 9, log end 10"]),
+        (undrained({P: 1}, []), ["orders-0: committed 0, log end 1"]),
+        (undrained({P: 0}, []), []),
+        (restless([10, 20, 30, 99], begin_ms=20, end_ms=40, most=2), []),
+        (
+            restless([20, 21, 22, 40], begin_ms=20, end_ms=40, most=2),
+            ["3 rounds in 20 ms after the group was at rest"],
+        ),
+    ],
+)
+def test_broken_promise_is_found(found: list[Violation], expected: list[str]) -> None:
+    assert texts(found) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,33 +137,6 @@ def test_gap_within_a_spell_is_found() -> None:
 def test_owners_that_overlap_are_found(others: list[HandOut], pairs: int) -> None:
     found = two_owners([*got("a-1", 0, 20, at=10), *others])
     assert [one.kind for one in found] == ["two owners"] * pairs
-
-
-def test_record_that_was_committed_before_is_found() -> None:
-    """The commit counts for all processes, from the moment at which it was known."""
-    commits = [committed("a-1", 5, 15)]
-    again = handed_out_after_commit([*got("a-1", 0, 5, at=10), *got("b-1", 3, 4, at=20)], commits)
-    assert texts(again) == ["orders-0: b-1 got 3, 4 after a-1 had committed beyond"]
-    before = handed_out_after_commit([*got("a-1", 0, 5, at=10), *got("b-1", 3, 2, at=12)], commits)
-    assert before == []
-
-
-def test_lower_commit_that_is_acknowledged_later_hides_nothing() -> None:
-    """The highest commit counts: a stale commit must not excuse a repeated record."""
-    commits = [committed("a-1", 5, 15), committed("a-1", 2, 16)]
-    assert handed_out_after_commit(got("b-1", 3, 1, at=20), commits) != []
-
-
-def test_committed_offset_that_goes_back_is_found() -> None:
-    """Each step back counts separately; the offsets of a deleted topic may restart."""
-    assert texts(went_back(log(5, 9, 7, 8))) == ["orders-0: from 9 to 7"]
-    assert went_back(log(5, None, 2)) == []
-
-
-def test_group_that_did_not_commit_everything_is_found() -> None:
-    assert texts(undrained({P: 10}, log(5, 9))) == ["orders-0: committed 9, log end 10"]
-    assert texts(undrained({P: 1}, [])) == ["orders-0: committed 0, log end 1"]
-    assert undrained({P: 0}, []) == []
 
 
 @pytest.mark.parametrize(
@@ -152,13 +159,6 @@ def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[s
     ]
     partitions = [("orders", number) for number in range(len(owners))]
     assert texts(unrest(hand_outs, partitions, ["a", "b"], 1)) == found
-
-
-def test_rounds_that_go_on_at_rest_are_found() -> None:
-    assert restless([10, 20, 30, 99], begin_ms=20, end_ms=40, most=2) == []
-    assert texts(restless([20, 21, 22, 40], begin_ms=20, end_ms=40, most=2)) == [
-        "3 rounds in 20 ms after the group was at rest"
-    ]
 
 
 def test_record_in_hand_when_the_process_is_frozen_is_dated_back() -> None:

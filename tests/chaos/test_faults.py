@@ -1,7 +1,8 @@
 """Plans of faults: reproducible by seed, overlapping, and of all kinds."""
 
 from tests.chaos.faults import KINDS, draw, draw_group
-from tests.chaos.stage import Stage, java_hash
+from tests.chaos.stage import Stage
+from tests.support.coordinators import java_hash
 
 
 def test_plan_is_the_same_for_the_same_seed() -> None:

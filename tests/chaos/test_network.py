@@ -10,10 +10,9 @@ from typing import Literal
 import pytest
 from attrs import define, field
 
-from coopgroup.testing.processes import free_ports
 from tests.chaos.network import Effect, Link, Namespace, Proxy, enter_namespace
 from tests.chaos.stage import can_disturb_network
-from tests.support.waiting import wait_for
+from tests.support.waiting import WAIT_S_MAX, wait_for
 
 pytestmark = pytest.mark.skipif(not can_disturb_network(), reason="network namespaces need root")
 HELD = Effect(holds_requests=True, holds_answers=True)
@@ -35,7 +34,7 @@ class Wire:
 
         def connect() -> socket.socket:
             enter_namespace(self.namespace.path)
-            return socket.create_connection(("127.0.0.1", self.port), timeout=5)
+            return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S_MAX)
 
         with ThreadPoolExecutor(1) as thread:  # a namespace is a thread's
             return thread.submit(connect).result()
@@ -64,11 +63,11 @@ def echo(listener: socket.socket, accepted: list[socket.socket], received: bytea
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     """The broker is outside of the namespace, on the same address as the proxy within."""
-    (port,) = free_ports(1)
     accepted: list[socket.socket] = []
     received = bytearray()
     namespace, proxy = Namespace(), Proxy(0)
-    with socket.create_server(("127.0.0.1", port)) as listener:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         thread = threading.Thread(target=echo, args=(listener, accepted, received), daemon=True)
         thread.start()
         links = proxy.connect([namespace.listen(port)])
@@ -95,7 +94,7 @@ def connection(wire: Wire) -> Iterator[socket.socket]:
     """Return a connection that works; the proxy is its only way out of the namespace."""
     with wire.connect() as connection:
         connection.sendall(b"x")
-        assert answers(connection, 5) == b"x"
+        assert answers(connection, WAIT_S_MAX) == b"x"
         yield connection
 
 
@@ -110,7 +109,7 @@ def test_held_bytes_arrive_when_the_fault_is_over(
     connection.sendall(b"y")
     assert answers(connection) is None
     wire.proxy.remove(wire.links, effect)
-    assert answers(connection, 5) == b"y"
+    assert answers(connection, WAIT_S_MAX) == b"y"
 
 
 def test_request_of_a_closed_connection_arrives_late(wire: Wire, connection: socket.socket) -> None:
@@ -132,7 +131,7 @@ def test_faults_that_overlap_end_one_by_one(wire: Wire, connection: socket.socke
     connection.sendall(b"y")
     assert answers(connection) is None
     wire.proxy.heal(wire.links)
-    assert answers(connection, 5) == b"y"
+    assert answers(connection, WAIT_S_MAX) == b"y"
 
 
 @pytest.mark.parametrize("gone", ["broker", "member"])
@@ -146,24 +145,24 @@ def test_half_open_connection_is_silent_and_a_new_one_works(
         assert answers(connection) is None
     else:
         with pytest.raises(ConnectionResetError):
-            answers(connection, 5)
+            answers(connection, WAIT_S_MAX)
     with wire.connect() as another:
         another.sendall(b"z")
-        assert answers(another, 5) == b"z"
+        assert answers(another, WAIT_S_MAX) == b"z"
 
 
 def test_refused_connections_are_reset(wire: Wire, connection: socket.socket) -> None:
     refusing = Effect(refuses=True)
     wire.proxy.add(wire.links, refusing)
     with pytest.raises(ConnectionResetError):
-        answers(connection, 5)
+        answers(connection, WAIT_S_MAX)
     # The reset may come before the connection is handed over.
     with pytest.raises(ConnectionResetError), wire.connect() as another:
-        answers(another, 5)
+        answers(another, WAIT_S_MAX)
     wire.proxy.remove(wire.links, refusing)
     with wire.connect() as third:
         third.sendall(b"z")
-        assert answers(third, 5) == b"z"
+        assert answers(third, WAIT_S_MAX) == b"z"
 
 
 @pytest.mark.verify
@@ -173,7 +172,7 @@ def test_delay_and_loss_take_time(wire: Wire, connection: socket.socket) -> None
         wire.proxy.add(wire.links, effect)
         began = time.monotonic()
         connection.sendall(b"x")
-        assert answers(connection, 20) == b"x"
+        assert answers(connection, WAIT_S_MAX) == b"x"
         assert time.monotonic() - began >= least_s
         wire.proxy.remove(wire.links, effect)
 
@@ -186,4 +185,4 @@ def test_interface_that_is_down_drops_packets_until_it_is_up(
     connection.sendall(b"y")
     assert answers(connection, 0.5) is None
     wire.namespace.set_up(is_up=True)
-    assert answers(connection, 10) == b"y"
+    assert answers(connection, WAIT_S_MAX) == b"y"

@@ -1,13 +1,14 @@
 """A running group is upgraded: members of an earlier state of this package beside present ones.
 
-`releases/` has the packages of two earlier states, so that this test needs no history and no
-network. Each name tells the newest user data of the state:
+`earlier_states.tar.xz` has the packages of two earlier states, so that this test needs no history
+and no network. The folder of a state tells its newest user data:
 
 - `user_data_2` (commit 7c50c4b) refuses bytes behind the fields of a version that it knows;
 - `user_data_4` (commit 740631f) is the last state before warm-ups.
 
-An archive is made with `git archive COMMIT src/coopgroup`, without the packages that a consumer
-does not import. After a release, add its package here.
+Each is `git archive COMMIT src/coopgroup`, without the packages that a consumer does not import.
+Files of one name follow each other, which makes the archive small. Add the
+package of each release.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from coopgroup import DeferredPolicy
 from coopgroup.testing import KafkaCluster
 from tests.support.java_members import write_down
 from tests.support.mixed_group import MixedGroup
+from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.verify
 
 HERE: Final = Path(__file__).parent
 PROGRAM: Final = HERE / "older_member.py"
-STATES: Final = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("releases/*.tar.xz"))
+ARCHIVE: Final = HERE / "earlier_states.tar.xz"
 POLICY: Final = DeferredPolicy(scheduled_rebalance_timeout_ms=1_000)
 
 
@@ -69,7 +71,7 @@ class OlderMembers:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            assert process.wait(20) == 0
+            assert process.wait(WAIT_S_MAX) == 0
         finally:
             process.kill()
             process.wait()
@@ -96,13 +98,13 @@ def mixed(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[MixedGroup]:
         yield group
 
 
-@pytest.fixture(params=STATES)
+@pytest.fixture(params=["user_data_2", "user_data_4"])
 def older(
     mixed: MixedGroup, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[OlderMembers]:
-    with tarfile.open(HERE / "releases" / f"{request.param}.tar.xz") as archive:
-        archive.extractall(tmp_path / "older", filter="data")
-    members = OlderMembers(mixed, tmp_path / "older")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    members = OlderMembers(mixed, tmp_path / request.param)
     yield members
     members.end()
 

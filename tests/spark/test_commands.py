@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from coopgroup.pipeline.tables import Tables
 from coopgroup.testing import KafkaCluster
 from tests.spark.frames import rows
 from tests.spark.stories import watched
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,10 +40,7 @@ def consume(config: dict[str, str], group: str, topic: str) -> None:
     """Commit all records, and leave."""
     consumer = Consumer({**config, "group.id": group, "enable.auto.commit": False})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 60
-    while not consumer.assignment():
-        consumer.poll(0.2)
-        assert time.monotonic() < deadline
+    wait_for(consumer.assignment, "an assignment", poll=lambda: consumer.poll(0.2))
     consumer.commit(offsets=[TopicPartition(topic, 0, RECORDS)], asynchronous=False)
     consumer.close()
 

@@ -42,9 +42,13 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
 
 
 def partition_of(group_id: str) -> int:
-    """Return Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
-    code = 0
-    for letter in group_id:
-        code = (31 * code + ord(letter)) & 0xFFFFFFFF
-    signed = code - 0x1_0000_0000 if code >= 0x8000_0000 else code
-    return abs(signed) % _PARTITIONS
+    """Return the partition of `__consumer_offsets` that Kafka chooses for a group."""
+    return abs(java_hash(group_id)) % _PARTITIONS
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -103,9 +103,9 @@ def java_members() -> Iterator[JavaMembers]:
             assert process.stdin is not None
             process.stdin.close()
             try:
-                process.wait(20)
+                process.wait(60)
             finally:
                 process.kill()
-            listener.join(5)
+            listener.join(60)
             assert process.stdout is not None
             process.stdout.close()

@@ -10,8 +10,8 @@ from attrs import define, field
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import WAIT_S_MAX, Crew
-from tests.support.waiting import wait_for
+from tests.support.live_group import Crew
+from tests.support.waiting import WAIT_S_MAX, wait_for
 
 __all__ = ["FAST_BROKER", "Guest", "MixedCrew"]
 

@@ -25,8 +25,8 @@ from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial import Group, Trial
 from coopgroup.testing.trial.analysis import TrialLog
 from tests.support.inner import inner
+from tests.support.waiting import WAIT_S_MAX, wait_for
 
-WAIT_S_MAX: Final = 20.0
 QUIET_S: Final = 0.8
 FAST: Final[Mapping[str, Any]] = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 300}
 _EXPECTED: Final = {KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
@@ -220,10 +220,7 @@ class Crew:
     def until(
         self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX
     ) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
-            self.poll()
+        wait_for(condition, what, timeout_s, self.poll)
 
     def during(self, duration_s: float) -> None:
         deadline = time.monotonic() + duration_s

@@ -85,7 +85,7 @@ class MixedGroup:
         self._load_ends.set()
         for name in (*self._polled, *self._in_java):
             self.stop(name)
-        self._load.join(10)
+        self._load.join(60)
 
     # --- members ---------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class MixedGroup:
 
     def protocol(self) -> str:
         admin = AdminClient({**self.cluster.client_config()})
-        found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
+        found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(60)
         return str(found.partition_assignor)
 
     def settle(self, *names: str, protocol: str | None = None) -> None:
@@ -233,9 +233,9 @@ class MixedGroup:
     def finish(self) -> None:
         """End the load; check that every record was handed out, never by two owners."""
         self._load_ends.set()
-        self._load.join(10)
+        self._load.join(60)
         ends = dict(self._produced)
-        wait_for(lambda: not self.ledger.missing(ends), "all records are handed out", 20)
+        wait_for(lambda: not self.ledger.missing(ends), "all records are handed out")
         assert self.ledger.double_owners() == []
 
     def is_even(self, *names: str) -> bool:
@@ -249,8 +249,8 @@ class MixedGroup:
             and max(sizes) - min(sizes) <= 1
         )
 
-    def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-        wait_for(condition, what, timeout_s)
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        wait_for(condition, what)
 
     def _produce(self) -> None:
         producer = Producer(self.cluster.client_config() | {"linger.ms": 0})
@@ -264,4 +264,4 @@ class MixedGroup:
             for partition in range(PARTITIONS):
                 producer.produce(self.topic, b"x", partition=partition, on_delivery=acknowledged)
             producer.poll(0)
-        producer.flush(10)
+        producer.flush(60)

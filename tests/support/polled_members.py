@@ -15,7 +15,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from coopgroup.errors import CoopgroupError
 from tests.support.ledger import Ledger
-from tests.support.waiting import wait_for
+from tests.support.waiting import WAIT_S_MAX, wait_for
 
 _FATAL = KafkaError._FATAL  # noqa: SLF001 - confluent_kafka documents its codes by these names
 
@@ -43,7 +43,7 @@ class PolledMember:
 
     def stop(self) -> None:
         self._leaves.set()
-        self._thread.join(20)
+        self._thread.join(WAIT_S_MAX)
         assert not self._thread.is_alive(), f"{self.name} does not close"
 
     def _run(self) -> None:

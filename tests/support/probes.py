@@ -3,11 +3,15 @@
 import urllib.error
 import urllib.request
 
+from tests.support.waiting import WAIT_S_MAX
+
 
 def get(port: int, path: str) -> tuple[int, str]:
     """Return status and content of an answer; (0, "") while the server does not listen."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S_MAX
+        ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from coopgroup.testing.processes import free_ports
 from tests.architecture.tree import ROOT
-from tests.support.waiting import wait_for
+from tests.support.waiting import WAIT_S_MAX, wait_for
 
 _FETCHED: Final = ROOT / "build" / "prometheus" / "usr" / "bin"
 
@@ -44,7 +44,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401  (JSON)
         """Return the data of an answer."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_S_MAX) as answer:
             found = json.load(answer)
         assert found["status"] == "success", found
         return found["data"]
@@ -89,7 +89,7 @@ def running(folder: Path, scraped_port: int, rules: Path) -> Iterator[Prometheus
         def is_ready() -> bool:
             try:
                 server.get("rules")
-            except (urllib.error.URLError, ConnectionError):
+            except OSError:  # it does not listen yet
                 return False
             return True
 

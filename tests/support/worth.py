@@ -13,26 +13,17 @@ plays for these bugs only.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
 from tests.support.mutants import MUTANTS, Mutant, broken
-from tests.swarm.directed import draw_directed
-from tests.swarm.mixed import draw_mixed
+from tests.support.soak import DRAWS
 from tests.swarm.play import play
-from tests.swarm.returning import draw_returning
-from tests.swarm.runs import SwarmRun, draw
 
-DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
-    "seed": draw,
-    "mixed": draw_mixed,
-    "directed": draw_directed,
-    "returning": draw_returning,
-}
-"""Kinds of runs by name, as `make soak` calls them."""
+KINDS: Final = ("seed", "mixed", "directed", "returning")
 
 SEEDS_MAX: Final = 500
 _KNOWN: Final = Path(__file__).with_name("worth.json")
@@ -44,7 +35,7 @@ class Hunt:
 
     Attributes:
         seed: seed of the run that found it, or None.
-        kind: kind of that run, as in `DRAWS`, or "".
+        kind: kind of that run, as `make soak` calls it, or "".
         checker: the first checker that failed.
     """
 
@@ -56,7 +47,7 @@ class Hunt:
 
 def runs_of(seeds: Iterable[int]) -> Iterable[tuple[str, int]]:
     """Return runs of all kinds, in the order in which `make soak` plays them."""
-    return ((kind, seed) for seed in seeds for kind in DRAWS)
+    return ((kind, seed) for seed in seeds for kind in KINDS)
 
 
 def hunt(mutant: Mutant, runs: Iterable[tuple[str, int]]) -> Hunt:

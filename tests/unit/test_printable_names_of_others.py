@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
+from unittest.mock import MagicMock
 
 import pytest
 from attrs import evolve
@@ -164,6 +165,14 @@ def rows_of_sql(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
     return []
 
 
+def table_of_sql(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
+    frame = MagicMock(columns=("member",), dtypes=(("member", "string"),))
+    texts = frame.toDF.return_value.select.return_value
+    texts.limit.return_value.collect.return_value = [(name,)]
+    patch.setattr(app.app, "main", lambda **_: sql._print(frame))  # noqa: SLF001
+    return []
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(
     "command",
@@ -179,6 +188,7 @@ def rows_of_sql(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
         configuration_error,
         advice,
         rows_of_sql,
+        table_of_sql,
     ],
 )
 def test_no_name_reaches_the_terminal_raw(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,11 +15,8 @@ from coopgroup.reading import (
     StrictConverter,
     between,
     choice_hook,
-    in_file,
-    joined,
     parse_json,
     parse_toml,
-    read_text,
     structure,
     table_hook,
 )
@@ -169,20 +165,6 @@ def test_bounds_hold_for_values_made_in_python() -> None:
         attrs.evolve(Item(at_ms=1), limit=10)
 
 
-def test_error_in_a_file_begins_with_its_name_and_has_the_word_of_its_format() -> None:
-    with (
-        pytest.raises(ConfigurationError, match=r"^a\.json: named: got 1, expected an object$"),
-        in_file("a.json"),
-    ):
-        structure(converter("an object"), {"named": 1}, Whole)
-
-
-def test_path_is_written_with_dots_and_list_positions() -> None:
-    assert joined("events", 2, "at_ms") == "events[2].at_ms"
-    assert joined("racks.t", "[1]") == "racks.t[1]"
-    assert joined() == joined("") == ""
-
-
 def test_toml_with_a_syntax_error_is_refused_with_the_line_of_the_parser() -> None:
     assert parse_toml("a = 1\n", "f.toml", "file") == {"a": 1}
     with pytest.raises(ConfigurationError, match=r"file: got 'f\.toml', .*TOML .*line 2"):
@@ -194,19 +176,6 @@ def test_long_value_is_shortened(value: Any) -> None:  # noqa: ANN401
     assert len(refusal({"ratio": value})) < 500
 
 
-def test_json_with_a_repeated_key_gives_the_object_and_the_problem() -> None:
-    row, problem = parse_json(b'{"id": 1, "a": {"b": 1, "b": 2}}', "line")
-    assert row["id"] == 1
-    assert str(problem) == "line: got 'b', expected every key once in an object"
-
-
 @pytest.mark.parametrize("given", [b'{"id": 1}', b'\xef\xbb\xbf{"id": 1}'])
 def test_json_may_begin_with_a_byte_order_mark(given: bytes) -> None:
     assert parse_json(given, "line") == ({"id": 1}, None)
-
-
-def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Editors of Windows write one; scenarios and sweeps were refused as invalid TOML."""
-    file = tmp_path / "a.toml"
-    file.write_text("a = 1\n", encoding="utf-8-sig")
-    assert parse_toml(read_text(file, "file"), "a.toml", "file") == {"a": 1}

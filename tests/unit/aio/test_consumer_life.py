@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 import weakref
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -158,7 +158,9 @@ async def _use(stage: AioStage, consumer: AsyncCooperativeConsumer, partition: i
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
-def test_consumers_of_several_loops_work_side_by_side(monkeypatch: Patch, kind: str) -> None:
+def test_consumers_of_several_loops_work_side_by_side(
+    monkeypatch: Patch, own_threads: Callable[[], list[str]], kind: str
+) -> None:
     """Each fetches on its loop and on its polling thread; no call of librdkafka meets another."""
     library = pytest.importorskip(kind, reason=f"{kind} is not installed")
     stages = {name: AioStage(has_threads=True) for name in ("a", "b")}
@@ -179,4 +181,4 @@ def test_consumers_of_several_loops_work_side_by_side(monkeypatch: Patch, kind: 
     assert sorted(done) == ["a", "b"]
     for stage in stages.values():
         assert (stage.committed, stage.ended) == ([(0, 501)], ["stop", "close"])
-    assert not [one for one in threading.enumerate() if one.name == "coopgroup-aio"]
+    assert "coopgroup-aio" not in own_threads()

@@ -96,9 +96,9 @@ def test_many_equal_resources_of_one_owner_are_levelled_at_once() -> None:
         a={"t": list(range(20_000))},
         **{f"b{number}": {} for number in range(9)},
     )
-    began_s = time.process_time()
+    began_s = time.thread_time()
     target = WeightedAssignor().assign(group, values)
-    assert time.process_time() - began_s < 2
+    assert time.thread_time() - began_s < 2
     assert max(counts := np.bincount(target)) - min(counts) <= 200
 
 

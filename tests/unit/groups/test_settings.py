@@ -11,16 +11,6 @@ from coopgroup.groups.settings import GroupSettings
 LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
 
 
-def test_settings_when_little_is_given_have_defaults() -> None:
-    settings = GroupSettings.read(LEAST)
-    member, limits = settings.shared.member, settings.limits
-    assert (member.protocol_type, member.protocol_name) == ("coopgroup", "resources")
-    assert (member.index_min, member.eager) == (-1, False)
-    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (45_000, 300_000)
-    assert (settings.refresh_ms, settings.threads_max) == (5_000, 32)
-    assert (limits.stop_s, limits.retry_s, limits.retry_max_s) == (300.0, 0.5, 60.0)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

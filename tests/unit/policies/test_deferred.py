@@ -8,10 +8,7 @@ from coopgroup.policies import DeferredPolicy
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
 
-"""The document's "scheduled rebalance timeout of t1"."""
 NOTHING: dict[str, list[int]] = {}
-
-
 THREE_WAIT = {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)}
 
 

@@ -232,6 +232,3 @@ def test_policy_of_a_user_gets_warm_ups_from_its_attribute() -> None:
     group.add("b")
     group.round()
     assert (group.owned()["b"], group.warmups()) == ([], {"b": [1, 3]})
-
-
-# --- options ------------------------------------------------------------------------------------

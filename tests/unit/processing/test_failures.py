@@ -27,11 +27,6 @@ def test_pauses_double_up_to_the_longest() -> None:
     ]
 
 
-def test_retry_ends_with_the_other_outcome() -> None:
-    retry = Retry(attempts=3, otherwise=Skip())
-    assert [decide(retry, failure(attempt)) for attempt in (1, 2, 3)] == [retry, retry, Skip()]
-
-
 def test_callable_may_answer_with_a_retry() -> None:
     retry = Retry(attempts=2)
     assert decide(lambda _: retry, failure(1)) is retry

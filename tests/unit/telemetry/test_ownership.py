@@ -50,16 +50,6 @@ def rows(ownership: Ownership) -> list[tuple[int, str, int, int]]:
     ]
 
 
-def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
-    ownership = read_ownership(
-        [started(10, "a", 0, 1), stopped(20, "a", 1), started(25, "b", 1), wrote(40, "b", STATE)]
-    )
-    assert rows(ownership) == [(0, "a", 10, 40), (1, "a", 10, 20), (1, "b", 25, 40)]
-    arrays = (ownership.resource, ownership.owner, ownership.start_ms, ownership.end_ms)
-    assert [str(array.dtype) for array in arrays] == ["int32", "int32", "int64", "int64"]
-    assert (ownership.begin_ms, ownership.until_ms) == (10, 40)
-
-
 def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> None:
     """Real consumers write nothing about their processes."""
     ownership = read_ownership(

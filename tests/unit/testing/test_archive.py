@@ -1,5 +1,6 @@
 """The class data archive of Kafka: made once; brokers start without it, too."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,7 @@ def runtime(tmp_path: Path) -> KafkaRuntime:
 def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
     """Java would ignore an archive of an older Java."""
     before = archive_path(runtime)
-    java = Path(runtime.java)
-    java.write_text("#!/bin/sh\nexit 2\n")
-    java.touch()
+    os.utime(runtime.java, (0, 0))  # a quick file system may give two files one time
     assert archive_path(runtime).parent == before.parent == runtime.folder
     assert archive_path(runtime) != before
 

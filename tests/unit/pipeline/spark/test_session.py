@@ -18,7 +18,6 @@ from coopgroup.pipeline.spark.session import (
     require_spark,
 )
 from coopgroup.testing import maven as maven_module
-from coopgroup.testing.errors import KafkaFetchError
 from tests.support.by_hand import by_hand
 
 
@@ -137,18 +136,6 @@ def test_a_missing_maven_is_one_line(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PipelineError, match=r"Maven \(mvn\) is missing.*--jars"):
         connector_jars()
-
-
-def test_a_maven_that_fails_leaves_nothing_behind(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(command: list[str]) -> None:
-        raise KafkaFetchError("no network")
-
-    _with_maven(monkeypatch, fail)
-    with pytest.raises(PipelineError, match="no network; name the jars with --jars"):
-        connector_jars()
-    assert [path.suffix for path in cache.iterdir()] == [".lock"]
 
 
 class Throwable:

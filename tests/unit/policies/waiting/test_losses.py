@@ -66,9 +66,6 @@ def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits()
     assert drill.owned("U") == {"B": [0, 1]}
 
 
-# --- a leader that did not lead the last round ----------------------------------------------------
-
-
 # --- dynamic members that can be told apart -------------------------------------------------------
 
 

@@ -59,11 +59,6 @@ def test_consumer_config_when_of_a_kind_differs_only_there(
     assert consumer_config(evolve(SPEC, kind=kind)) == {**COMMON, **expected}
 
 
-def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
-    with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
-        build_consumer(evolve(SPEC, kind="lazy"))
-
-
 @pytest.mark.parametrize(
     ("kind", "given", "expected"),
     [
