@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coopgroup.telemetry import ClaimRefused
 from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, driven_group
 from tests.support.driven_liar import Liar, add_liar
 
@@ -64,3 +65,64 @@ def test_partitions_of_a_leaving_member_go_on(kind: str) -> None:
         group.run(10.0)
         assert _share_kept(group, 10.0) > 0.99 * (1.0 if not liar.topics else 1 / 2)
         assert not _given_twice(group, liar)
+
+
+def _reports(group: DrivenGroup) -> list[ClaimRefused]:
+    records = [one for who in "ab" if who in group.members for one in group.members[who].records]
+    return [one for one in records if isinstance(one, ClaimRefused)]
+
+
+def test_leader_names_the_liar_once() -> None:
+    with driven_group(PARTITIONS) as group:
+        _honest_pair(group)
+        liar = add_liar(group)
+        group.run(10.0)
+        group.add("c")
+        group.run(10.0)
+        reason = "impossible generation"
+        assert _reports(group) == [
+            ClaimRefused(member_id=liar.member_id, count=PARTITIONS, reason=reason)
+        ]
+
+
+def test_false_claim_to_a_new_leader_ends_after_max_poll_interval() -> None:
+    """A leader without memory cannot know that the liar never owned what only it claims."""
+    with driven_group(PARTITIONS) as group:
+        _honest_pair(group)
+        liar = add_liar(group, ahead=0)
+        group.run(10.0)
+        group.close(group.leader())
+        (heir,) = (one for name, one in group.members.items() if name != "liar")
+        kept = set(heir.owned)
+        group.run(50.0)
+        assert set(heir.owned) == kept
+        assert not heir.told("revoke")
+        assert not heir.driver.overdue_claims
+        group.play_to(lambda: len(heir.owned) == PARTITIONS, 15.0)
+        told, ignored = _reports(group)[-2:]
+        assert (told.member_id, told.waited_ms) == (liar.member_id, 60_000)
+        assert {told.reason, ignored.reason} == {"not given up"}
+        group.run(1.0)
+        assert not heir.driver.overdue_claims
+
+
+def test_slow_owner_is_reported_and_keeps_its_partition() -> None:
+    """It may still be working: a second owner would do more harm than the wait."""
+    with driven_group(6) as group:
+        group.add("a")
+        group.settle()
+        slow = group.members["a"]
+        slow.revoke = lambda partitions: partitions - {5}
+        group.add("b")
+        group.run(58.0)
+        assert not slow.driver.overdue_claims
+        group.run(10.0)
+        (overdue,) = slow.driver.overdue_claims
+        assert (overdue.member_id, overdue.count) == (slow.driver.member.member_id, 1)
+        assert [one.reason for one in _reports(group)] == ["not given up"]
+        group.run(100.0)
+        assert 5 in slow.owned
+        assert len(_reports(group)) == 1
+        slow.finish({5})
+        group.settle()
+        assert not slow.driver.overdue_claims
