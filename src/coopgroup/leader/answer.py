@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from coopgroup.leader.belief import Believed, believed_claims, remember_given
+from coopgroup.leader.belief import Believed, believed_request, remember_given
 from coopgroup.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.leader.request import RoundRequest, TopicMetadata
 from coopgroup.model import EMPTY, NO_LOSS, NOBODY, ResourceSet, resolve_claims
@@ -63,7 +63,7 @@ def lead(
         policy: decides when.
         context: circumstances of the round.
     """
-    request, believed = _with_believed(request, context)
+    request, believed = believed_request(request, context)
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
@@ -96,24 +96,12 @@ def fallback_round(
         reason: why the round moves nothing, one sentence.
     """
     shared = None if metadata is None else metadata.resources
-    request, believed = _with_believed(request, context)
+    request, believed = believed_request(request, context)
     if metadata is None:
         metadata = TopicMetadata(resources=_last_seen(request, context))
     group = resolve_claims(request.claims, metadata.resources, metadata.racks)
     decided = refused_round(group, (reason,), assignor=assignor, policy=policy, context=context)
     return _encoded(request, decided, context, shared, believed)
-
-
-def _with_believed(request: RoundRequest, context: RoundContext) -> tuple[RoundRequest, Believed]:
-    """Return the request without the claims that do not count."""
-    believed = believed_claims(request.claims, context)
-    wires = request.owned_wire and tuple(
-        wire if after.owned is before.owned else None
-        for wire, before, after in zip(
-            request.owned_wire, request.claims, believed.claims, strict=True
-        )
-    )
-    return attrs.evolve(request, claims=believed.claims, owned_wire=wires), believed
 
 
 def member_assignments(

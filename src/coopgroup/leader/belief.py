@@ -1,7 +1,7 @@
-"""Which claims of members count.
+"""Ignore false claims.
 
-The group protocol has no signatures: a member can claim what it does not own. All rules against
-false claims are in this file. `resolve_claims` decides between the remaining claims.
+The group protocol has no signatures: a member can claim partitions that it does not own. All rules
+against false claims are in this file. `resolve_claims` decides between the remaining claims.
 
 1. No claim can have the generation of this round, or a later one. Exception: a group coordinator
    that was loaded from an older log repeats generations, so the leader's own last generation is
@@ -11,10 +11,10 @@ false claims are in this file. `resolve_claims` decides between the remaining cl
    the assigned resources, and those that it claimed and had to stop. Other claims do not count.
    Exception: a static member keeps its place even if it misses rounds. Its late join claims what
    it owned before them.
-3. A member had to stop a claimed resource, and was never known to own it: it had claimed it
+3. A member that had to stop a resource may still be working, so its claim counts until the member
+   gives it up. Exception: the member was never known to own the resource. It claimed the resource
    together with another member, against a newer claim, or without a subscription. Such a claim
-   counts no longer than the leader's `max.poll.interval.ms`. A member that owned the resource may
-   still be working, so its claim counts until it is given up.
+   counts no longer than the leader's `max.poll.interval.ms`.
 
 A leader without memory believes more: any possible claim may be true.
 """
@@ -35,10 +35,11 @@ from coopgroup.telemetry import ClaimRefused
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from coopgroup.leader.request import RoundRequest
     from coopgroup.model import GroupSnapshot
     from coopgroup.policies.base import RoundContext
 
-__all__ = ["Believed", "believed_claims", "remember_given"]
+__all__ = ["Believed", "believed_claims", "believed_request", "remember_given"]
 
 
 @frozen(kw_only=True)
@@ -77,6 +78,14 @@ def believed_claims(claims: Iterable[MemberClaim], context: RoundContext) -> Bel
         liars=frozenset(one.member_id for one in refused),
         records=tuple(one for one in refused if one.member_id not in told),
     )
+
+
+def believed_request(request: RoundRequest, context: RoundContext) -> tuple[RoundRequest, Believed]:
+    """Return the request without the claims that do not count."""
+    believed = believed_claims(request.claims, context)
+    words = zip(request.owned_wire, request.claims, believed.claims, strict=False)  # or no wires
+    wires = tuple(wire if after.owned is said.owned else None for wire, said, after in words)
+    return attrs.evolve(request, claims=believed.claims, owned_wire=wires), believed
 
 
 def remember_given(
