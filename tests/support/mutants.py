@@ -135,13 +135,13 @@ MUTANTS: Final = (
            "return max(0, self.rejoin_at_ms - now_ms)", "return None"),
     # --- what a leader makes of claims
     Mutant("the last member's claim wins", "model.claims:_rightful_owners",
-           "winning = generations[members] == newest[positions]",
+           "winning = claimed_in == newest[positions]",
            "winning = np.diff(positions, append=-1) != 0"),
     Mutant("the generation check is dropped", "model.claims:_rightful_owners",
            "contested = winners > 1", "contested = winners > 2"),
     Mutant("the claim that comes last counts as newest", "model.claims:_rightful_owners",
-           "np.maximum.at(newest, positions, generations[members])",
-           "np.maximum.at(newest, positions, -1); newest[positions] = generations[members]"),
+           "np.maximum.at(newest, positions, claimed_in)",
+           "np.maximum.at(newest, positions, -1); newest[positions] = claimed_in"),
     Mutant("unreadable claims are none", "policies.unclaimed:_unheard_members",
            "return tuple(member for member in _unreadable_members(group) if member not in told)",
            "return ()"),
@@ -291,7 +291,7 @@ MUTANTS: Final = (
            "generation=member.generation,"),
     Mutant("claims in Kafka's protocol are not read", "leader.kafka_rounds:_owned",
            "subscription.version >= _FIRST_WITH_GENERATION:\n"
-           "            return subscription.owned,",
+           "            return _of_topics(subscription),",
            "subscription.version >= _FIRST_WITH_GENERATION:\n"
            "            return EMPTY,"),
     Mutant("a tie goes to the last claim", "model.claims:_rightful_owners",
