@@ -145,7 +145,7 @@ MUTANTS: Final = (
     Mutant("unreadable claims are none", "policies.unclaimed:_unheard_members",
            "return tuple(member for member in _unreadable_members(group) if member not in told)",
            "return ()"),
-    Mutant("everybody is a leader that remembers", "session.stepping:_remember",
+    Mutant("everybody is a leader that remembers", "session.stepping:_without_memory",
            "policy_state=None,\n        led_generation=None,\n        asked_for_ms=None,", ""),
     Mutant("hearsay is believed", "leader.decision:_without_hearsay",
            "if state is None or context.generation > state.generation:", "if True:"),
