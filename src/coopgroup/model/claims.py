@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NO_GENERATION, NOBODY
 from coopgroup.model.group import GroupMember, GroupSnapshot, ReplicaRacks
 from coopgroup.model.positions import ABSENT, positions_in
