@@ -17,7 +17,7 @@ WARM_MUTANTS: Final = (
     (260, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
     # --- the leader
-    (0, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
+    (9, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
                "if held.any():", "if False:")),
     (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
