@@ -22,6 +22,7 @@ from attrs import frozen
 from coopgroup.assignors.range.assignor import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.leader.decision import decide_round, refused_round
 from coopgroup.leader.request import NO_LAGS, TopicMetadata, known_claims
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
@@ -97,6 +98,10 @@ def lead_kafka_round(
     rules = _RULES[protocol]
     records = () if request is None else request.records
     claims = _remembered(members, context) if request is None else _claims(request, protocol)
+    # In an eager protocol the members have given up everything, and claims are preferences.
+    unjudged = protocol.is_eager or request is None
+    believed = Believed(claims=claims) if unjudged else believed_claims(claims, context)
+    claims = believed.claims
     if request is None or (metadata is None and not protocol.is_eager):
         decided = _nothing_moved(claims, rules, context, failure)
     else:
@@ -105,11 +110,15 @@ def lead_kafka_round(
         decided = decide_round(
             claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
         )
+    shares = decided.group.by_member(np.asarray(decided.plan.assigned))
+    if protocol.is_eager:
+        believed = Believed(claims=tuple(attrs.evolve(one, owned=EMPTY) for one in claims))
+    state = _with_round_to_come(decided, context)
     return attrs.evolve(
         decided,
-        assignments=_encoded(decided),
-        state=_with_round_to_come(decided, context),
-        records=(*records, *decided.records),
+        assignments=_encoded(decided, shares),
+        state=remember_given(state, decided.group, believed, shares, context),
+        records=(*records, *believed.records, *decided.records),
         refused=decided.refused or request is None or metadata is None,
     )
 
@@ -137,15 +146,15 @@ def _with_round_to_come(decided: RoundDecision, context: RoundContext) -> Policy
     return attrs.evolve(decided.state, next_round_ms=context.now_ms + _AGAIN_AFTER_MS)
 
 
-def _encoded(decided: RoundDecision) -> tuple[tuple[str, bytes], ...]:
-    group = decided.group
-    shares = group.by_member(np.asarray(decided.plan.assigned))
+def _encoded(
+    decided: RoundDecision, shares: Sequence[ResourceSet]
+) -> tuple[tuple[str, bytes], ...]:
     return tuple(
         (
             member_id,
             encode_kafka_assignment(KafkaAssignment(assigned=assigned), _WRITTEN_VERSION),
         )
-        for member_id, assigned in zip(group.member_ids, shares, strict=True)
+        for member_id, assigned in zip(decided.group.member_ids, shares, strict=True)
     )
 
 
@@ -201,11 +210,16 @@ def _owned(subscription: Subscription, protocol: KafkaProtocol) -> tuple[Resourc
     """Return a member's claims and their generation; only a preference in `sticky`."""
     match protocol:
         case KafkaProtocol.COOPERATIVE_STICKY if subscription.version >= _FIRST_WITH_GENERATION:
-            return subscription.owned, subscription.generation
+            return _of_topics(subscription), subscription.generation
         case KafkaProtocol.COOPERATIVE_STICKY:
-            return subscription.owned, decode_cooperative_generation(subscription.user_data)
+            return _of_topics(subscription), decode_cooperative_generation(subscription.user_data)
         case KafkaProtocol.STICKY:
             told = decode_sticky_user_data(subscription.user_data)
             return told.previous, told.generation
         case KafkaProtocol.RANGE | KafkaProtocol.ROUND_ROBIN:
             return EMPTY, subscription.generation
+
+
+def _of_topics(subscription: Subscription) -> ResourceSet:
+    """Return the claims of subscribed topics; clients give up others before they join (KIP-429)."""
+    return subscription.owned.restrict_names(subscription.topics)

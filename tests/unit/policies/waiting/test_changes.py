@@ -50,7 +50,7 @@ def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: 
 @both
 @pytest.mark.parametrize(
     "change",
-    ["additional", "expired", "created", "deleted", "subscription", "stranger", "other owners"],
+    ["additional", "expired", "created", "deleted", "subscription", "stranger", "heir", "owners"],
 )
 def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, change: str) -> None:
     drill = _six(policy)
@@ -70,6 +70,8 @@ def test_group_that_has_changed_permanently_goes_to_the_target(policy: Policy, c
         case "stranger":
             drill.actors["B"].owned = ResourceSet(_t(2))
             drill.join("D", _t(3))
+        case "heir":  # a claim of what a departed member had; nothing is lost
+            drill.leave("C").actors["A"].owned = ResourceSet(_t(0, 1, 4, 5))
         case _:
             drill.actors["A"].owned = ResourceSet(_t(0, 1, 2))
             drill.actors["B"].owned = ResourceSet(_t(3))
