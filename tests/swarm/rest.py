@@ -35,7 +35,6 @@ _WARM_ROUND_MS: Final = 250  # a heartbeat interval and the round after it
 _LOOK_MS: Final = 100
 RECORDS_MAX: Final = 10_000
 """Only a group in an endless loop writes more; this is ten times as much as any other group."""
-_OWNERS: Final = "single owner"
 _EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
 
 
@@ -131,8 +130,8 @@ def settle_beside(
         world.object_to("floor", message)
     for number, process in enumerate(guests.alive):
         (process.crash if number + world.seed & 1 else process.close)()
-    found = [one for one in settle(simulation, plain=False, away=away) if one.checker != _OWNERS]
-    found += witness.check(world.telemetry, simulation.costs.slow_ms.high)
+    found = settle(simulation, plain=False, away=away)
+    found = witness.fair_view(found)
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
 

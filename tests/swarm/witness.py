@@ -96,7 +96,7 @@ class Witness:
     violations: list[Violation] = field(factory=list)
     _ever: ResourceSet = EMPTY
     _subscribed: dict[str, set[str]] = field(factory=dict)
-    # The process that must answer a round, the generation, and when it was asked.
+    # The process that must answer a round, the generation, and until when.
     _asked: tuple[Process, int, int] | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -106,7 +106,9 @@ class Witness:
         def seen(call: Call, answer: Answer) -> None:
             if isinstance(answer, JoinGroupAnswer) and answer.members:
                 process = self._leader(answer.leader_id)
-                asked = (process, answer.generation, self._now_ms)
+                network, settings = self.simulation.network, self.simulation.run_settings
+                limit_ms = settings.lead_ms.high + 2 * network.delay_ms.high + 1
+                asked = (process, answer.generation, self._now_ms + limit_ms)
                 self._asked = None if process is None else asked
             reply(call, answer)
 
@@ -245,20 +247,39 @@ class Witness:
         """Check the time for which the present round has waited for its leader."""
         if self._asked is None or self._asked[1] != generation:
             return
-        process, _, asked_ms = self._asked
-        network, settings = self.simulation.network, self.simulation.run_settings
-        limit_ms = settings.lead_ms.high + 2 * network.delay_ms.high + 1
-        late_ms = self._now_ms - asked_ms
-        if late_ms > limit_ms and process.alive and not self.disturbed & {"", process.name}:
+        process, _, until_ms = self._asked
+        is_late = self._now_ms > until_ms and process.alive
+        if is_late and not self.disturbed & {"", process.name}:
             self._asked = None
-            self._object("in time", f"{process.name} has not answered after {late_ms} ms")
+            self._object("in time", f"{process.name} has not answered by {until_ms}")
 
     # --- what is checked at the end ---------------------------------------------------------------
 
-    def check(self, telemetry: Sequence[Envelope], stop_max_ms: int) -> Iterator[Violation]:
-        """Yield all violations except those of the floor."""
-        yield from self.violations
-        yield from self._check_owners(telemetry, stop_max_ms)
+    def fair_view(self, found: Sequence[Violation]) -> list[Violation]:
+        """Return all violations; those of two owners only if no hostile leader has made them.
+
+        Args:
+            found: violations of all other checkers.
+        """
+        damage = list(self._damage())
+        left = [
+            one
+            for one in found
+            # Where two members own a partition, both commit. A hostile leader orders warm-ups
+            # without limits.
+            if one.checker != "single owner"
+            and not (one.checker == "commits" and _is_within(one.at_ms, one.at_ms, damage))
+            and not (one.checker == "warmups" and damage)
+        ]
+        telemetry = self.simulation.world.telemetry
+        return [
+            *left,
+            *self.violations,
+            *self._check_owners(telemetry, damage),
+            *self._check_gains(telemetry),
+        ]
+
+    def _check_gains(self, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
         for one in telemetry:
             if isinstance(one.record, AssignmentReceived):
                 gained = one.record.gained
@@ -271,15 +292,14 @@ class Witness:
                         message = f"{one.client} gets {bad.to_dict()}"
                         yield Violation(checker=checker, at_ms=one.at_ms, message=message)
 
-    def _check_owners(self, telemetry: Sequence[Envelope], stop_max_ms: int) -> Iterator[Violation]:
-        damage = list(self._damage(stop_max_ms))
+    def _check_owners(
+        self, telemetry: Sequence[Envelope], damage: Sequence[tuple[int, int]]
+    ) -> Iterator[Violation]:
         last = None
         for holding in holdings(telemetry):
             if last is not None and last.resource == holding.resource:
                 end_ms = min(last.end_ms, holding.end_ms)
-                if holding.start_ms < end_ms and not any(
-                    first <= holding.start_ms and end_ms <= until for first, until in damage
-                ):
+                if holding.start_ms < end_ms and not _is_within(holding.start_ms, end_ms, damage):
                     name, index = holding.resource
                     message = f"{name}-{index} is with {last.client} and {holding.client}"
                     message += f" until {end_ms}"
@@ -290,8 +310,9 @@ class Witness:
                     continue
             last = holding
 
-    def _damage(self, stop_max_ms: int) -> Iterator[tuple[int, int]]:
+    def _damage(self) -> Iterator[tuple[int, int]]:
         """Yield the times in which a hostile leader's assignments may have two owners."""
+        stop_max_ms = self.simulation.costs.slow_ms.high
         since_ms: int | None = None
         for one in self.rounds:
             if one.leader is None:
@@ -301,6 +322,10 @@ class Witness:
                 since_ms = None
         if since_ms is not None:
             yield since_ms, self._now_ms + stop_max_ms
+
+
+def _is_within(start_ms: int, end_ms: int, times: Sequence[tuple[int, int]]) -> bool:
+    return any(first_ms <= start_ms and end_ms <= until_ms for first_ms, until_ms in times)
 
 
 def _said(metadata: bytes) -> Subscription | None:
