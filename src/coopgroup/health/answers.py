@@ -55,4 +55,5 @@ def _told(health: Health, problems: tuple[str, ...]) -> dict[str, Any]:
         "lease_s": round(health.lease_s, 3) if math.isfinite(health.lease_s) else None,
         "since_poll_s": round(health.since_poll_s, 3),
         "problems": list(problems),
+        "group_problems": list(health.group_problems()),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
+from coopgroup.leader.belief import Believed, believed_request, remember_given
 from coopgroup.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.leader.request import RoundRequest, TopicMetadata
 from coopgroup.model import EMPTY, NO_LOSS, NOBODY, ResourceSet, resolve_claims
@@ -62,6 +63,7 @@ def lead(
         policy: decides when.
         context: circumstances of the round.
     """
+    request, believed = believed_request(request, context)
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
@@ -70,7 +72,7 @@ def lead(
         decided = decide_round(
             request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
         )
-    return _encoded(request, decided, context, metadata.resources)
+    return _encoded(request, decided, context, metadata.resources, believed)
 
 
 def fallback_round(
@@ -94,11 +96,12 @@ def fallback_round(
         reason: why the round moves nothing, one sentence.
     """
     shared = None if metadata is None else metadata.resources
+    request, believed = believed_request(request, context)
     if metadata is None:
         metadata = TopicMetadata(resources=_last_seen(request, context))
     group = resolve_claims(request.claims, metadata.resources, metadata.racks)
     decided = refused_round(group, (reason,), assignor=assignor, policy=policy, context=context)
-    return _encoded(request, decided, context, shared)
+    return _encoded(request, decided, context, shared, believed)
 
 
 def member_assignments(
@@ -198,6 +201,7 @@ def _encoded(
     decided: RoundDecision,
     context: RoundContext,
     shared: ResourceSet | None,
+    believed: Believed,
 ) -> RoundDecision:
     told = member_assignments(decided, request.claims)
     member_ids = decided.group.member_ids
@@ -213,7 +217,10 @@ def _encoded(
     return attrs.evolve(
         decided,
         assignments=tuple(zip(member_ids, messages, strict=True)),
-        records=(*request.records, *decided.records),
+        state=remember_given(
+            decided.state, decided.group, believed, [one.assigned for one in told], context
+        ),
+        records=(*request.records, *believed.records, *decided.records),
     )
 
 

@@ -23,6 +23,7 @@ from coopgroup.assignors.range.assignor import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import DecodeError
+from coopgroup.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.leader.decision import decide_round, refused_round
 from coopgroup.leader.request import NO_LAGS, TopicMetadata
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
@@ -95,7 +96,10 @@ def lead_kafka_round(
     """
     rules = _RULES[protocol]
     by_id = {member.member_id: member for member in members}
-    claims, records = _read(by_id, protocol)
+    told, records = _read(by_id, protocol)
+    # In an eager protocol the members have given up everything, and claims are preferences.
+    believed = Believed(claims=told) if protocol.is_eager else believed_claims(told, context)
+    claims = believed.claims
     if metadata is None and not protocol.is_eager:
         decided = _nothing_moved(claims, rules, context, failure)
     else:
@@ -103,11 +107,15 @@ def lead_kafka_round(
         decided = decide_round(
             claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
         )
+    shares = decided.group.by_member(np.asarray(decided.plan.assigned))
+    if protocol.is_eager:
+        believed = Believed(claims=tuple(attrs.evolve(one, owned=EMPTY) for one in claims))
+    state = _with_round_to_come(decided, context)
     return attrs.evolve(
         decided,
-        assignments=_encoded(decided),
-        state=_with_round_to_come(decided, context),
-        records=(*records, *decided.records),
+        assignments=_encoded(decided, shares),
+        state=remember_given(state, decided.group, believed, shares, context),
+        records=(*records, *believed.records, *decided.records),
         refused=decided.refused or metadata is None,
     )
 
@@ -135,15 +143,15 @@ def _with_round_to_come(decided: RoundDecision, context: RoundContext) -> Policy
     return attrs.evolve(decided.state, next_round_ms=context.now_ms + _AGAIN_AFTER_MS)
 
 
-def _encoded(decided: RoundDecision) -> tuple[tuple[str, bytes], ...]:
-    group = decided.group
-    shares = group.by_member(np.asarray(decided.plan.assigned))
+def _encoded(
+    decided: RoundDecision, shares: Sequence[ResourceSet]
+) -> tuple[tuple[str, bytes], ...]:
     return tuple(
         (
             member_id,
             encode_kafka_assignment(KafkaAssignment(assigned=assigned), _WRITTEN_VERSION),
         )
-        for member_id, assigned in zip(group.member_ids, shares, strict=True)
+        for member_id, assigned in zip(decided.group.member_ids, shares, strict=True)
     )
 
 
@@ -152,7 +160,7 @@ def _encoded(decided: RoundDecision) -> tuple[tuple[str, bytes], ...]:
 
 def _read(
     members: Mapping[str, JoinedMember], protocol: KafkaProtocol
-) -> tuple[list[MemberClaim], list[Record]]:
+) -> tuple[tuple[MemberClaim, ...], list[Record]]:
     claims: list[MemberClaim] = []
     records: list[Record] = []
     for member_id in sorted(members):
@@ -169,7 +177,7 @@ def _read(
                 )
             )
             records.append(SubscriptionUnreadable(member_id=member_id, reason=str(error)))
-    return claims, records
+    return tuple(claims), records
 
 
 def _claim(member: JoinedMember, protocol: KafkaProtocol) -> MemberClaim:
@@ -189,11 +197,16 @@ def _owned(subscription: Subscription, protocol: KafkaProtocol) -> tuple[Resourc
     """Return a member's claims and their generation; only a preference in `sticky`."""
     match protocol:
         case KafkaProtocol.COOPERATIVE_STICKY if subscription.version >= _FIRST_WITH_GENERATION:
-            return subscription.owned, subscription.generation
+            return _of_topics(subscription), subscription.generation
         case KafkaProtocol.COOPERATIVE_STICKY:
-            return subscription.owned, decode_cooperative_generation(subscription.user_data)
+            return _of_topics(subscription), decode_cooperative_generation(subscription.user_data)
         case KafkaProtocol.STICKY:
             told = decode_sticky_user_data(subscription.user_data)
             return told.previous, told.generation
         case KafkaProtocol.RANGE | KafkaProtocol.ROUND_ROBIN:
             return EMPTY, subscription.generation
+
+
+def _of_topics(subscription: Subscription) -> ResourceSet:
+    """Return the claims of subscribed topics; clients give up others before they join (KIP-429)."""
+    return subscription.owned.restrict_names(subscription.topics)

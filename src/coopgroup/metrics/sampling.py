@@ -62,5 +62,7 @@ def readings(
         yield Reading("coopgroup_members", events.members)
         yield Reading("coopgroup_waiting_partitions", events.waiting)
         yield Reading("coopgroup_unowned_partitions", events.unowned)
+        overdue = sum(one.count for one in health.overdue_claims)
+        yield Reading("coopgroup_overdue_partitions", overdue)
         if wanted is not None:
             yield Reading("coopgroup_members_wanted", wanted)

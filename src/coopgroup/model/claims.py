@@ -1,7 +1,8 @@
 """Resolve claims: from the partitions that members claim to the rightful owner of each.
 
 The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
-is rightful. Claims that tie in this generation cancel each other, and the resource has no owner.
+is rightful. Claims that tie in this generation cancel each other, and the resource has no owner. A
+claim of a topic without a subscription never wins: its member may not keep the resource.
 For safety, a claim that is not rightful still counts as ownership until its member gives it up.
 Therefore all claims stay in the snapshot.
 """
@@ -16,6 +17,7 @@ from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NO_GENERATION, NOBODY
 from coopgroup.model.group import GroupMember, GroupSnapshot, ReplicaRacks
 from coopgroup.model.positions import ABSENT, positions_in
+from coopgroup.model.replacing import replaced
 from coopgroup.model.resource_set import (
     EMPTY,
     BoolArray,
@@ -83,22 +85,27 @@ def resolve_claims(
         assignable[resources.positions(existing)] = True
     claim_members, claim_resources = _claim_pairs(owned, positions, len(resources))
     generations = np.array([claim.generation for claim in ordered], dtype=np.int64)
-    owner, contested = _rightful_owners(claim_members, claim_resources, generations, len(resources))
     subscriptions, class_of = _subscription_classes(ordered)
-    warm_members, warm_resources = warm_pairs(
-        [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
-    )
-    return GroupSnapshot(
+    group = GroupSnapshot(
         members=tuple(_member(claim) for claim in ordered),
         resources=resources,
         assignable=assignable,
         subscriptions=subscriptions,
         class_of=class_of,
-        owner=owner,
-        contested=contested,
+        owner=np.full(len(resources), NOBODY, dtype=np.int32),
+        contested=np.zeros(len(resources), dtype=np.bool_),
         claim_members=claim_members,
         claim_resources=claim_resources,
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
+    )
+    owner, contested = _rightful_owners(group, generations)
+    warm_members, warm_resources = warm_pairs(
+        [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
+    )
+    return replaced(
+        group,
+        owner=owner,
+        contested=contested,
         warm_members=warm_members,
         warm_resources=warm_resources,
     )
@@ -133,18 +140,18 @@ def _claim_pairs(
     return members[order], positions[order].astype(np.int32)
 
 
-def _rightful_owners(
-    members: Int32Array, positions: Int32Array, generations: Int64Array, resource_count: int
-) -> tuple[Int32Array, BoolArray]:
-    """Return the owner of each resource and whether it is contested; claims ascend by resource."""
-    owner = np.full(resource_count, NOBODY, dtype=np.int32)
+def _rightful_owners(group: GroupSnapshot, generations: Int64Array) -> tuple[Int32Array, BoolArray]:
+    """Return the owner of each resource and whether it is contested."""
+    members, positions, owner = group.claim_members, group.claim_resources, group.owner
     if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
         owner[positions] = members
-        return owner, np.zeros(resource_count, dtype=np.bool_)
-    newest = np.full(resource_count, np.iinfo(np.int64).min, dtype=np.int64)
-    np.maximum.at(newest, positions, generations[members])
-    winning = generations[members] == newest[positions]
-    winners = np.bincount(positions[winning], minlength=resource_count)
+        return owner, group.contested
+    claimed_in = generations[members]
+    claimed_in[~group.subscribes(members, positions)] = NO_GENERATION - 1
+    newest = np.full(owner.size, np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(newest, positions, claimed_in)
+    winning = claimed_in == newest[positions]
+    winners = np.bincount(positions[winning], minlength=owner.size)
     contested = winners > 1
     owner[positions[winning]] = members[winning]
     owner[contested] = NOBODY

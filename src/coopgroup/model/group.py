@@ -208,6 +208,13 @@ class GroupSnapshot:
             allowed &= self._subscribed_names[self.class_of[holder], self._name_numbers]
         return allowed
 
+    def subscribes(self, members: Int32Array, resources: Int32Array) -> BoolArray:
+        """Return whether each member subscribes to the resource at the same place: bool (K,)."""
+        named: BoolArray = self._subscribed_names[
+            self.class_of[members], self._name_numbers[resources]
+        ]
+        return named
+
     @cached_property
     def _name_numbers(self) -> Int64Array:
         return self.resources.name_numbers

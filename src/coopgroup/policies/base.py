@@ -53,6 +53,8 @@ class RoundContext:
         lags: the lags that the assignor receives; None if they were not looked up.
         protocol: protocol that the coordinator chose for the round; "" if unknown.
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
+        round_generation: generation of the round; None if unknown.
+        rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
     """
 
     leader_id: str
@@ -63,6 +65,8 @@ class RoundContext:
     lags: LagFigures | None = None
     protocol: str = ""
     after_broker: bool = False
+    round_generation: int | None = None
+    rebalance_timeout_ms: int | None = None
 
     @property
     def memory(self) -> object:

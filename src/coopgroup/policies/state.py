@@ -24,9 +24,11 @@ __all__ = [
     "NO_HOLDINGS",
     "NO_WARMUPS",
     "Claims",
+    "Given",
     "Holdings",
     "Loss",
     "PolicyState",
+    "Revoked",
     "RunningWarmups",
     "state_from_json",
     "state_to_json",
@@ -120,6 +122,40 @@ class Loss:
 
 
 @frozen(kw_only=True)
+class Revoked:
+    """Claims of one member that it was told to stop, and that it has not given up.
+
+    Attributes:
+        since_ms: when it was first told, on the leader's clock.
+        is_owner: whether it was known to own them. Otherwise it claimed them with another member in
+            one generation, or against a newer claim, or without a subscription.
+    """
+
+    resources: ResourceSet
+    since_ms: int
+    is_owner: bool
+
+
+@frozen(kw_only=True)
+class Given:
+    """What one member may own after a round, as far as its leader knows.
+
+    Attributes:
+        assigned: what the round assigned to it; None if its claims were unreadable.
+        revoked: what it must stop.
+        earlier: what it may own instead if it has missed the round; None if unknown.
+        is_refused: whether the leader ignored a claim of it.
+    """
+
+    member_id: str
+    instance_id: str | None
+    assigned: ResourceSet | None
+    revoked: tuple[Revoked, ...] = ()
+    earlier: ResourceSet | None = EMPTY
+    is_refused: bool = False
+
+
+@frozen(kw_only=True)
 class PolicyState:
     """Memory of a leader.
 
@@ -159,6 +195,8 @@ class PolicyState:
         refused: warm-ups that timed out and were cancelled, as positions in `members`.
         memory: `StagedRound.memory` of the round: of a policy written by a user, and not in the
             JSON.
+        given: what each member may own after the round; empty if unknown. Not in the JSON.
+        given_in: generation of the round.
     """
 
     generation: int
@@ -185,10 +223,12 @@ class PolicyState:
     receivers: Holdings = NO_HOLDINGS
     refused: Claims = NO_CLAIMS
     memory: object = None
+    given: tuple[Given, ...] = ()
+    given_in: int = -1
 
 
 def state_to_json(state: PolicyState) -> dict[str, Any]:
-    """Convert a state, except for `memory`, to an object for `json.dumps`."""
+    """Convert a state, except for `memory` and `given`, to an object for `json.dumps`."""
     return {
         "version": _STATE_VERSION,
         "generation": state.generation,

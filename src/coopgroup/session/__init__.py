@@ -52,6 +52,7 @@ from coopgroup.session.deciding import (
     one_line,
 )
 from coopgroup.session.measuring import smoothed_rate, with_rate
+from coopgroup.session.overdue import overdue_claims
 from coopgroup.session.own_rounds import LookOver, SeenTopics
 from coopgroup.session.state import LagWatch, OwedRound, Session, new_session
 from coopgroup.session.stepping import (
@@ -84,6 +85,7 @@ __all__ = [
     "new_session",
     "next_round_in_ms",
     "one_line",
+    "overdue_claims",
     "session_deadline_ms",
     "smoothed_rate",
     "step",

@@ -79,6 +79,7 @@ class Session:
         owed: round left by an earlier process, or None. Its `policy_state` is gone.
         watch: memory of lag checks since that round, None without checks.
         asks_balance: whether it started a round because of uneven lags, and has not led it yet.
+        overdue_told_ms: when it last reported claims that members do not give up, or None.
     """
 
     member: Member
@@ -92,6 +93,7 @@ class Session:
     owed: OwedRound | None = None
     watch: LagWatch | None = None
     asks_balance: bool = False
+    overdue_told_ms: int | None = None
 
     @property
     def is_blank(self) -> bool:

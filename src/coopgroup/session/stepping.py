@@ -48,6 +48,7 @@ from coopgroup.session.balancing import (
     with_result,
 )
 from coopgroup.session.deciding import DecideRound, RoundDecided
+from coopgroup.session.overdue import claims_deadline_ms, due_claims
 from coopgroup.session.own_rounds import (
     LookOver,
     due_round,
@@ -129,14 +130,18 @@ def step(
     session, effects = _stepped(session, event, now_ms)
     if answer is not None:
         session = with_answer(session, answer)
+        if answer.leader_id not in {"", answer.member_id}:
+            session = _without_memory(session)  # perhaps in a generation that this member led, too
+    session, reports, false_claim = due_claims(session, now_ms)
     session, request = due_round(session, now_ms)
+    request = request or false_claim
     if request is not None:
         session, more = _stepped(session, request, now_ms)
         effects = (*effects, *more)
     translated = tuple(_translated(session, effect, now_ms) for effect in effects)
     session, checks = due_check(session, now_ms)
     session, looks = look_over(session)
-    return session, (*before, *translated, *checks, *looks)
+    return session, (*before, *translated, *reports, *checks, *looks)
 
 
 def fail(
@@ -179,6 +184,7 @@ def session_deadline_ms(session: Session) -> int | None:
         policy_deadline_ms(session),
         retry_deadline_ms(session),
         look_deadline_ms(session),
+        claims_deadline_ms(session),
     )
     return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
@@ -238,6 +244,10 @@ def _remember(session: Session) -> Session:
             return session
         if member.round.leads and member.generation == led + 1:
             return session
+    return _without_memory(session)
+
+
+def _without_memory(session: Session) -> Session:
     return replaced(
         session,
         policy_state=None,
@@ -247,6 +257,7 @@ def _remember(session: Session) -> Session:
         retry_at_ms=None,
         watch=None,
         asks_balance=False,
+        overdue_told_ms=None,
     )
 
 
@@ -265,5 +276,7 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
             balance=session.asks_balance,
             protocol=session.member.round.protocol,
             after_broker=session.member.last_assignment.by_broker,
+            round_generation=effect.generation,
+            rebalance_timeout_ms=session.member.config.rebalance_timeout_ms,
         ),
     )

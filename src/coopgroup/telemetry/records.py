@@ -18,6 +18,7 @@ __all__ = [
     "AssignmentReceived",
     "AssignmentUnreadable",
     "BalanceRequested",
+    "ClaimRefused",
     "CommitFailed",
     "EndCause",
     "FaultInjected",
@@ -232,6 +233,22 @@ class SubscriptionUnreadable:
 
 
 @frozen(kw_only=True)
+class ClaimRefused:
+    """A leader does not believe claims of a member, or still waits for it. Written by the leader.
+
+    Attributes:
+        count: number of claimed resources.
+        reason: "impossible generation", "never assigned", "not subscribed" or "not given up".
+        waited_ms: how long the leader has waited for the member to give them up, in ms.
+    """
+
+    member_id: str
+    count: int
+    reason: str
+    waited_ms: int = 0
+
+
+@frozen(kw_only=True)
 class WarmupsChanged:
     """Warm-ups of a member began, were finished, or ended. Written by the member.
 
@@ -369,6 +386,7 @@ Record: TypeAlias = (
     | RoundRefused
     | BalanceRequested
     | SubscriptionUnreadable
+    | ClaimRefused
     | WarmupsChanged
     | WorkFailed
     | MemberReported

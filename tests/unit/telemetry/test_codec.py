@@ -12,6 +12,7 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     AssignmentUnreadable,
     BalanceRequested,
+    ClaimRefused,
     CommitFailed,
     EndCause,
     Envelope,
@@ -51,6 +52,7 @@ RECORDS: tuple[Record, ...] = (
     RoundRefused(violations=("granted while another member still claims it: orders-1",)),
     BalanceRequested(overloaded=("a", "b"), lags=(900, 700), mean_lag=400, resources=SOME),
     SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
+    ClaimRefused(member_id="a", count=3, reason="not given up", waited_ms=60_000),
     WarmupsChanged(begun=SOME, warm=SOME, moved=SOME, cancelled=SOME, failed=SOME, error="E: no"),
     WorkFailed(resources=ResourceSet({"sink": [-1, 0]}), action="stop", error="E: no", attempts=2),
     MemberReported(

@@ -141,6 +141,7 @@ class MemberProbe:
             stuck=stuck,
             warmups=restoring,
             standbys=standing_by,
+            overdue_claims=driver.overdue_claims,
         )
 
     def load(self) -> GroupLoad | None:

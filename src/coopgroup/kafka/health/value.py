@@ -18,6 +18,7 @@ from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import ClaimRefused
 
 __all__ = ["DEFAULT_LIMITS", "GroupLoad", "Health", "HealthLimits", "StuckPartition"]
 
@@ -139,6 +140,8 @@ class Health:
         stuck: partitions without progress although there is work for them.
         warmups: number of partitions whose state is being restored.
         standbys: number of partitions whose state is kept warm for another owner.
+        overdue_claims: partitions that other members of the group, led by this one, had to give up
+            and still claim after `max.poll.interval.ms`.
     """
 
     group_id: str
@@ -167,6 +170,7 @@ class Health:
     stuck: tuple[StuckPartition, ...] = ()
     warmups: int = 0
     standbys: int = 0
+    overdue_claims: tuple[ClaimRefused, ...] = ()
 
     def problems(self, limits: HealthLimits = DEFAULT_LIMITS) -> tuple[str, ...]:
         """Return why the process counts as stuck, one sentence each; empty if it does not."""
@@ -195,6 +199,17 @@ class Health:
             if one.since_s > allowed_s
         ]
         return tuple(found)
+
+    def group_problems(self) -> tuple[str, ...]:
+        """Return what is wrong with other members, as their leader sees it, one sentence each.
+
+        A restart of this process does not help, so liveness ignores them.
+        """
+        return tuple(
+            f"member {one.member_id} has not given up {one.count} partitions"
+            f" for {one.waited_ms / 1000:.1f} s (limit {self.max_poll_interval_s:.1f} s)"
+            for one in self.overdue_claims
+        )
 
     @property
     def is_ready(self) -> bool:

@@ -73,11 +73,12 @@ from coopgroup.session import (
     new_session,
     next_round_in_ms,
     one_line,
+    overdue_claims,
     session_deadline_ms,
     step,
     with_rate,
 )
-from coopgroup.telemetry import Record
+from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
@@ -239,6 +240,11 @@ class GroupDriver:
     def leads(self) -> bool:
         """Return whether this member leads its group, perhaps since an earlier process."""
         return self._session.leads
+
+    @property
+    def overdue_claims(self) -> tuple[ClaimRefused, ...]:
+        """Claims that members of a group led by this one do not give up in time."""
+        return overdue_claims(self._session, now_ms())
 
     def start(self) -> None:
         """Start the threads."""

@@ -29,6 +29,7 @@ from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,
     AssignmentUnreadable,
+    ClaimRefused,
     CommitFailed,
     Envelope,
     MemberReported,
@@ -53,6 +54,7 @@ __all__ = ["TelemetrySink"]
 _WARNINGS: Final = (
     AssigningMoved,
     AssignmentUnreadable,
+    ClaimRefused,
     MembershipLost,
     CommitFailed,
     RoundRefused,

@@ -1,0 +1,232 @@
+"""Ignore false claims.
+
+The group protocol has no signatures: a member can claim partitions that it does not own. All rules
+against false claims are in this file. `resolve_claims` decides between the remaining claims.
+
+1. No claim can have the generation of this round, or a later one. Exception: a group coordinator
+   that was loaded from an older log repeats generations, so the leader's own last generation is
+   possible too. A leader that has not completed a round cannot recognize this case. Then the claim
+   counts, but loses against all others.
+2. A leader that led the last round, and completed it as a member, knows what each member may own:
+   the assigned resources, and those that it claimed and had to stop. Other claims do not count.
+   Exception: a static member keeps its place even if it misses rounds. Its late join claims what
+   it owned before them.
+3. A member that had to stop a resource may still be working, so its claim counts until the member
+   gives it up. Exception: the member was never known to own the resource. It claimed the resource
+   together with another member, against a newer claim, or without a subscription. Such a claim
+   counts no longer than the leader's `max.poll.interval.ms`.
+
+A leader without memory believes more: any possible claim may be true.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model import EMPTY, NOBODY, MemberClaim, ResourceSet
+from coopgroup.model.absent import NO_GENERATION
+from coopgroup.policies.state import Given, PolicyState, Revoked
+from coopgroup.telemetry import ClaimRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from coopgroup.leader.request import RoundRequest
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.policies.base import RoundContext
+
+__all__ = ["Believed", "believed_claims", "believed_request", "remember_given"]
+
+
+@frozen(kw_only=True)
+class Believed:
+    """The claims that count.
+
+    Attributes:
+        claims: all members with their claims, in the given order.
+        liars: member ids of those whose claims do not all count.
+        records: a record for each of them that the leader believed in the last round.
+    """
+
+    claims: tuple[MemberClaim, ...]
+    liars: frozenset[str] = frozenset()
+    records: tuple[ClaimRefused, ...] = ()
+
+
+def believed_claims(claims: Iterable[MemberClaim], context: RoundContext) -> Believed:
+    """Return the claims without those that do not count."""
+    last = _LastRound.of(context)
+    kept: list[MemberClaim] = []
+    refused: list[ClaimRefused] = []
+    for claim in claims:
+        owned, reason = last.believed(claim)
+        if reason:
+            count = len(claim.owned) - len(owned)
+            refused.append(ClaimRefused(member_id=claim.member_id, count=count, reason=reason))
+        if not last.is_possible(claim):
+            kept.append(attrs.evolve(claim, owned=owned, generation=NO_GENERATION))
+        else:
+            kept.append(claim if owned is claim.owned else attrs.evolve(claim, owned=owned))
+    known = () if context.state is None else context.state.given
+    told = {given.member_id for given in known if given.is_refused}
+    return Believed(
+        claims=tuple(kept),
+        liars=frozenset(one.member_id for one in refused),
+        records=tuple(one for one in refused if one.member_id not in told),
+    )
+
+
+def believed_request(request: RoundRequest, context: RoundContext) -> tuple[RoundRequest, Believed]:
+    """Return the request without the claims that do not count."""
+    believed = believed_claims(request.claims, context)
+    words = zip(request.owned_wire, request.claims, believed.claims, strict=False)  # or no wires
+    wires = tuple(wire if after.owned is said.owned else None for wire, said, after in words)
+    return attrs.evolve(request, claims=believed.claims, owned_wire=wires), believed
+
+
+def remember_given(
+    state: PolicyState,
+    group: GroupSnapshot,
+    believed: Believed,
+    assigned: Sequence[ResourceSet],
+    context: RoundContext,
+) -> PolicyState:
+    """Return the memory with what each member may own after the round.
+
+    Args:
+        state: memory of the round.
+        group: the group, claims resolved.
+        believed: the claims that count, in the order of the group's members.
+        assigned: what the round assigned to each of them.
+        context: circumstances of the round.
+    """
+    if context.round_generation is None:
+        return attrs.evolve(state, given=())
+    last = _LastRound.of(context)
+    rightful: Sequence[ResourceSet] = ()
+    given = []
+    for number, (claim, share) in enumerate(zip(believed.claims, assigned, strict=True)):
+        before, told = last.given_to(claim), claim.owned - share
+        revoked: list[Revoked] = []
+        for one in () if before is None else before.revoked:
+            still = told & one.resources
+            if still:
+                revoked.append(attrs.evolve(one, resources=still))
+                told -= still
+        if told:
+            rightful = rightful or _rightful(group)
+            known = rightful[number] | (EMPTY if before is None else before.assigned or EMPTY)
+            revoked += [
+                Revoked(resources=part, since_ms=context.now_ms, is_owner=is_owner)
+                for part, is_owner in ((told & known, True), (told - known, False))
+                if part
+            ]
+        given.append(
+            Given(
+                member_id=claim.member_id,
+                instance_id=claim.instance_id,
+                assigned=share if claim.readable else None,
+                revoked=tuple(revoked),
+                earlier=last.owned_earlier(claim),
+                is_refused=claim.member_id in believed.liars,
+            )
+        )
+    return attrs.evolve(state, given=tuple(given), given_in=context.round_generation)
+
+
+@frozen(kw_only=True, eq=False)
+class _LastRound:
+    """What a leader knows of the last round.
+
+    Attributes:
+        newest: newest generation that a claim can have; None if unknown.
+        by_id: what each member may own; None if another member led the round.
+        by_instance: the same of static members: one that was fenced has another member id.
+    """
+
+    context: RoundContext
+    newest: int | None
+    by_id: Mapping[str, Given] | None
+    by_instance: Mapping[str, Given]
+
+    @classmethod
+    def of(cls, context: RoundContext) -> _LastRound:
+        state, generation = context.state, context.round_generation
+        knows = (
+            state is not None
+            and generation is not None
+            and state.given_in == context.generation == generation - 1
+        )
+        given = state.given if state is not None and knows else ()
+        return cls(
+            context=context,
+            newest=None if generation is None else max(generation - 1, context.generation),
+            by_id={one.member_id: one for one in given} or None,
+            by_instance={one.instance_id: one for one in given if one.instance_id is not None},
+        )
+
+    def given_to(self, claim: MemberClaim) -> Given | None:
+        found = (self.by_id or {}).get(claim.member_id)
+        if found is None and claim.instance_id is not None:
+            return self.by_instance.get(claim.instance_id)
+        return found
+
+    def is_possible(self, claim: MemberClaim) -> bool:
+        return self.newest is None or claim.generation <= self.newest
+
+    def believed(self, claim: MemberClaim) -> tuple[ResourceSet, str]:
+        """Return the resources that a member may own, and the reason if it may not own all."""
+        if not self.is_possible(claim) and self.context.generation != NO_GENERATION:
+            return EMPTY, "impossible generation" if claim.owned else ""
+        given = self.given_to(claim)
+        possible = self._may_own(claim, given)
+        if possible is None or claim.owned <= possible:
+            return claim.owned, ""
+        lapsed = given is not None and not all(self._counts(one) for one in given.revoked)
+        return claim.owned & possible, "not given up" if lapsed else "never assigned"
+
+    def _may_own(self, claim: MemberClaim, given: Given | None) -> ResourceSet | None:
+        """Return what a member may own at most; None if that is unknown."""
+        if self.by_id is None:
+            return None
+        if given is None:
+            return EMPTY
+        if given.assigned is None or claim.owned == given.assigned:
+            return given.assigned
+        revoked = [one.resources for one in given.revoked if self._counts(one)]
+        if claim.generation >= self.context.generation:
+            return ResourceSet.union_all([given.assigned, *revoked])
+        if given.earlier is None:  # it did not complete the last round
+            return None
+        return ResourceSet.union_all([given.assigned, given.earlier, *revoked])
+
+    def owned_earlier(self, claim: MemberClaim) -> ResourceSet | None:
+        """Return what a member may own if it missed this round, None if unknown.
+
+        The group coordinator drops a dynamic member that misses a round.
+        """
+        generation = self.context.round_generation
+        if claim.instance_id is None or claim.generation + 1 == generation:
+            return EMPTY
+        if self.by_id is None:
+            return None
+        before = self.given_to(claim)
+        if before is None:
+            return EMPTY
+        if before.assigned is None or before.earlier is None:
+            return None
+        revoked = (one.resources for one in before.revoked)
+        return ResourceSet.union_all([before.assigned, before.earlier, *revoked])
+
+    def _counts(self, revoked: Revoked) -> bool:
+        limit_ms, now_ms = self.context.rebalance_timeout_ms, self.context.now_ms
+        return revoked.is_owner or limit_ms is None or now_ms < revoked.since_ms + limit_ms
+
+
+def _rightful(group: GroupSnapshot) -> Sequence[ResourceSet]:
+    keeps = group.may_hold(group.owner)
+    return group.by_member(np.where(keeps, group.owner, NOBODY).astype(np.int32))
