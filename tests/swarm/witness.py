@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope
 
 _HEAL_MS: Final = 700  # a session, and a round
+_SLACK_MS: Final = 10  # a connection serves one request after the other
+_OF_TWO: Final = frozenset({"commits", "hand-over"})
 _EVEN: Final = frozenset({"sticky", "cooperative-sticky"})
 
 
@@ -107,7 +109,7 @@ class Witness:
             if isinstance(answer, JoinGroupAnswer) and answer.members:
                 process = self._leader(answer.leader_id)
                 network, settings = self.simulation.network, self.simulation.run_settings
-                limit_ms = settings.lead_ms.high + 2 * network.delay_ms.high + 1
+                limit_ms = settings.lead_ms.high + 2 * network.delay_ms.high + _SLACK_MS
                 asked = (process, answer.generation, self._now_ms + limit_ms)
                 self._asked = None if process is None else asked
             reply(call, answer)
@@ -265,10 +267,10 @@ class Witness:
         left = [
             one
             for one in found
-            # Where two members own a partition, both commit. A hostile leader orders warm-ups
-            # without limits.
+            # Where two members own a partition, both commit, and one gives it up after the other
+            # has begun. A hostile leader orders warm-ups without limits.
             if one.checker != "single owner"
-            and not (one.checker == "commits" and _is_within(one.at_ms, one.at_ms, damage))
+            and not (one.checker in _OF_TWO and _is_within(one.at_ms, one.at_ms, damage))
             and not (one.checker == "warmups" and damage)
         ]
         telemetry = self.simulation.world.telemetry
