@@ -213,6 +213,7 @@ def _rounds(
             generation=group.generation,
             now_ms=now_ms,
             state=None if name == "leave" else state,
+            round_generation=group.generation + 1,
         )
         joined = group.joined()
         yield name, joined, context, metadata

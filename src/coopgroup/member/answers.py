@@ -65,6 +65,8 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
 
 def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: RequestFailed) -> None:
     if kind is RequestKind.OFFSET_COMMIT:
+        if event.code == ErrorCode.NO_ANSWER:
+            turn.set(commits=replaced(turn.member.commits, unanswered=sent.generation))
         settle_commits(turn, sent, dict.fromkeys(sent_partitions(turn), event.code), event.code)
         return
     act_on_error(turn, kind, sent, event.code, event.message)

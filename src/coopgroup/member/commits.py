@@ -27,6 +27,7 @@ from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 from coopgroup.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.model import ResourceSet
+from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.plain import FEW
 from coopgroup.model.replacing import replaced
 
@@ -86,12 +87,14 @@ class Commits:
         back_off: the wait before the next request.
         await_sync: whether a round must complete before the next request.
         awaited: ids of commits that must end before their partitions are given up.
+        unanswered: generation of the last request that got no answer, and may still arrive.
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)
     back_off: BackOff = NO_BACK_OFF
     await_sync: bool = False
     awaited: frozenset[int] = frozenset()
+    unanswered: int = NO_GENERATION
 
 
 NO_COMMITS: Final = Commits()

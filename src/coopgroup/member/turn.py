@@ -160,6 +160,11 @@ class Turn:
     def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
         """Treat all resources as lost; the application must know before the next join.
 
+        A commit without an answer may still arrive. In the generation of its request the
+        coordinator would take it, after newer ones of the next owner or of this member. So the
+        member joins without its old id: the coordinator then fences a static id's earlier member,
+        and a dynamic member's place ends with its session or with the next round.
+
         Args:
             cause: the reason, for logs.
             keep_id: whether the coordinator may still know the member under its id.
@@ -167,7 +172,7 @@ class Turn:
                 application even without lost resources.
         """
         resources = self.member.owned
-        self._drop_membership(keep_id=keep_id)
+        self._drop_membership(keep_id=keep_id and not self._may_commit_late())
         waits = bool(resources) or stalled
         self.move(Trigger.LOST if waits else Trigger.LOST_NOTHING, cause)
         if resources:
@@ -206,6 +211,12 @@ class Turn:
         if self.member.identity.kept is not None:
             self.set(identity=attrs.evolve(self.member.identity, kept=None))
             self.emit(KeepIdentity(identity=None))
+
+    def _may_commit_late(self) -> bool:
+        member = self.member
+        sent = member.outstanding.get(RequestKind.OFFSET_COMMIT)
+        last = member.commits.unanswered if sent is None else sent.generation
+        return last == member.generation != NO_GENERATION
 
     def _drop_membership(self, *, keep_id: bool) -> None:
         commits, finished = fail_all(self.member.commits, ErrorCode.UNKNOWN_MEMBER_ID)

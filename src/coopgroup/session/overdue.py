@@ -35,32 +35,27 @@ def overdue_claims(session: Session, now_ms: int) -> tuple[ClaimRefused, ...]:
 
 def claims_deadline_ms(session: Session) -> int | None:
     """Return when claims become overdue that were not reported yet, in ms; None for never."""
-    if session.member.state not in SETTLED:
-        return None
-    told_ms = session.overdue_told_ms
-    deadlines = [
-        due_ms for _, _, due_ms in _revoked(session) if told_ms is None or due_ms > told_ms
-    ]
-    return min(deadlines, default=None)
+    return min((due_ms for _, _, due_ms in _unreported(session)), default=None)
 
 
 def due_claims(
     session: Session, now_ms: int
 ) -> tuple[Session, tuple[Report, ...], RejoinRequested | None]:
     """Return the reports of claims that are overdue now, and the request for a round if needed."""
-    due_ms = claims_deadline_ms(session)
-    if due_ms is None or now_ms < due_ms:
+    late = [(given, one) for given, one, due_ms in _unreported(session) if due_ms <= now_ms]
+    if not late:
         return session, (), None
-    told_ms = session.overdue_told_ms
-    late = [
-        (given, one)
-        for given, one, at_ms in _revoked(session)
-        if at_ms <= now_ms and (told_ms is None or at_ms > told_ms)
-    ]
     reports = tuple(Report(record=_told(given, one, now_ms)) for given, one in late)
     asks = RejoinRequested(reason="a claim was not given up")
     is_false = not all(one.is_owner for _, one in late)
     return replaced(session, overdue_told_ms=now_ms), reports, asks if is_false else None
+
+
+def _unreported(session: Session) -> list[tuple[Given, Revoked, int]]:
+    told_ms = session.overdue_told_ms
+    if session.member.state not in SETTLED:
+        return []
+    return [one for one in _revoked(session) if told_ms is None or one[-1] > told_ms]
 
 
 def _told(given: Given, revoked: Revoked, now_ms: int) -> ClaimRefused:

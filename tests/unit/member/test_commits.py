@@ -1,6 +1,7 @@
 """Commits: ordered, merged, kept through rounds, and never of another member's partitions."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -20,6 +21,7 @@ from coopgroup.member.events import (
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
 from tests.support.members import (
+    CONFIG,
     HELD,
     DrivenMember,
     configured,
@@ -27,9 +29,11 @@ from tests.support.members import (
     rejoining,
     revoking,
     stable,
+    static,
 )
 
 COMMIT = RequestKind.OFFSET_COMMIT
+HEARTBEAT_MS = CONFIG.heartbeat_interval_ms
 
 
 def commit(commit_id: int, *offsets: tuple[int, int]) -> CommitRequested:
@@ -165,6 +169,41 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
     driven = losing().give(LossHandled()).give(commit(1, (0, 10))).join(5).sync()
     assert driven.finished() == [(1, {0: ErrorCode.ILLEGAL_GENERATION})]
     assert COMMIT not in driven.member.outstanding
+
+
+@pytest.mark.parametrize(
+    ("life", "member_id"),
+    [
+        (lambda driven: driven, "m"),
+        (lambda driven: driven.give(commit(1, (0, 10))), ""),
+        (lambda driven: driven.give(commit(1, (0, 10))).answer(COMMIT, answer((0, 0))), "m"),
+        (lambda driven: driven.give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER), ""),
+        (
+            lambda driven: (
+                driven.give(commit(1, (0, 10)))
+                .refuse(COMMIT, ErrorCode.NO_ANSWER)
+                .find()
+                .wait(HEARTBEAT_MS)
+                .heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+                .join(2)
+                .sync()
+            ),
+            "m",
+        ),
+    ],
+    ids=["no commit", "under way", "answered", "without an answer", "in a newer generation"],
+)
+def test_member_joins_without_its_id_when_a_commit_of_its_generation_may_come_late(
+    life: Callable[[DrivenMember], DrivenMember], member_id: str
+) -> None:
+    """With its id it could return to the same generation, where the late commit counts."""
+    driven = life(static(stable()))
+    driven.wait(driven.member.config.session_timeout_ms)
+    assert driven.member.state is MemberState.LOSING
+    driven.give(LossHandled())
+    if driven.member.coordinator is None:
+        driven.find()
+    assert driven.sent_join().member_id == member_id
 
 
 def test_20_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:

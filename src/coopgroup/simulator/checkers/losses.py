@@ -141,7 +141,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
             unsound.add((one.client, one.generation))
     decided_ms: dict[str, int] = {}
     membership: dict[str, int] = {}
-    sets, warm = WarmSets(), EMPTY
+    sets, warm, earlier = WarmSets(), EMPTY, EMPTY
     has: dict[str, ResourceSet] = {}
     for one in telemetry:
         sets.take(one)
@@ -154,15 +154,18 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                 decided_ms[one.client] = one.at_ms
                 warm = sets.everywhere()  # a warm member may die before the decision
             case RoundDecided():
+                warm |= sets.everywhere(one.record.members)
                 yield _round(
                     one,
                     decided_ms.get(one.client, one.at_ms),
                     f"{one.client}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
-                    warm=warm | sets.everywhere(one.record.members),
+                    # The round has the last join of a static member whose next one is late.
+                    warm=warm | earlier,
                     twice=received_twice(has, one.record.members),
                 )
+                earlier = warm
             case _:
                 pass
 
