@@ -12,6 +12,7 @@ import attrs
 
 from coopgroup.errors import DecodeError
 from coopgroup.member import commits as commit_queue
+from coopgroup.member.assignment_check import note_refusal, only_subscribed
 from coopgroup.member.broker_assigns import may_be_forgotten, note_writer, proven_by_broker
 from coopgroup.member.commit_answers import sent_partitions, settle_commits
 from coopgroup.member.effects import DecideRound, GrantResources, Report, RevokeResources
@@ -161,6 +162,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         generation=answer.generation,
         round=Round(
             protocol=answer.protocol_name or member.config.protocol_name,
+            leader_id=answer.leader_id,
             leads=leads,
             by_broker=by_broker,
             duty_number=sent.request_id if leads else 0,
@@ -260,13 +262,17 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     except DecodeError as error:
         refuse_assignment(turn, str(error))
         return
+    assignment, refused = only_subscribed(turn.member, assignment)
     is_new = assignment.assigned != member.owned or member.claim_generation != member.generation
     note_writer(turn, by_broker=by_broker, is_new=is_new)
-    _heed_trailer(turn, assignment.assigned, answer.assignment)
+    refusals = member.last_assignment.refusals + 1 if refused else 0
+    _heed_trailer(turn, assignment.assigned, answer.assignment, refusals)
+    if refused:
+        note_refusal(turn, refused, is_first=is_first)
     _take_assignment(turn, assignment)
 
 
-def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes) -> None:
+def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes, refusals: int) -> None:
     """Compare the leader's view of this member's subscription with the current one.
 
     They differ if a static member returned with another subscription. The group keeps the
@@ -274,7 +280,9 @@ def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes) -> None:
     """
     trailer, by_broker = trailer_of(assignment), turn.member.round.by_broker
     shared = None if trailer is None else trailer.shared
-    last = LastAssignment(resources=assigned, shared_digest=shared, by_broker=by_broker)
+    last = LastAssignment(
+        resources=assigned, shared_digest=shared, by_broker=by_broker, refusals=refusals
+    )
     turn.set(last_assignment=last)
     if trailer is not None and trailer.topics != names_digest(turn.member.last_join.topics):
         turn.set(rejoin_reason="subscription changed")

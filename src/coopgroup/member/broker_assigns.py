@@ -93,14 +93,16 @@ def note_writer(turn: Turn, *, by_broker: bool, is_new: bool) -> None:
 
 
 def looks_at_ms(member: Member) -> int | None:
-    """Return when the member asks a broker that assigns again, in ms; None for never."""
+    """Return when the member asks for another assignment by itself, in ms; None for never."""
     return member.round.look_at_ms if member.state is MemberState.STABLE else None
 
 
 def look_reason(turn: Turn) -> str:
-    """Return why the member joins to ask such a broker; "" if it is not due."""
+    """Return why the member joins to ask for an assignment; "" if it is not due."""
     at_ms = looks_at_ms(turn.member)
-    return "" if at_ms is None or turn.now_ms < at_ms else "what does the broker assign?"
+    if at_ms is None or turn.now_ms < at_ms:
+        return ""
+    return "what does the broker assign?" if turn.member.round.by_broker else "assignment refused"
 
 
 def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:

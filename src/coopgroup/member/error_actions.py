@@ -161,7 +161,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.NO_ANSWER:                      _A.SEEK,
         _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
         _C.NOT_COORDINATOR:                _A.SEEK,
-        _C.UNKNOWN_SERVER_ERROR:           _A.RETRY,
+        _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN_LATER,
         _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
         _C.REBALANCE_IN_PROGRESS:          _A.RETRY,
         _C.REQUEST_TIMED_OUT:              _A.RETRY,

@@ -191,14 +191,16 @@ class Round:
 
     Attributes:
         protocol: protocol that the coordinator chose for the round.
+        leader_id: id of the leader, "" if unknown.
         leads: whether the member is the leader of the round.
         duty_number: number of the decision that the leader waits for.
         decided: the leader's assignments for its sync; empty for a follower.
         by_broker: whether the group coordinator assigns, see `broker_assigns`.
-        look_at_ms: when the member asks such a coordinator again, None for never.
+        look_at_ms: when the member asks for another assignment by itself, None for never.
     """
 
     protocol: str = ""
+    leader_id: str = ""
     leads: bool = False
     by_broker: bool = False
     look_at_ms: int | None = None
@@ -215,6 +217,7 @@ class LastAssignment:
         shared_digest: digest of all resources that the group shared in that round, noted by the
             leader for this member's next process; None without such a trailer.
         by_broker: whether the group coordinator assigned them, see `Round`.
+        refusals: number of assignments in a row of which the member refused a part.
         unreadable_since_ms: when the first one in a row arrived that could not be read, or None.
         error: why it could not be read.
     """
@@ -222,6 +225,7 @@ class LastAssignment:
     resources: ResourceSet = EMPTY
     shared_digest: int | None = None
     by_broker: bool = False
+    refusals: int = 0
     unreadable_since_ms: int | None = None
     error: str = ""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coopgroup.telemetry.records import (
         AssigningMoved,
         AssignmentReceived,
+        AssignmentRefused,
         AssignmentUnreadable,
         BalanceRequested,
         ClaimRefused,
@@ -44,6 +45,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "AssigningMoved",
     "AssignmentReceived",
+    "AssignmentRefused",
     "AssignmentUnreadable",
     "BalanceRequested",
     "ClaimRefused",
@@ -87,6 +89,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.telemetry.records": (
                 "AssigningMoved",
                 "AssignmentReceived",
+                "AssignmentRefused",
                 "AssignmentUnreadable",
                 "BalanceRequested",
                 "ClaimRefused",

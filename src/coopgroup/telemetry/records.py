@@ -17,6 +17,7 @@ from coopgroup.model import EMPTY, ResourceSet
 __all__ = [
     "AssigningMoved",
     "AssignmentReceived",
+    "AssignmentRefused",
     "AssignmentUnreadable",
     "BalanceRequested",
     "ClaimRefused",
@@ -103,6 +104,25 @@ class AssigningMoved:
 
     to_broker: bool
     meaning: str = ""
+
+
+@frozen(kw_only=True)
+class AssignmentRefused:
+    """A leader assigned what a member does not subscribe to. Written by the member.
+
+    The member does not own the refused resources, and rejoins.
+
+    Attributes:
+        leader: member id of the leader; "" if unknown.
+        topics: the first names of the refused resources, ascending.
+        topic_count: number of these names in all.
+        resource_count: number of refused resources.
+    """
+
+    leader: str
+    topics: tuple[str, ...]
+    topic_count: int
+    resource_count: int
 
 
 @frozen(kw_only=True)
@@ -377,6 +397,7 @@ Record: TypeAlias = (
     StateChanged
     | AssignmentReceived
     | AssigningMoved
+    | AssignmentRefused
     | AssignmentUnreadable
     | ResourcesStarted
     | ResourcesStopped

@@ -1,12 +1,15 @@
-"""Answers to a sync: when they are refused, and how long the leader wants the member to wait."""
+"""Answers to joins and syncs: refusals, and how long the leader wants the member to wait."""
 
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
+from coopgroup.member.effects import Report
+from coopgroup.member.events import LossHandled
 from coopgroup.model import EMPTY, NO_LOSS
+from coopgroup.telemetry import RequestRefused
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
-SYNC = RequestKind.SYNC_GROUP
+JOIN, SYNC = RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP
 
 # After these errors the member joins immediately: another round has begun.
 OF_A_ROUND = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION]
@@ -42,6 +45,37 @@ def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> Non
     """Every time: each of these rounds waits for this member."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [refused_again(driven, code, generation) for generation in range(2, 6)] == [0] * 4
+
+
+def test_joins_that_fail_at_the_broker_are_tried_until_one_succeeds() -> None:
+    """A subscription that the broker cannot read makes each join of the group fail (Kafka 4.3.0).
+
+    The broker has counted a round, so it refuses heartbeats of the earlier one. The member loses
+    its lease, and has its partitions again one back-off after the broker has dropped the attacker.
+    """
+    driven, actions, joins = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS), set(), 0
+    began_ms = driven.now_ms
+    while driven.now_ms < began_ms + 75_000:
+        if JOIN in driven.member.outstanding:
+            driven.refuse(JOIN, ErrorCode.UNKNOWN_SERVER_ERROR)
+            records = [effect.record for effect in driven.found(Report)]
+            actions |= {one.action for one in records if isinstance(one, RequestRefused)}
+            joins += 1
+        if RequestKind.HEARTBEAT in driven.member.outstanding:
+            driven.refuse(RequestKind.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION)
+        deadline_ms = next_deadline_ms(driven.member)
+        assert deadline_ms is not None
+        driven.wait(max(0, deadline_ms - driven.now_ms))
+        if driven.lost():
+            assert driven.now_ms - began_ms <= CONFIG.session_timeout_ms
+            driven.give(LossHandled())
+    assert 75 <= joins <= 80
+    assert actions == {"rejoin after a back-off"}  # with warnings: the group makes no progress
+    healed_ms = driven.now_ms
+    if JOIN not in driven.member.outstanding:
+        driven.wait(driven.member.back_off.until_ms - driven.now_ms)
+    assert driven.join(90).heartbeat().sync(HELD).granted() == [HELD]
+    assert driven.now_ms - healed_ms <= CONFIG.retry_backoff_max_ms
 
 
 def test_heartbeat_when_settled_ends_the_row_of_failures() -> None:

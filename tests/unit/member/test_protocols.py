@@ -92,7 +92,7 @@ def test_member_that_holds_something_offers_no_eager_protocol() -> None:
 
 def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> None:
     """Leaders of other clients ignore such claims. Other clients give them up before a join."""
-    driven = speaking(stable(T0 | U0), *ALL)
+    driven = speaking(DrivenMember(), *ALL).subscribe("T", "U").join().sync(T0 | U0)
     driven.give(SubscriptionChanged(topics=("U",)))
     assert tuple(offered(driven)) == ("coopgroup",)
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)

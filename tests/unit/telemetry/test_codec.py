@@ -10,6 +10,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,
+    AssignmentRefused,
     AssignmentUnreadable,
     BalanceRequested,
     ClaimRefused,
@@ -71,6 +72,7 @@ RECORDS: tuple[Record, ...] = (
     ProcessResumed(),
     OffsetsCommitted(resources=SOME, offsets=(7, 0, 12)),
     AssigningMoved(to_broker=True, meaning="the broker assigns"),
+    AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),
     AssignmentUnreadable(protocol="coopgroup", error="version: got 9"),
     FaultInjected(description="group coordinator moves to broker 2"),
 )

@@ -28,6 +28,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,
+    AssignmentRefused,
     AssignmentUnreadable,
     ClaimRefused,
     CommitFailed,
@@ -53,6 +54,7 @@ __all__ = ["TelemetrySink"]
 
 _WARNINGS: Final = (
     AssigningMoved,
+    AssignmentRefused,
     AssignmentUnreadable,
     ClaimRefused,
     MembershipLost,

@@ -14,6 +14,7 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
+    AssignmentRefused,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -110,6 +111,10 @@ def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -
         (CommitFailed(resources=ResourceSet(), error="e"), logging.WARNING),
         (RoundRefused(violations=("v",)), logging.WARNING),
         (SubscriptionUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (
+            AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),
+            logging.WARNING,
+        ),
     ],
 )
 def test_records_are_logged_as_the_documentation_says(
