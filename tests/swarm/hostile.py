@@ -262,7 +262,7 @@ def prepare(simulation: Simulation) -> None:
 def _huge_subscription() -> bytes:
     """Return a readable subscription of 1.5 MB; the leader decodes it once."""
     names = tuple(f"{_GHOST}-{number:08d}" for number in range(40_000))
-    claims = ResourceSet({name: (0, _NEWEST) for name in names[:20_000]})
+    claims = ResourceSet(dict.fromkeys(names[:20000], (0, _NEWEST)))
     return encode_subscription(
         Subscription(topics=(*names, *TOPICS), owned=claims, generation=_NEWEST)
     )

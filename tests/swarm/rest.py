@@ -110,9 +110,7 @@ def _patience_ms(simulation: Simulation) -> int:
     return patience_ms
 
 
-def settle_beside(
-    witness: Witness, guests: Guests, away: Collection[str]
-) -> tuple[Violation, ...]:
+def settle_beside(witness: Witness, guests: Guests, away: Collection[str]) -> tuple[Violation, ...]:
     """Let honest members get their share beside hostile members, and do as `settle` without them.
 
     The members own all of their floor for a while (see `witness`). Then the hostile processes end.
