@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 HOSTILE: Final = "hostile"
 """Stands for hostile processes in place of the protocols of other clients."""
 
-SECRET: Final = "V"
+UNWANTED: Final = "V"
 """A topic that exists, and that no honest member subscribes to."""
 
 _GHOST: Final = "ghost"  # a topic that does not exist
@@ -120,7 +120,7 @@ class Lies:
             case "one":
                 return (self.dice.choice(TOPICS),)
             case _:
-                return (_GHOST, SECRET, self.dice.choice(TOPICS))
+                return (_GHOST, UNWANTED, self.dice.choice(TOPICS))
 
     def _claims(self) -> ResourceSet:
         existing = self.simulation.brokers.existing()
@@ -248,7 +248,12 @@ def _owned(metadata: bytes) -> ResourceSet:
 
 def _strange() -> ResourceSet:
     """Return partitions of other topics, and partitions that do not exist."""
-    rows = [(_GHOST, 0), (_GHOST, 1), (SECRET, 0), *((topic, i) for topic in TOPICS for i in _FAR)]
+    rows = [
+        (_GHOST, 0),
+        (_GHOST, 1),
+        (UNWANTED, 0),
+        *((topic, i) for topic in TOPICS for i in _FAR),
+    ]
     return ResourceSet.from_pairs(sorted(rows))
 
 
@@ -319,7 +324,7 @@ def _policy(chance: random.Random) -> Choice:
 
 def _acts(chance: random.Random, *, is_calm: bool) -> Iterator[Act]:
     """Yield topics, the first processes in any order, and then starts and ends of both kinds."""
-    sizes = {"T": chance.randint(2, 6), "U": chance.randint(1, 3), SECRET: 2}
+    sizes = {"T": chance.randint(2, 6), "U": chance.randint(1, 3), UNWANTED: 2}
     for topic, number in sizes.items():
         yield Act(kind=ActKind.RESIZE, topics=(topic,), number=number)
     topics = chance.choice((("T",), TOPICS))

@@ -128,8 +128,7 @@ def settle_beside(witness: Witness, guests: Guests, away: Collection[str]) -> tu
         world.object_to("floor", message)
     for number, process in enumerate(guests.alive):
         (process.crash if number + world.seed & 1 else process.close)()
-    found = settle(simulation, plain=False, away=away)
-    found = witness.fair_view(found)
+    found = witness.fair_view(settle(simulation, plain=False, away=away))
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
 

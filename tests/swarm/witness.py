@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope
 
 _HEAL_MS: Final = 700  # a session, and a round
-_SLACK_MS: Final = 10  # a connection serves one request after the other
 OPEN: Final = frozenset({"contested", "exists"})
 """Rules that not all members and leaders keep yet; each goes from this set with its mend."""
 
@@ -114,7 +113,8 @@ class Witness:
                 # The process itself: an earlier life of the same name may still be the leader.
                 process = cast("Process", call.process)
                 network, settings = self.simulation.network, self.simulation.run_settings
-                limit_ms = settings.lead_ms.high + 2 * network.delay_ms.high + _SLACK_MS
+                # A connection serves one request after the other.
+                limit_ms = settings.lead_ms.high + 3 * network.delay_ms.high
                 asked = (process, answer.generation, self._now_ms + limit_ms)
                 self._asked = None if self.is_hostile(answer.leader_id) else asked
             reply(call, answer)
