@@ -174,15 +174,15 @@ def obeyed(world: World, answers: Mapping[str, Assignment], generation: int) -> 
 
 
 def rightful(world: World) -> dict[tuple[str, int], str]:
-    """Return the rightful owners by KIP-792, among the readable members."""
+    """Return the rightful owners by KIP-792, among the readable members; subscribers win."""
     owners = {}
     for pair in {pair for person in world.people.values() for pair in person.holds}:
         claims = [
-            (person.generation, member)
+            ((pair[0] in person.topics, person.generation), member)
             for member, person in world.people.items()
             if person.readable and pair in person.holds
         ]
-        newest = [member for generation, member in claims if generation == max(claims)[0]]
+        newest = [member for rank, member in claims if rank == max(claims)[0]]
         if len(newest) == 1:
             owners[pair] = newest[0]
     return owners

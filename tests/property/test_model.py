@@ -127,15 +127,15 @@ def test_membership_when_asked_for_a_pair_is_that_of_the_set(
 
 
 def _rightful(members: list[MemberClaim]) -> tuple[dict[Resource, str], set[Resource]]:
-    """KIP-792 in plain Python: the newest generation wins, and a tie has no owner."""
+    """KIP-792 in plain Python: the newest claim of a subscriber wins, and a tie has no owner."""
     by_resource: dict[Resource, list[MemberClaim]] = {}
     for member in members:
         for resource in member.owned:
             by_resource.setdefault(resource, []).append(member)
     owners, contested = {}, set[Resource]()
     for resource, some in by_resource.items():
-        newest = max(member.generation for member in some)
-        winners = [member.member_id for member in some if member.generation == newest]
+        rank = {one.member_id: (resource.name in one.topics, one.generation) for one in some}
+        winners = [member_id for member_id in rank if rank[member_id] == max(rank.values())]
         if len(winners) == 1:
             owners[resource] = winners[0]
         else:

@@ -2,7 +2,8 @@
 
 The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
 is rightful. Claims that tie in this generation cancel each other, and the resource has no owner. A
-claim of a topic without a subscription never wins: its member may not keep the resource.
+claim of a topic without a subscription loses against a subscriber's: its member may not keep the
+resource.
 For safety, a claim that is not rightful still counts as ownership until its member gives it up.
 Therefore all claims stay in the snapshot.
 """
@@ -10,6 +11,7 @@ Therefore all claims stay in the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from attrs import frozen
@@ -28,6 +30,8 @@ from coopgroup.model.resource_set import (
 from coopgroup.model.warm_pairs import warm_pairs
 
 __all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
+
+_SUBSCRIBED: Final = 2**32  # more than any generation
 
 
 @frozen(kw_only=True)
@@ -146,8 +150,7 @@ def _rightful_owners(group: GroupSnapshot, generations: Int64Array) -> tuple[Int
     if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
         owner[positions] = members
         return owner, group.contested
-    claimed_in = generations[members]
-    claimed_in[~group.subscribes(members, positions)] = NO_GENERATION - 1
+    claimed_in = generations[members] + _SUBSCRIBED * group.subscribes(members, positions)
     newest = np.full(owner.size, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(newest, positions, claimed_in)
     winning = claimed_in == newest[positions]
