@@ -15,7 +15,7 @@ BUG = "granted before it is released"  # tests/support/worth.json: seed 1 finds 
 PROGRAM = """
 import sys
 from tests.support.mutants import MUTANTS, broken
-from tests.support.soak import DRAWS, main
+from tests.support.soak import main
 
 name, *arguments = sys.argv[1:]
 with broken(next(one for one in MUTANTS if one.name == name)):
