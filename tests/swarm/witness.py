@@ -245,7 +245,9 @@ class Witness:
             return
         wanted = self.simulation.brokers.existing().restrict_names(*honest)
         sharers = [one for one in made.said.values() if one and wanted.restrict_names(one.topics)]
-        fair = -(-len(wanted) // len(sharers))
+        topics = {topic for one in sharers for topic in one.topics}
+        shared = self.simulation.brokers.existing().restrict_names(topics)
+        fair = -(-len(shared) // len(sharers))
         for member_id, given in made.given.items():
             share = given & wanted
             is_more = share - self.held.get(member_id, EMPTY)
