@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mutants import MUTANTS, broken
-from tests.support.soak import main
+from tests.support.soak import DRAWS, main
 from tests.swarm.play import play
 from tests.swarm.run_files import read_run
 
@@ -41,7 +41,7 @@ def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Pa
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert "SEED=1 failed: " in done.stdout
-    failed = sum(line.startswith(("SEED=", "MIXED=", "DIRECTED=", "RETURNING=")) for line in lines)
+    failed = sum(line.startswith(tuple(f"{kind.upper()}=" for kind in DRAWS)) for line in lines)
     assert lines[-1] == f"soak: 2 seeds run, {failed} failed"
     path = Path("simulations/regressions/seed_1.toml")
     assert f"seed 1 is in {path}" in lines

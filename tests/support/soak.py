@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from tests.swarm.directed import draw_directed
+from tests.swarm.hostile import draw_hostile
 from tests.swarm.minimise import minimise
 from tests.swarm.mixed import draw_kip848, draw_mixed
 from tests.swarm.play import play
@@ -38,6 +39,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "directed": draw_directed,
     "returning": draw_returning,
     "warm": draw_warm,
+    "hostile": draw_hostile,
 }
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")

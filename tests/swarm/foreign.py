@@ -4,6 +4,9 @@ It follows Kafka's documents and deliberately does not use the member, leader, a
 policies of coopgroup. Only the codecs are shared. It has no lease and no static id. After an error
 it rejoins, as Kafka's clients do. A process is eager if one of its protocols is eager, as in
 Kafka's Java client.
+
+A process with `lies` is hostile: it says and decides what they tell it, owns nothing, and leaves no
+telemetry.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import World
+    from tests.swarm.hostile import Lies
 
 __all__ = ["COOPERATIVE", "ForeignProcess"]
 
@@ -73,6 +77,7 @@ class ForeignProcess:
         name: of the process.
         topics: subscribed topics, ascending.
         protocols: supported protocols, in order of preference.
+        lies: what a hostile process says and decides; None for an honest process.
         alive: False once it has ended.
         refused: whether the coordinator rejected it.
         owned: owned partitions.
@@ -83,6 +88,7 @@ class ForeignProcess:
     name: str
     topics: tuple[str, ...]
     protocols: tuple[str, ...]
+    lies: Lies | None = None
     alive: bool = True
     refused: bool = False
     owned: ResourceSet = EMPTY
@@ -156,7 +162,7 @@ class ForeignProcess:
                 self._stop(self.owned, StopReason.LOST)
                 self._end(EndCause.CLOSED)
             case SyncGroupAnswer(error_code=0):
-                self._synced(decode_kafka_assignment(answer.assignment).assigned)
+                self._synced(answer.assignment)
             case SyncGroupAnswer(error_code=22 | 27):
                 self._rejoin()
             case HeartbeatAnswer():
@@ -179,10 +185,20 @@ class ForeignProcess:
         decided: tuple[tuple[str, bytes], ...] = ()
         self._dealt_of = None
         if answer.leader_id == answer.member_id:
-            decided = self._assign(answer.members)
+            if self.lies is None:
+                decided = self._assign(answer.members)
+            else:
+                told = self.lies.decided(answer.member_id, answer.members)
+                if told is None:  # it never sends its sync
+                    return
+                decided = told
         self._later(self._dice.randint(1, 10), self._sync, answer.generation, decided)
 
-    def _synced(self, assigned: ResourceSet) -> None:
+    def _synced(self, assignment: bytes) -> None:
+        if self.lies is not None:
+            self.state = "stable"
+            return
+        assigned = decode_kafka_assignment(assignment).assigned
         taken = self.owned - assigned
         self._write(
             AssignmentReceived(
@@ -259,9 +275,13 @@ class ForeignProcess:
 
     def _join(self) -> None:
         self.state = "joining"
-        subscription = Subscription(
-            topics=self.topics, owned=self.owned, generation=self._generation
-        )
+        if self.lies is None:
+            subscription = Subscription(
+                topics=self.topics, owned=self.owned, generation=self._generation
+            )
+            told = encode_subscription(subscription)
+        else:
+            told = self.lies.subscription(self._generation)
         config = self.simulation.config
         self._send(
             JoinGroupRequest(
@@ -271,9 +291,7 @@ class ForeignProcess:
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.rebalance_timeout_ms,
                 protocol_type="consumer",
-                protocols=tuple(
-                    (name, encode_subscription(subscription)) for name in self.protocols
-                ),
+                protocols=tuple((name, told) for name in self.protocols),
                 reason="",
             ),
             Lane.JOIN,
@@ -310,6 +328,8 @@ class ForeignProcess:
             and self._dealt_of != self._counts(self._dealt_of)
         ):
             self._rejoin()  # the leader watches the topics
+        elif self.state == "stable" and self.lies is not None and self.lies.rejoins:
+            self._join()
 
     def _send(self, request: GroupRequest, lane: Lane) -> None:
         self._requests += 1
@@ -359,6 +379,8 @@ class ForeignProcess:
             action(*arguments)
 
     def _write(self, record: Any) -> None:  # noqa: ANN401  (any record)
+        if self.lies is not None:
+            return
         self.simulation.world.write(
             record, client=self.name, member=self._member_id, generation=self._generation
         )

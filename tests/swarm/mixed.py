@@ -36,6 +36,7 @@ from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.scenario import Choice, Identity
 from coopgroup.simulator.world import Violation
 from tests.swarm.foreign import COOPERATIVE, ForeignProcess
+from tests.swarm.hostile import HOSTILE, Lies
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
@@ -290,11 +291,19 @@ class Guests:
             if self.theirs == KIP_848:
                 self.processes[act.process] = simulation.visit(act.process, act.topics)
                 return True
-            foreign = ForeignProcess(simulation, act.process, act.topics, theirs)
+            before = self.processes.get(act.process)
+            if self.theirs == HOSTILE and before is not None and before.alive:
+                return True
+            lies, names = None, theirs
+            if self.theirs == HOSTILE:
+                dice = simulation.world.dice(f"hostile {act.process}")
+                ways = dict(way.split("=") for way in act.lies.split())
+                lies, names = Lies(simulation, dice, ways), (simulation.config.protocol_name,)
+            foreign = ForeignProcess(simulation, act.process, act.topics, names, lies)
             self.processes[act.process] = foreign
             foreign.start()
             return True
-        if self.theirs:
+        if self.theirs and self.theirs != HOSTILE:
             names = ("coopgroup", COOPERATIVE if self.theirs == KIP_848 else theirs[-1])
             goes_back = act.client == Client.BACK
             simulation.config = attrs.evolve(

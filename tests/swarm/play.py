@@ -31,10 +31,18 @@ from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
+from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
-from tests.swarm.rest import RECORDS_MAX, needless_losses, settle, settle_with_guests
+from tests.swarm.rest import (
+    RECORDS_MAX,
+    needless_losses,
+    settle,
+    settle_beside,
+    settle_with_guests,
+)
 from tests.swarm.runs import ActKind
+from tests.swarm.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +122,13 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     world.transcript = HandOvers(simulation, Leases(simulation, written))
     guests = Guests(simulation=simulation, theirs=run.theirs)
     player = _Player(simulation=simulation, guests=guests, keeps_state=faults.keeps_state)
+    witness = None
+    if run.theirs == HOSTILE:
+        prepare(simulation)
+        witness = Witness(
+            simulation, simulation.network.brokers, guests.processes, player.disturbed
+        )
+        simulation.network.brokers = cast("Brokers", witness)
     if faults.loss:
         player.disturbed.add("")
     for act in run.acts:
@@ -123,7 +138,9 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
             break
     simulation.run(run.healed_after_ms)
     plain = not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-    if run.theirs:
+    if witness is not None:
+        violations = settle_beside(witness, guests, player.away)
+    elif run.theirs:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests
+    from tests.swarm.witness import Witness
 
 HEALED_WITHIN_MS: Final = 9_000
 """Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
@@ -62,18 +63,12 @@ def settle(
     calm_from_ms = simulation.world.now_ms
     delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
     ration = getattr(policy, "ration", None)
-    more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
-    more_ms += 10 * ration.interval_ms if ration else 0
     warmup = warmup_of(policy)
     is_rationed, allowed = plain and not with_hand_overs, warmup
     if allowed is not None and with_hand_overs:
         # A leaver's moves are made after the time-out or a refusal, whatever the option says.
         allowed = attrs.evolve(allowed, on_timeout="move")
-    if warmup is not None:
-        # Warm-ups that hang end with their time-out; all others may come one after the other.
-        pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS
-        more_ms += 2 * warmup.timeout_ms + _WARMUPS_MAX * pace_ms
-    _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
+    _let_rest(simulation, calm_from_ms + _patience_ms(simulation), away)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
     expected = Expectations(
@@ -98,6 +93,42 @@ def settle(
     if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
     found += check_run(simulation.world.telemetry, expected)
+    return tuple(sorted(found, key=lambda one: one.at_ms))
+
+
+def _patience_ms(simulation: Simulation) -> int:
+    """Return the longest time from the last fault until the group rests."""
+    policy = simulation.run_settings.policy
+    ration, warmup = getattr(policy, "ration", None), warmup_of(policy)
+    patience_ms = HEALED_WITHIN_MS + 2 * getattr(policy, "scheduled_rebalance_timeout_ms", 0)
+    patience_ms += getattr(policy, "initial_delay_ms", 0)
+    patience_ms += 10 * ration.interval_ms if ration else 0
+    if warmup is not None:
+        # Warm-ups that hang end with their time-out; all others may come one after the other.
+        pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS
+        patience_ms += 2 * warmup.timeout_ms + _WARMUPS_MAX * pace_ms
+    return patience_ms
+
+
+def settle_beside(witness: Witness, guests: Guests, away: Collection[str]) -> tuple[Violation, ...]:
+    """Let honest members get their share beside hostile members, and do as `settle` without them.
+
+    The members own all of their floor for a while (see `witness`). Then the hostile processes end.
+    """
+    simulation = witness.simulation
+    world = simulation.world
+    _calm(simulation)
+    end_ms, since_ms = world.now_ms + _patience_ms(simulation), world.now_ms
+    while world.now_ms < end_ms and world.now_ms - since_ms < _QUIET_MS:
+        simulation.run(_LOOK_MS)
+        if away or witness.lacking:
+            since_ms = world.now_ms
+    if world.now_ms >= end_ms:
+        message = f"honest members lack {witness.lacking.to_dict()}"
+        world.object_to("floor", message)
+    for number, process in enumerate(guests.alive):
+        (process.crash if number + world.seed & 1 else process.close)()
+    found = witness.fair_view(settle(simulation, plain=False, away=away))
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
 

@@ -123,6 +123,7 @@ class Act:
         number: a count, a code or a broker.
         times: how often.
         client: type of client that starts (`swarm_mixed.Client`).
+        lies: what a hostile process does (`hostile.Lies`).
     """
 
     after_ms: int = 0
@@ -138,6 +139,7 @@ class Act:
     number: int = 0
     times: int = 1
     client: str = ""
+    lies: str = ""
 
 
 @frozen(kw_only=True)
@@ -196,7 +198,7 @@ class SwarmRun:
         faults: faults that can happen at any time.
         acts: events in order; then all faults end.
         healed_after_ms: time from the last act until all faults end.
-        theirs: protocols of other clients in the group, joined by commas (`mixed`).
+        theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`.
     """
 
     seed: int

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from attrs import define, field
 
+from coopgroup.errors import DecodeError
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
 from coopgroup.model.resource_set import Resource
@@ -90,7 +91,10 @@ class HandOvers:
         match call.send.request:
             case JoinGroupRequest(protocols=((_, metadata), *_)):
                 index_min = self.simulation.brokers.index_min
-                said = decode_subscription(metadata, index_min=index_min)
+                try:
+                    said = decode_subscription(metadata, index_min=index_min)
+                except DecodeError:  # a hostile process, which never works
+                    return
                 self._release(call.process.name, said.owned)
             case ConsumerBeatRequest(owned=owned):
                 self._release(call.process.name, owned)
