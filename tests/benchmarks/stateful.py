@@ -114,7 +114,6 @@ CELLS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
         f"{facts['balanced_s']:.0f}" if facts["is_balanced"] else f"not in {SETTLE_S_MAX:.0f}"
     ),
     "Moves": lambda facts: str(facts["moved"]),
-    "Load of the machine with two cores": lambda facts: f"{facts['load']:.0f}",
 }
 
 
@@ -251,7 +250,7 @@ def _steps(members: Members, scenario: str) -> list[Step]:
         is_balanced = _settle(members, SETTLE_S_MAX)
         end_ns = time.monotonic_ns()
         window = Window(begin_ns=begin_ns, end_ns=end_ns)
-        steps.append(Step(window=window, is_balanced=is_balanced, load=os.getloadavg()[0]))
+        steps.append(Step(window=window, is_balanced=is_balanced))
         begin_ns = end_ns
     print(f"  {scenario}: played", flush=True)
     return steps
@@ -279,7 +278,6 @@ def _facts(log: TrialLog, steps: Sequence[Step]) -> dict[str, Any]:
         "unavailable_partition_s": round(sum(_unavailable_s(log, one.window) for one in steps), 1),
         "is_balanced": all(step.is_balanced for step in steps),
         "balanced_s": round(sum(_balanced_s(log, step.window) for step in steps), 1),
-        "load": round(max(step.load for step in steps), 1),
         "window_s": round(sum(step.window.length_s for step in steps), 1),
     }
 
