@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,7 +122,6 @@ class Step:
 
     window: Window
     is_balanced: bool
-    load: float
 
 
 def _quiet(_: Members) -> Iterator[None]:
