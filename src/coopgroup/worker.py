@@ -22,8 +22,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
+from attrs import Factory, define, field
+
 from coopgroup.errors import ConfigurationError
-from coopgroup.late_methods import Factory, define, field
 
 __all__ = ["NORMAL", "URGENT", "Job", "Worker", "require_threads"]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, Message
 
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
@@ -45,7 +46,6 @@ from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.pace import BELL_S, IDLE_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.events import Woken
 from coopgroup.policies.base import Policy
 

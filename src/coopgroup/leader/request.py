@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
-from coopgroup.late_methods import field, frozen
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet
 from coopgroup.protocol import UserData, decode_user_data
 from coopgroup.protocol.subscription import read_subscription

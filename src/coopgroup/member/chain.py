@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,8 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 from coopgroup.member.parts import NO_BACK_OFF, BackOff

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import attrs
+from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.late_methods import frozen
 
 __all__ = ["MemberConfig"]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.model.quick_enum import QuickEnum

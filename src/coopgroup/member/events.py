@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Answer
 

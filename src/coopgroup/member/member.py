@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.late_methods import frozen
 from coopgroup.member.commits import NO_COMMITS, Commits
 from coopgroup.member.config import MemberConfig
 from coopgroup.member.error_actions import RequestKind

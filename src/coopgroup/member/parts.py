@@ -11,8 +11,8 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.absent import NO_GENERATION
 

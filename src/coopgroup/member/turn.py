@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
-from coopgroup.late_methods import define, field
 from coopgroup.member.commits import fail_all
 from coopgroup.member.effects import (
     CancelJoin,

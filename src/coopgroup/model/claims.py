@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NO_GENERATION, NOBODY
 from coopgroup.model.group import GroupMember, GroupSnapshot, ReplicaRacks
 from coopgroup.model.positions import ABSENT, positions_in

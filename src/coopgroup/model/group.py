@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NO_LOSS, NOBODY
 from coopgroup.model.ascending import distinct
 from coopgroup.model.replacing import replaced

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 __all__ = [
     "Answer",

@@ -7,8 +7,8 @@ resource that it claims and that is not assigned to it. So revocations are deriv
 from __future__ import annotations
 
 import numpy as np
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NOBODY
 from coopgroup.model.group import NO_PAIRS, GroupSnapshot, split_by_member
 from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, ResourceSet

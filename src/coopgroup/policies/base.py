@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot

@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.model import ResourceSet
 
 __all__ = [

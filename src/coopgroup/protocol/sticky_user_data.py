@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import frozen
+
 from coopgroup.errors import DecodeError
-from coopgroup.late_methods import frozen
 from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
 from coopgroup.protocol.client_signature import without_signature

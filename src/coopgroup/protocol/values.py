@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from coopgroup.late_methods import field, frozen
+from attrs import field, frozen
+
 from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
 

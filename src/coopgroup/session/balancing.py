@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.member import MemberState
 from coopgroup.member.effects import Report
 from coopgroup.member.events import RejoinRequested, Woken

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import attrs
+from attrs import frozen
 
-from coopgroup.late_methods import frozen
 from coopgroup.model import ResourceSet
 from coopgroup.protocol import kafka_protocol
 from coopgroup.session.balancing import watch_of

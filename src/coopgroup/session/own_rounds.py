@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.member.events import Answered, RejoinRequested
 from coopgroup.member.transitions import SETTLED
 from coopgroup.model import EMPTY, ResourceSet

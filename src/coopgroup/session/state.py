@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.member import Member, new_member
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 import attrs
+from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.late_methods import frozen
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import records
 from coopgroup.telemetry.records import EndCause, Record, StopReason

@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = [

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from attrs import Factory, define, field
+
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.late_methods import Factory, define, field
 from coopgroup.member.effects import (
     STALLED,
     BeginWarmups,

@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from attrs import define, field
 from confluent_kafka import KafkaError
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
-from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode
 from coopgroup.telemetry import Record, RequestRefused
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
@@ -24,7 +25,6 @@ from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.effects import (
     BeginWarmups,
     CancelWarmups,

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
+from attrs import define, field, frozen
 
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["PendingRevocations", "PutOff"]

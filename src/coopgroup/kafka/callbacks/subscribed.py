@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import attrs
+from attrs import frozen
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.records.partitions import to_resources
-from coopgroup.late_methods import frozen
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Callback", "Callbacks", "as_resources"]

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from coopgroup.late_methods import define, field
+from attrs import define, field
 
 __all__ = ["KeptCallback", "keep_callbacks", "with_plain_errors"]
 

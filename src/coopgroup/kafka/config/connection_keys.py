@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from attrs import frozen
+
 from coopgroup.kafka.config.librdkafka_values import text
 from coopgroup.kafka.config.shown_values import refused
-from coopgroup.late_methods import frozen
 
 __all__ = ["CONNECTION_SETTINGS", "Setting", "Verdict", "refuse_what_we_cannot_do"]
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import field, frozen
+
 from coopgroup.kafka.config.connection_keys import refuse_what_we_cannot_do
 from coopgroup.kafka.config.librdkafka_values import choice, switch, text, whole
 from coopgroup.kafka.config.shown_values import refused
-from coopgroup.late_methods import field, frozen
 
 if TYPE_CHECKING:
     import ssl

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 __all__ = ["FileLimits"]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from socket import gethostname
 from typing import Any, Final
 
+from attrs import field, frozen
 from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
@@ -23,7 +24,6 @@ from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strateg
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.decoding import Deserializers
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-from coopgroup.late_methods import field, frozen
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope

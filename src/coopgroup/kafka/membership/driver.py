@@ -20,6 +20,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from attrs import define, field
+
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
@@ -33,7 +35,6 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.member.effects import (
     BeginWarmups,

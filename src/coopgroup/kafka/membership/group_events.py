@@ -12,8 +12,9 @@ import queue
 from collections import deque
 from typing import Final
 
+from attrs import define, field
+
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
-from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode
 from coopgroup.member.events import Answered, BellRang, RequestFailed, Woken
 from coopgroup.model.group_api import Answer

@@ -19,7 +19,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
+
 from coopgroup.member import Member, MemberConfig
 from coopgroup.model.absent import NO_GENERATION
 

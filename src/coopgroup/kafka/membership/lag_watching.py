@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from attrs import define, field
+
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.late_methods import define, field
 from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
 from coopgroup.worker import Worker
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from attrs import define, field
+
 from coopgroup.kafka.clock import now_s
-from coopgroup.late_methods import define, field
 
 __all__ = ["LateThread"]
 

@@ -23,10 +23,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.late_methods import define, field
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember

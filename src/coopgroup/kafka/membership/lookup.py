@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import define, field
 from confluent_kafka import (
     IsolationLevel,
     KafkaError,
@@ -28,7 +29,6 @@ from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.late_methods import define, field
 from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Message
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
@@ -19,7 +20,6 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.questions import WireMessage
 from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.effects import Lane
 
 __all__ = ["MissingTopics"]

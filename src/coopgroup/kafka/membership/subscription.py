@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from attrs import define, field
 from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
@@ -21,7 +22,6 @@ from coopgroup.kafka.membership.leaving import wait_left
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-from coopgroup.late_methods import define, field
 from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
 from coopgroup.model import ResourceSet

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.rpc.outcomes import HandshakeError
-from coopgroup.late_methods import define, field
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from attrs import define, field
+
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.late_methods import define, field
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.worker import Worker
 

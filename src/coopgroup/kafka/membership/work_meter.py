@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from coopgroup.late_methods import define, field
+from attrs import define, field
+
 from coopgroup.session import smoothed_rate
 
 __all__ = ["WorkMeter"]

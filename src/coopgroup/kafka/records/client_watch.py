@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from attrs import define, field
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.late_methods import define, field
 
 __all__ = ["ClientWatch", "seen_start"]
 

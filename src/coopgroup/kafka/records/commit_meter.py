@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final
 
-from coopgroup.late_methods import define, field, frozen
+from attrs import define, field, frozen
 
 __all__ = ["COMMIT_BUCKETS_S", "NO_COMMITS", "CommitCounts", "CommitMeter"]
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.clock import now_s
@@ -23,7 +24,6 @@ from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.late_methods import define, field
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from attrs import define, field, frozen
 from confluent_kafka import Message
 from confluent_kafka.error import (
     ConsumeError,
@@ -21,8 +22,6 @@ from confluent_kafka.error import (
     ValueDeserializationError,
 )
 from confluent_kafka.serialization import MessageField, SerializationContext
-
-from coopgroup.late_methods import define, field, frozen
 
 __all__ = ["Decoder", "Deserializer", "Deserializers", "error_of"]
 

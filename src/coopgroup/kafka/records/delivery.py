@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from attrs import define, field
 from confluent_kafka import KafkaError, Message
 from confluent_kafka.error import ConsumeError
 
@@ -23,7 +24,6 @@ from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.record_buffer import partition_of
-from coopgroup.late_methods import define, field
 
 __all__ = ["DecodedDelivery", "Delivery"]
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import ge
 from typing import Any, Final
 
+from attrs import define, field
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 
 from coopgroup.kafka.clock import now_s
@@ -27,7 +28,6 @@ from coopgroup.kafka.records.published import PublishedPositions, runs_of
 from coopgroup.kafka.records.record_buffer import Partition, Pauser, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
-from coopgroup.late_methods import define, field
 from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Fetching"]

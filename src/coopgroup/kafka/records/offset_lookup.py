@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+from attrs import define, field
+
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
-from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.late_methods import define, field
 from coopgroup.member.events import Offset
 from coopgroup.model import ResourceSet
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from coopgroup.late_methods import define, field
+from attrs import define, field
 
 __all__ = ["AWAY_S", "BELL_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
 

@@ -18,8 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from attrs import define, field
+
 from coopgroup.kafka.clock import now_ms, now_s
-from coopgroup.late_methods import define, field
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import FinishCommit
 from coopgroup.member.events import CommitRequested, Offset

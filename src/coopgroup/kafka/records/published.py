@@ -12,10 +12,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 
+from attrs import define, field
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.late_methods import define, field
 
 __all__ = ["PublishedPositions", "runs_of"]
 

@@ -25,9 +25,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Literal, TypeAlias
 
+from attrs import define, field
 from confluent_kafka import Message
-
-from coopgroup.late_methods import define, field
 
 __all__ = ["Partition", "Pauser", "RecordBuffer", "partition_of"]
 

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from attrs import define, field, frozen
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -35,7 +36,6 @@ from coopgroup.kafka.exceptions import kafka_error
 from coopgroup.kafka.records.offset_lookup import OffsetLookup, Partition
 from coopgroup.kafka.records.partitions import to_partition
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.effects import GrantResources, LoseResources
 from coopgroup.model import ResourceSet
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any, TypeAlias
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 __all__ = [
     "CredentialsRefusedError",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from coopgroup.late_methods import frozen
+from attrs import frozen
 
 __all__ = [
     "CommittedOffset",

@@ -35,6 +35,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -42,7 +43,6 @@ from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, T
 from coopgroup.kafka.rpc.questions import OtherRequest, Question
 from coopgroup.kafka.rpc.tasks import Callback
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
-from coopgroup.late_methods import define, field, frozen
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     Coordinator,

@@ -224,7 +224,7 @@ class SlowMechanism:
 
 
 def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    more: dict[str, Any] = {"socket.connection.setup.timeout.ms": 200}
+    more: dict[str, Any] = {"socket.connection.setup.timeout.ms": 1_000}
     with stage_of(**PLAIN, **more) as stage:
         monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
         assert stage.ask(Lane.JOIN) == ALIVE
@@ -268,8 +268,8 @@ def test_hanging_name_server_keeps_one_thread_of_a_connection(
         for _ in range(4):
             assert kind_of(by_name()) is FailureKind.TIMED_OUT
         (thread,) = [one for one in threading.enumerate() if one.name == "coopgroup-resolve"]
-        assert stage.ask() == ALIVE
+        # On a busy machine, a connection may take more than 100 ms.
+        assert any(stage.ask() == ALIVE for _ in range(20))
         answered.set()
         thread.join(WAIT_S)
-        # On a busy machine, a connection may take more than 100 ms.
         assert any(by_name() == ALIVE for _ in range(20))
