@@ -1,9 +1,9 @@
 """Writes the state diagram of a group member from the table that the member itself obeys.
 
-Run as `python docs/make_state_diagram.py`; a test fails while the files are not fresh.
+Run as `python docs/make_state_diagram.py`; a test fails while the file is not fresh.
 
 Rules of this file: what is written follows from `TRANSITIONS` alone, moves that lead nowhere else
-are left out of the picture and stay in the table.
+are left out of the picture.
 """
 
 from pathlib import Path
@@ -12,9 +12,6 @@ from coopgroup.member import TRANSITIONS, MemberState
 
 DOCS = Path(__file__).parent
 DIAGRAM = DOCS / "member-states.mmd"
-PAGE = DOCS / "member.md"
-BEGIN = "<!-- the table of states: made by make_state_diagram.py -->"
-END = "<!-- end of the table of states -->"
 
 
 def diagram() -> str:
@@ -28,22 +25,5 @@ def diagram() -> str:
     return "\n".join(lines) + "\n"
 
 
-def table() -> str:
-    """Every row of the table of states, as a Markdown table."""
-    lines = ["| state | trigger | next state |", "|---|---|---|"]
-    for state, row in TRANSITIONS.items():
-        for trigger, after in row.items():
-            lines.append(f"| {state.value} | {trigger.value} | {after.value} |")
-    return "\n".join(lines) + "\n"
-
-
-def page(before: str) -> str:
-    """The page with a fresh table between its two marks."""
-    head, _, rest = before.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{table()}\n{END}{tail}"
-
-
 if __name__ == "__main__":
     DIAGRAM.write_text(diagram())
-    PAGE.write_text(page(PAGE.read_text()))

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from coopgroup.leader.decision import RoundDecision, decide_round, refused_round
-from coopgroup.leader.request import RoundRequest, TopicMetadata
+from coopgroup.leader.request import RoundRequest, TopicMetadata, known_claims
 from coopgroup.model import EMPTY, NO_LOSS, NOBODY, ResourceSet, resolve_claims
 from coopgroup.model.group import split_by_member
 from coopgroup.model.plan import revoked_by_member, revoked_claims
@@ -62,6 +62,7 @@ def lead(
         policy: decides when.
         context: circumstances of the round.
     """
+    request = _of_known_topics(request, metadata.resources, context)
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
@@ -71,6 +72,17 @@ def lead(
             request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
         )
     return _encoded(request, decided, context, metadata.resources)
+
+
+def _of_known_topics(
+    request: RoundRequest, existing: ResourceSet, context: RoundContext
+) -> RoundRequest:
+    claims = known_claims(request.claims, existing, context.state)
+    same = [claim is before for claim, before in zip(claims, request.claims, strict=True)]
+    if all(same):
+        return request
+    wires = [wire if kept else None for wire, kept in zip(request.owned_wire, same, strict=True)]
+    return attrs.evolve(request, claims=claims, owned_wire=tuple(wires))
 
 
 def fallback_round(

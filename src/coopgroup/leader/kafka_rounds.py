@@ -22,10 +22,10 @@ from attrs import frozen
 from coopgroup.assignors.range.assignor import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
 from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.errors import DecodeError
 from coopgroup.leader.decision import decide_round, refused_round
-from coopgroup.leader.request import NO_LAGS, TopicMetadata
+from coopgroup.leader.request import NO_LAGS, TopicMetadata, known_claims
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.group import split_by_member
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.protocol import (
@@ -33,21 +33,19 @@ from coopgroup.protocol import (
     KafkaProtocol,
     decode_cooperative_generation,
     decode_sticky_user_data,
-    decode_subscription,
     encode_kafka_assignment,
 )
-from coopgroup.telemetry import SubscriptionUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.leader.decision import RoundDecision
+    from coopgroup.leader.request import RoundRequest
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.policies.state import PolicyState
     from coopgroup.protocol import Subscription
-    from coopgroup.telemetry import Record
 
 __all__ = ["lead_kafka_round"]
 
@@ -77,6 +75,7 @@ _RULES: Final[Mapping[KafkaProtocol, _Rules]] = {
 
 def lead_kafka_round(
     members: Sequence[JoinedMember],
+    request: RoundRequest | None,
     protocol: KafkaProtocol,
     metadata: TopicMetadata | None,
     *,
@@ -87,6 +86,8 @@ def lead_kafka_round(
 
     Args:
         members: from the answer to JoinGroup, in any order; a repeated member id counts once.
+        request: their subscriptions; None if they were not read in time. Each member then keeps
+            what this leader gave it in the last round, because a second reading takes as long.
         protocol: protocol that the coordinator chose.
         metadata: existing resources; None if unknown. A cooperative round then moves nothing. An
             eager round, whose members own nothing, assigns the resources of the last round.
@@ -94,12 +95,13 @@ def lead_kafka_round(
         failure: why there is no metadata, for the record.
     """
     rules = _RULES[protocol]
-    by_id = {member.member_id: member for member in members}
-    claims, records = _read(by_id, protocol)
-    if metadata is None and not protocol.is_eager:
+    records = () if request is None else request.records
+    claims = _remembered(members, context) if request is None else _claims(request, protocol)
+    if request is None or (metadata is None and not protocol.is_eager):
         decided = _nothing_moved(claims, rules, context, failure)
     else:
         known = TopicMetadata(resources=_last_seen(context)) if metadata is None else metadata
+        claims = known_claims(claims, known.resources, context.state)
         decided = decide_round(
             claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
         )
@@ -108,7 +110,7 @@ def lead_kafka_round(
         assignments=_encoded(decided),
         state=_with_round_to_come(decided, context),
         records=(*records, *decided.records),
-        refused=decided.refused or metadata is None,
+        refused=decided.refused or request is None or metadata is None,
     )
 
 
@@ -150,38 +152,48 @@ def _encoded(decided: RoundDecision) -> tuple[tuple[str, bytes], ...]:
 # --- what members say ---------------------------------------------------------------------------
 
 
-def _read(
-    members: Mapping[str, JoinedMember], protocol: KafkaProtocol
-) -> tuple[list[MemberClaim], list[Record]]:
-    claims: list[MemberClaim] = []
-    records: list[Record] = []
-    for member_id in sorted(members):
-        member = members[member_id]
-        try:
-            claims.append(_claim(member, protocol))
-        except DecodeError as error:
-            claims.append(
-                MemberClaim(
-                    member_id=member_id,
-                    topics=(),
-                    instance_id=member.group_instance_id,
-                    readable=False,
-                )
-            )
-            records.append(SubscriptionUnreadable(member_id=member_id, reason=str(error)))
-    return claims, records
+def _claims(request: RoundRequest, protocol: KafkaProtocol) -> tuple[MemberClaim, ...]:
+    """Return the claims as the protocol understands the members' own words."""
+    return tuple(
+        claim if said is None else _claim(claim, said, protocol)
+        for claim, said in zip(request.claims, request.subscriptions, strict=True)
+    )
 
 
-def _claim(member: JoinedMember, protocol: KafkaProtocol) -> MemberClaim:
-    subscription = decode_subscription(member.metadata, skips_rest=True)
-    owned, generation = _owned(subscription, protocol)
+def _claim(claim: MemberClaim, said: Subscription, protocol: KafkaProtocol) -> MemberClaim:
+    owned, generation = _owned(said, protocol)
     return MemberClaim(
-        member_id=member.member_id,
-        topics=subscription.topics,
+        member_id=claim.member_id,
+        topics=said.topics,
         owned=owned,
         generation=generation,
-        instance_id=member.group_instance_id,
-        rack=subscription.rack,
+        instance_id=claim.instance_id,
+        rack=claim.rack,
+    )
+
+
+def _remembered(members: Sequence[JoinedMember], context: RoundContext) -> tuple[MemberClaim, ...]:
+    """Return as the claim of each member what this leader gave it in the last round.
+
+    If its own SyncGroup failed, the members may have stayed in the round before.
+    """
+    state = context.state
+    shares: Mapping[str, ResourceSet] = {}
+    if state is not None and context.generation > state.generation:
+        held = state.holdings
+        order = np.argsort(held.holder, kind="stable")
+        split = split_by_member(held.resources, held.holder[order], order, len(state.members))
+        shares = dict(zip(state.members, split, strict=True))
+    return tuple(
+        MemberClaim(
+            member_id=member_id,
+            topics=owned.names,
+            owned=owned,
+            generation=context.generation,
+            instance_id=member.group_instance_id,
+        )
+        for member_id, member in sorted({member.member_id: member for member in members}.items())
+        for owned in (shares.get(member_id, EMPTY),)
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 from attrs import field, frozen
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from coopgroup.model.group import Float64Array
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.model.resource_set import Int64Array
+    from coopgroup.policies.state import PolicyState
+    from coopgroup.protocol import Subscription
     from coopgroup.telemetry import Record
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "Lags",
     "RoundRequest",
     "TopicMetadata",
+    "known_claims",
     "read_members",
 ]
 
@@ -50,6 +54,7 @@ class RoundRequest:
             their subscription has version 1 or older, and they report no delay.
         joined_topics: subscription of each claim as the member sent it, even if the host has
             replaced it.
+        subscriptions: each claim's subscription; None if it is unreadable.
     """
 
     claims: tuple[MemberClaim, ...]
@@ -59,6 +64,7 @@ class RoundRequest:
     owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
     old_readers: frozenset[str] = frozenset()
     joined_topics: tuple[tuple[str, ...], ...] = ()
+    subscriptions: tuple[Subscription | None, ...] = field(default=(), eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -148,6 +154,8 @@ class Lags:
 
 _NO_USER_DATA: Final = UserData()
 _VERSION_OF_DESIGN_I: Final = 1
+# Honest members may claim a few deleted topics.
+_TOPICS_BELIEVED: Final = 1_000
 NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
 
 
@@ -171,10 +179,14 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
     records: list[Record] = []
     wires: list[bytes | None] = []
     old_readers: set[str] = set()
+    subscriptions: list[Subscription | None] = []
     for member in ordered:
-        wire = None
+        wire = subscription = None
         try:
-            claim, wire, reads_old = _read_claim(member, index_min)
+            subscription, wire = read_subscription(
+                member.metadata, index_min=index_min, skips_rest=True
+            )
+            claim, reads_old = _read_claim(member, subscription, index_min)
             claims.append(claim)
             if reads_old:
                 old_readers.add(member.member_id)
@@ -189,6 +201,7 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
             )
             records.append(SubscriptionUnreadable(member_id=member.member_id, reason=str(error)))
         wires.append(wire)
+        subscriptions.append(subscription)
     lists = {id(claim.topics): claim.topics for claim in claims}  # most have the same list
     return RoundRequest(
         claims=tuple(claims),
@@ -198,11 +211,33 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
         owned_wire=tuple(wires),
         old_readers=frozenset(old_readers),
         joined_topics=tuple(claim.topics for claim in claims),
+        subscriptions=tuple(subscriptions),
     )
 
 
-def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, bytes | None, bool]:
-    subscription, wire = read_subscription(member.metadata, index_min=index_min, skips_rest=True)
+def known_claims(
+    claims: Sequence[MemberClaim], existing: ResourceSet, state: PolicyState | None
+) -> tuple[MemberClaim, ...]:
+    """Leave out claims of topics that neither exist nor existed in the last round, if many.
+
+    Any member can invent such topics, and a leader would make arrays of all of them. Topics without
+    a subscriber are not looked up, so they count as missing. A member with few topics keeps its
+    claims: it must learn that a deleted topic is revoked.
+    """
+    known = set(existing.names)
+    if state is not None:
+        known.update(state.known.names, state.granted.names)
+    return tuple(
+        claim
+        if len(claim.owned.names) <= _TOPICS_BELIEVED or known.issuperset(claim.owned.names)
+        else attrs.evolve(claim, owned=claim.owned.restrict_names(known))
+        for claim in claims
+    )
+
+
+def _read_claim(
+    member: JoinedMember, subscription: Subscription, index_min: int
+) -> tuple[MemberClaim, bool]:
     ours = _user_data(subscription.user_data, index_min)
     claim = MemberClaim(
         member_id=member.member_id,
@@ -221,7 +256,7 @@ def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, byte
         hands_over=ours.hands_over,
     )
     tells = (subscription.user_data or b"").startswith(MAGIC)
-    return claim, wire, subscription.version <= _VERSION_OF_DESIGN_I and not tells
+    return claim, subscription.version <= _VERSION_OF_DESIGN_I and not tells
 
 
 def _user_data(content: bytes | None, index_min: int) -> UserData:

@@ -28,6 +28,8 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 NO_PAIRS: Final[Int32Array] = np.zeros(0, dtype=np.int32)
 NO_PAIRS.flags.writeable = False
+# As `policies.balance` bounds its trust in a brief measurement.
+_RATE_SHARE_MAX: Final = 10.0
 
 
 @frozen(kw_only=True)
@@ -172,6 +174,20 @@ class GroupSnapshot:
     def number_of_member(self) -> Mapping[str, int]:
         """Return the number of each member by its id."""
         return {member_id: number for number, member_id in enumerate(self.member_ids)}
+
+    def rates_per_s(self) -> Float64Array:
+        """Return the rate of each member: float64 (M,), NaN if unknown.
+
+        A rate is only told. So it counts as at most ten times the median of the other members: with
+        a rate without limit, one member would get nearly all resources.
+        """
+        told = [member.consumption_rate_per_s for member in self.members]
+        rates = np.array(told, dtype=np.float64)  # NaN for None
+        known = np.sort(rates[rates > 0])
+        if known.size:
+            # For a rate above it, this is the median of the others, the upper one of two.
+            np.minimum(rates, _RATE_SHARE_MAX * known[(known.size - 1) // 2], out=rates)
+        return rates
 
     def subscribed_names(self) -> BoolArray:
         """Return which class subscribes to which name: bool, shape (C, len(resources.names))."""

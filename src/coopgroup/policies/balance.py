@@ -99,7 +99,7 @@ class BalanceRule:
 
 def speeds(group: GroupSnapshot) -> Float64Array:
     """Return each member's speed as a multiple of the known mean: float64 (M,), 1 if unknown."""
-    told = np.array([member.consumption_rate_per_s or 0.0 for member in group.members])
+    told = np.nan_to_num(group.rates_per_s())
     known = told > 0
     if not known.any():
         return np.ones(told.size)

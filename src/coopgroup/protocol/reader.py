@@ -1,7 +1,8 @@
 """`ByteReader`: Kafka's classic types, read in order, with the offset in every error.
 
 A length or count is checked against the remaining bytes BEFORE memory of that size is allocated. So
-time and memory are proportional to the received bytes, not to the counts in them. Integers are
+time and memory are proportional to the received bytes, not to the counts in them. A name costs much
+more than an index, so the number of names in one list has a limit, `NAMES_MAX`. Integers are
 big-endian; STRING is int16 length and UTF-8, BYTES int32 length, ARRAY int32 count; -1 is null
 where null is allowed.
 
@@ -23,12 +24,24 @@ from coopgroup.errors import (
     TrailingBytesError,
 )
 
-__all__ = ["INT16", "INT32", "INT64", "NULL", "ByteReader", "decoded_string", "require_count"]
+__all__ = [
+    "INT16",
+    "INT32",
+    "INT64",
+    "NAMES_MAX",
+    "NULL",
+    "ByteReader",
+    "decoded_string",
+    "require_count",
+    "require_names",
+]
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 NULL: Final = -1
+NAMES_MAX: Final = 2**17
+"""Limit of the names in one list: more than a large cluster has topics."""
 
 
 def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: int) -> None:
@@ -43,6 +56,16 @@ def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: 
         raise InvalidCountError(
             f"{field}: length {count} with no more than {left} bytes left", offset
         )
+
+
+def require_names(count: int, *, field: str, offset: int) -> None:
+    """Refuse a list of too many names.
+
+    Raises:
+        InvalidCountError: there are more than `NAMES_MAX`.
+    """
+    if count > NAMES_MAX:
+        raise InvalidCountError(f"{field}: {count} names, expected {NAMES_MAX} at most", offset)
 
 
 def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
@@ -95,6 +118,7 @@ class ByteReader:
     def read_strings(self, field: str) -> list[str]:
         """Read an ARRAY of STRING; array and strings may not be null."""
         count = self.read_count(field, bytes_min=INT16.size)
+        require_names(count, field=field, offset=self.offset - INT32.size)
         content, offset, size = self.content, self.offset, len(self.content)
         strings: list[str] = []
         append, unpack_length = strings.append, INT16.unpack_from

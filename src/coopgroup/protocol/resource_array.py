@@ -29,6 +29,7 @@ from coopgroup.protocol.reader import (
     ByteReader,
     decoded_string,
     require_count,
+    require_names,
 )
 from coopgroup.protocol.recent import RecentlyRead
 from coopgroup.protocol.writer import all_utf8
@@ -178,6 +179,7 @@ class _Entries(NamedTuple):
 
 def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
     content, first, size = reader.content, reader.offset, len(reader.content)
+    require_names(count, field=field, offset=first - INT32.size)
     offset = first
     names: list[str] = []
     name_lengths: list[int] = []

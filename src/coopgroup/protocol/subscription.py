@@ -3,6 +3,9 @@
 Theory of operation: a new version only appends fields (KIP-429 owned, KIP-792 generation, KIP-881
 rack). So we read the known fields of a newer version.
 
+Any member can send a large subscription, and the leader reads all of them. So the size is checked
+before anything is decoded. The limit leaves room for a member that owns a million partitions alone.
+
 Members of a group send the same topics and mostly the same resources as before. Both are looked up
 in a cache (module `recent`) before they are decoded. No list of topics and no array of resources is
 a prefix of another one, so a cached prefix identifies the value.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coopgroup.errors import UnsupportedVersionError
+from coopgroup.errors import InvalidCountError, UnsupportedVersionError
 from coopgroup.model.absent import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
 from coopgroup.protocol.reader import INT16, INT32, NULL, ByteReader
@@ -33,12 +36,18 @@ from coopgroup.protocol.writer import (
 )
 
 __all__ = [
+    "SUBSCRIPTION_BYTES_MAX",
     "SUBSCRIPTION_NEWEST",
     "decode_subscription",
     "encode_subscription",
     "read_subscription",
 ]
 
+SUBSCRIPTION_BYTES_MAX: Final = 5 * 2**20
+"""Four bytes for each of a million partitions, and 1 MiB for the rest.
+
+Brokers store at most 1 MB for a whole group, unless `message.max.bytes` is raised.
+"""
 _ALIKE_MAX: Final = 8
 _TOPICS: Final = RecentlyRead[tuple[tuple[bytes, TopicNames], ...]](2**24)
 """Lists of topics by their length and first topic: newest first, 16 MiB at most."""
@@ -106,6 +115,10 @@ def read_subscription(
     Raises:
         DecodeError: the bytes are not a subscription.
     """
+    if len(content) > SUBSCRIPTION_BYTES_MAX:
+        raise InvalidCountError(
+            f"subscription: {len(content)} bytes, expected {SUBSCRIPTION_BYTES_MAX} at most", 0
+        )
     reader = ByteReader(content)
     version = reader.read_int16("version")
     if version < 0:

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attrs import field, frozen
+import attrs
+from attrs import define, field, frozen
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, from_json
+from coopgroup.telemetry.codec import RESOURCES_MAX
 
 __all__ = ["Damage", "Reading", "read_files"]
 
@@ -56,9 +59,10 @@ def read_files(paths: Iterable[Path], group: str | None = None) -> Reading:
     """
     envelopes: list[Envelope] = []
     damages: list[Damage] = []
+    partitions = _Partitions()
     given = tuple(paths)
     for path in given:
-        damages += _read(path, envelopes)
+        damages += _read(path, envelopes, partitions)
     if not envelopes:
         raise ConfigurationError(
             "FILE", ", ".join(map(str, given)), f"records of telemetry{_first(damages)}"
@@ -70,11 +74,13 @@ def read_files(paths: Iterable[Path], group: str | None = None) -> Reading:
     )
 
 
-def _read(path: Path, envelopes: list[Envelope]) -> Iterator[Damage]:
+def _read(path: Path, envelopes: list[Envelope], partitions: _Partitions) -> Iterator[Damage]:
     count, first_line, reason = 0, 0, ""
     for number, line in _lines(path):
         try:
-            envelopes.append(_record(line))
+            envelope = _record(line)
+            partitions.add(envelope)
+            envelopes.append(envelope)
         # Errors of JSON and of `from_json` (ConfigurationError is a ValueError).
         except (ValueError, TypeError, RecursionError) as error:
             count += 1
@@ -115,6 +121,38 @@ def _record(line: bytes) -> Envelope:
     if not isinstance(row, dict):
         raise ConfigurationError("line", row, "a JSON object")
     return from_json(row)
+
+
+@define(eq=False)
+class _Partitions:
+    """Counts the partitions of all files, by name.
+
+    All who write such files choose the names. A page with many more rows would take minutes.
+    """
+
+    _counts: dict[str, int] = field(factory=dict, init=False)
+    _total: int = field(default=0, init=False)
+
+    def add(self, envelope: Envelope) -> None:
+        """Add the partitions of a record.
+
+        Raises:
+            ConfigurationError: they would be too many; the count is as before.
+        """
+        found = attrs.astuple(envelope.record, recurse=False)
+        more: dict[str, int] = {}
+        for one in found:
+            for name, indices in one.items() if isinstance(one, ResourceSet) else ():
+                count = max(int(indices[-1]) + 1, 1)  # a connector itself has the index -1
+                if count > max(self._counts.get(name, 0), more.get(name, 0)):
+                    more[name] = count
+        total = self._total + sum(more[name] - self._counts.get(name, 0) for name in more)
+        if total > RESOURCES_MAX:
+            raise ConfigurationError(
+                "line", f"{total} partitions in all", f"{RESOURCES_MAX} at most"
+            )
+        self._total = total
+        self._counts |= more
 
 
 def _of_group(envelopes: Iterable[Envelope], group: str | None) -> list[Envelope]:

@@ -117,8 +117,9 @@ def lead_round(
 
     Args:
         duty: the effect.
-        request: its members, decoded by `read_members`; None if that failed. The round then sends
-            empty assignments, and members keep their resources.
+        request: its members, decoded by `read_members`; None if that failed, or took too long.
+            Nothing is decoded again. The round then sends empty assignments, and members keep their
+            resources. In a protocol of Kafka's own clients it repeats the last assignments.
         metadata: existing resources of the subscribed names; None if unknown. The round then moves
             nothing.
         lags: lags for assignors that need them, or None.
@@ -131,7 +132,7 @@ def lead_round(
     context = attrs.evolve(duty.context, lags=lags)
     foreign = kafka_protocol(context.protocol)
     if foreign is not None:
-        decision = _led_as_kafka(duty, foreign, metadata, failure)
+        decision = _led_as_kafka(duty, request, foreign, metadata, failure)
         return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
     if request is not None and metadata is not None:
         try:
@@ -154,18 +155,22 @@ def lead_round(
 
 
 def _led_as_kafka(
-    duty: DecideRound, protocol: KafkaProtocol, metadata: TopicMetadata | None, failure: str
+    duty: DecideRound,
+    request: RoundRequest | None,
+    protocol: KafkaProtocol,
+    metadata: TopicMetadata | None,
+    failure: str,
 ) -> RoundDecision:
     from coopgroup.leader import lead_kafka_round  # noqa: PLC0415 - only a leader needs it
 
     try:
         return lead_kafka_round(
-            duty.members, protocol, metadata, context=duty.context, failure=failure
+            duty.members, request, protocol, metadata, context=duty.context, failure=failure
         )
     except Exception as error:  # noqa: BLE001 -- a memory that is none, say
         forgetful = attrs.evolve(duty.context, state=None)
         return lead_kafka_round(
-            duty.members, protocol, metadata, context=forgetful, failure=one_line(error)
+            duty.members, request, protocol, metadata, context=forgetful, failure=one_line(error)
         )
 
 

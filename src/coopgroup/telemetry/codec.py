@@ -11,6 +11,7 @@ increase it: readers skip unknown fields and use defaults for missing ones.
 
 from __future__ import annotations
 
+import functools
 import re
 import types
 import typing
@@ -21,15 +22,25 @@ import attrs
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import records
 from coopgroup.telemetry.records import EndCause, Record, StopReason
 
-__all__ = ["CLASS_OF_KIND", "REPORT", "SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
+__all__ = [
+    "CLASS_OF_KIND",
+    "REPORT",
+    "RESOURCES_MAX",
+    "SCHEMA_VERSION",
+    "Envelope",
+    "from_json",
+    "to_json",
+]
 
 SCHEMA_VERSION: Final = 1
 # Arithmetic with a longer number of a hostile writer would fail long after it was read.
 _INT_END: Final = 2**63
+RESOURCES_MAX: Final = 2**20
+"""Limit of the resources in one field of a record: a group shares up to a million."""
 
 
 @frozen(kw_only=True)
@@ -95,7 +106,7 @@ def from_json(row: Mapping[str, Any]) -> Envelope:
     record_class = CLASS_OF_KIND.get(str(row.get("kind")))
     if record_class is None:
         raise ConfigurationError("kind", row.get("kind"), f"one of {', '.join(CLASS_OF_KIND)}")
-    hints = typing.get_type_hints(record_class, vars(records))
+    hints = _hints(record_class)
     fields = {name: _typed(name, row[name], hints[name]) for name in hints if name in row}
     missing = [
         field.name
@@ -114,6 +125,12 @@ def from_json(row: Mapping[str, Any]) -> Envelope:
     )
 
 
+@functools.cache
+def _hints(record_class: type) -> Mapping[str, Any]:
+    """Return the types of the fields; to find them takes longer than to read a record."""
+    return typing.get_type_hints(record_class, vars(records))
+
+
 def _plain(value: object) -> object:
     if isinstance(value, ResourceSet):
         return value.to_dict()
@@ -124,7 +141,10 @@ def _plain(value: object) -> object:
 
 def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field of any record)
     if hint is ResourceSet and isinstance(value, dict):
-        return ResourceSet(value)
+        count = sum(len(indices) for indices in value.values())
+        if count > RESOURCES_MAX:
+            raise ConfigurationError(name, f"{count} resources", f"{RESOURCES_MAX} at most")
+        return ResourceSet(value) if value else EMPTY
     if hint in (StopReason, EndCause) and value in list(hint):
         return hint(value)
     if hint in _ITEM_OF_TUPLE and isinstance(value, list):

@@ -41,6 +41,7 @@ _Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _WINDOW_MS: Final = 1_800_000
 _SAMPLE_MS: Final = 3_000  # the report draws 600 points of lag: one each 3 s in half an hour
+_RECORDS_MAX: Final = 50_000  # all who may write to the topic choose the records
 _EVENTS: Final = {"joined": TimelineEventKind.STARTED, "left": TimelineEventKind.ENDED}
 
 
@@ -99,6 +100,8 @@ class Chronicle:
     _lags: deque[tuple[int, _Float64Array]] = field(factory=deque, init=False)
     _events: deque[TimelineEvent] = field(factory=deque, init=False)
     _records: list[Envelope] = field(factory=list, init=False)
+    # The records before it were too many.
+    _cut: TimelineEvent | None = field(default=None, init=False)
     _view: GroupView | None = field(default=None, init=False)
     # Processes in the window: their names, see `told_apart`, and the numbers of their colours.
     _names: dict[str, tuple[str, str]] = field(factory=dict, init=False)
@@ -161,6 +164,7 @@ class Chronicle:
         known_ms = np.array([max(self._begin_ms, self._first_ms[one]) for one in resources])
         colours = [self._colours.get(processes.get(client, ""), 0) for client in clients]
         made = paints(max(colours, default=0) + 1)
+        cut = () if self._cut is None else (self._cut,)
         history = History(
             ownership=ownership,
             known_ms=known_ms,
@@ -169,7 +173,8 @@ class Chronicle:
             rounds=rounds,
             timeline_events=tuple(
                 sorted(
-                    (*self._events, *timeline_events(records, rounds)), key=lambda one: one.at_ms
+                    (*self._events, *cut, *timeline_events(records, rounds)),
+                    key=lambda one: one.at_ms,
                 )
             ),
             warm_spans=spans,
@@ -230,6 +235,12 @@ class Chronicle:
             self._lags.popleft()
         if any(one.at_ms < begin_ms for one in self._records):
             self._records = [one for one in self._records if one.at_ms >= begin_ms]
+        if len(self._records) > _RECORDS_MAX:
+            del self._records[:-_RECORDS_MAX]
+            label = "older records are left out, because they were many"
+            self._cut = _event(self._records[0].at_ms, TimelineEventKind.FAULT, label)
+        elif self._cut is not None and self._cut.at_ms < begin_ms:
+            self._cut = None
         gone = [key for key, last_ms in self._last_ms.items() if last_ms < begin_ms]
         if gone:
             places = [number for number, key in enumerate(self._first_ms) if key in set(gone)]

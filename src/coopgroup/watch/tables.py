@@ -101,7 +101,8 @@ def headline(view: GroupView) -> str:
 
 def trouble(view: GroupView) -> str:
     """Return one line about facts that this look lacks; "" if it lacks none."""
-    return printable(f"no telemetry: {view.telemetry_error}") if view.telemetry_error else ""
+    error = view.telemetry_error
+    return printable(f"telemetry is incomplete: {error}") if error else ""
 
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:

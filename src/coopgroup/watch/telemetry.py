@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Final
 
 import attrs
 from attrs import define, field
@@ -18,6 +18,10 @@ from coopgroup.watch.telemetry_topics import TelemetryReader
 from coopgroup.watch.values import GroupView
 
 __all__ = ["TelemetryView"]
+
+# Of one look. A group of a thousand members writes so many in a few rounds.
+_RECORDS_MAX: Final = 50_000
+_BYTES_MAX: Final = 64 * 2**20
 
 
 @define(eq=False)
@@ -35,56 +39,104 @@ class TelemetryView:
     _is_first: bool = field(default=True, init=False)
     # Until a look without an error, records may be older than the look.
     _is_behind: bool = field(default=True, init=False)
+    # Records that were never shown, and why.
+    _too_many: int = field(default=0, init=False)
+    _unreadable: int = field(default=0, init=False)
 
     def read(self) -> GroupView:
         """Return the group of this moment, with the records since the last look.
 
-        An error of the topic is part of the result, because the brokers' facts are right.
+        An error of the topic is part of the result, because the brokers' facts are right. All who
+        may write to the topic choose its records, so only the newest ones of a look are read.
         """
         view = self.reader.read()
-        lines, error = self._lines()
+        newest = _Newest()
+        error = self._read_into(newest)
         records = []
-        for envelope in _envelopes(lines):
+        for envelope in self._envelopes(newest):
             arrived_ms = min(envelope.at_ms, view.at_ms) if self._is_behind else view.at_ms
             self._present.note(envelope, arrived_ms)
             if not isinstance(envelope.record, MemberReported):
                 records.append(envelope)
         self._is_behind = self._is_behind and bool(error)
         found = self._present.added_to(view)
-        return attrs.evolve(found, records=tuple(records), telemetry_error=error)
+        self._too_many += newest.left_out
+        reasons = (
+            error,
+            self._too_many and f"{self._too_many:,} older records left out, because they were many",
+            self._unreadable and f"{self._unreadable:,} unreadable records left out",
+        )
+        told = "; ".join(str(reason) for reason in reasons if reason)
+        return attrs.evolve(found, records=tuple(records), telemetry_error=told)
 
-    def _lines(self) -> tuple[list[bytes], str]:
-        """Return the new records, and why there may be more; "" without an error."""
-        lines: list[bytes] = []
+    def _read_into(self, newest: _Newest) -> str:
+        """Read the new records, and return why there may be more; "" without an error."""
         is_first, self._is_first = self._is_first, False
         try:
-            # `extend` keeps the lines that come before an error.
-            lines.extend(self.topic.read_now())
+            newest.take(self.topic.read_now())  # the lines before an error stay
             if is_first:  # only once: a topic without brokers would delay each look
-                lines.extend(self.topic.read_to_end())
+                newest.take(self.topic.read_to_end())
         except Exception as error:  # noqa: BLE001 -- shown; the next look may work
-            return lines, " ".join(str(error).split())
-        return lines, ""
+            return " ".join(str(error).split())
+        return ""
+
+    def _envelopes(self, newest: _Newest) -> Iterator[Envelope]:
+        for line in newest.lines():
+            try:
+                yield from_json(json.loads(line))
+            # The last two are of a row that is no object.
+            except (CoopgroupError, ValueError, RecursionError, TypeError, AttributeError):
+                self._unreadable += 1
 
 
-def _envelopes(lines: Iterable[bytes]) -> Iterator[Envelope]:
-    """Yield the records, of the reports of each member only the last one."""
-    rows = list(_rows(lines))
-    last = {str(row.get("member")): row for row in rows if row.get("kind") == REPORT}
-    for row in rows:
-        if row.get("kind") == REPORT and last[str(row.get("member"))] is not row:
-            continue
-        try:
-            yield from_json(row)
-        except (CoopgroupError, ValueError, TypeError, AttributeError):
-            continue  # of a later release
+@define(eq=False)
+class _Newest:
+    """The newest lines of a look; of the reports of each member only the last one.
+
+    Attributes:
+        left_out: number of older lines that were dropped. Repeated reports do not count.
+    """
+
+    left_out: int = 0
+    # Lines by their number, and the number of the last report by the hash of its member.
+    _lines: dict[int, bytes] = field(factory=dict, init=False)
+    _reports: dict[int, int] = field(factory=dict, init=False)
+    _number: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Add lines."""
+        for line in lines:
+            self._number += 1
+            self._lines[self._number] = line
+            self._bytes += len(line)
+            member = _reporter(line)
+            if member is not None:
+                self._drop(self._reports.pop(member, 0))
+                self._reports[member] = self._number
+                if len(self._reports) > 2 * _RECORDS_MAX:
+                    self._reports = {
+                        key: at for key, at in self._reports.items() if at in self._lines
+                    }
+            while len(self._lines) > _RECORDS_MAX or self._bytes > _BYTES_MAX:
+                self._drop(next(iter(self._lines)))
+                self.left_out += 1
+
+    def lines(self) -> Iterable[bytes]:
+        """Return the lines, oldest first."""
+        return self._lines.values()
+
+    def _drop(self, number: int) -> None:
+        self._bytes -= len(self._lines.pop(number, b""))
 
 
-def _rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield row
+def _reporter(line: bytes) -> int | None:
+    """Return the hash of the member whose report a line is; None for another record."""
+    if REPORT.encode() not in line:
+        return None
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_report = isinstance(row, dict) and row.get("kind") == REPORT
+    return hash(str(row.get("member"))) if is_report else None

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.leader import RoundDecision, TopicMetadata, lead_kafka_round
+from coopgroup.leader import RoundDecision, TopicMetadata, lead_kafka_round, read_members
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import DeferredPolicy
@@ -55,7 +55,14 @@ def led(
 ) -> RoundDecision:
     generation = CONTEXT.generation + (state is not None)
     context = attrs.evolve(CONTEXT, generation=generation, state=state)
-    return lead_kafka_round(members, protocol, metadata, context=context, failure="no metadata")
+    return lead_kafka_round(
+        members,
+        read_members(members),
+        protocol,
+        metadata,
+        context=context,
+        failure="no metadata",
+    )
 
 
 def shares(led: RoundDecision) -> dict[str, list[int]]:
@@ -168,10 +175,36 @@ def test_eager_round_without_metadata_gives_out_what_there_was(protocol: KafkaPr
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol) -> None:
     """Clients fail on an empty answer, and some know version 0 only."""
-    members = member("a"), member("b", version=0), unreadable("c"), member("a")
+    members = member("a"), member("b", version=0), unreadable("c")
     told = led(protocol, *members, metadata=None)
     assert [member_id for member_id, _ in told.assignments] == ["a", "b", "c"]
     assert {content[:2] for _, content in told.assignments} == {b"\0\0"}
+
+
+@pytest.mark.parametrize("protocol", KafkaProtocol)
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_subscriptions_that_were_not_read_in_time_repeat_the_last_round(
+    protocol: KafkaProtocol,
+    is_heard: bool,
+) -> None:
+    """If the last round is unheard, its partitions may still have their owners of before."""
+    before = led(protocol, member("a"), member("b"))
+    late = member("a"), member("b"), member("c"), member("a")
+    generation = before.state.generation + is_heard
+    context = attrs.evolve(CONTEXT, generation=generation, state=before.state)
+    told = lead_kafka_round(late, None, protocol, T6, context=context, failure="late")
+    expected = shares(before) if is_heard else {"a": [], "b": []}
+    assert shares(told) == {**expected, "c": []}
+    assert told.refused
+    assert any(isinstance(one, RoundRefused) for one in told.records)
+
+
+def test_claims_of_many_missing_topics_are_left_out() -> None:
+    missing: dict[str, list[int]] = {f"missing-{number}": [0] for number in range(1_001)}
+    liar = joined("b", {**missing, "T": [0]}, topics=("T",), generation=4)
+    told = led(COOPERATIVE, member("a", [1, 2, 3, 4, 5]), liar)
+    assert told.group.resources == T6.resources
+    assert shares(told)["b"] == [0]
 
 
 @pytest.mark.parametrize("protocol", KafkaProtocol)
@@ -202,7 +235,9 @@ def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> Non
         context=attrs.evolve(CONTEXT, protocol="range"),
     )
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
-    told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
+    told = lead_round(
+        duty, read_members(duty.members), T6, None, assignor=StickyAssignor(), policy=policy
+    )
     assert shares(told.decision) == {"a": [0, 1, 2], "b": [3, 4, 5]}
     (record,) = told.decision.records
     assert isinstance(record, RoundDecided)
@@ -214,5 +249,7 @@ def test_session_whose_memory_is_broken_leads_without_it() -> None:
     broken = attrs.evolve(CONTEXT, state=memory, protocol="range")
     duty = DecideRound(number=1, generation=5, members=(member("a"),), context=broken)
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=1)
-    told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
+    told = lead_round(
+        duty, read_members(duty.members), T6, None, assignor=StickyAssignor(), policy=policy
+    )
     assert shares(told.decision) == {"a": [0, 1, 2, 3, 4, 5]}

@@ -20,8 +20,17 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
+from coopgroup.protocol.subscription import SUBSCRIPTION_BYTES_MAX
 from coopgroup.telemetry import SubscriptionUnreadable
-from tests.unit.leader.rounds import NOT_A_SUBSCRIPTION, context, joined, orders, unreadable
+from tests.unit.leader.rounds import (
+    NOT_A_SUBSCRIPTION,
+    ORDERS_4,
+    context,
+    joined,
+    led,
+    orders,
+    unreadable,
+)
 
 
 def test_read_members_when_all_is_given_keeps_all() -> None:
@@ -79,6 +88,37 @@ def test_read_members_when_one_cannot_be_read_says_so() -> None:
     )
     assert request.records == (SubscriptionUnreadable(member_id="b", reason=str(refusal.value)),)
     assert request.topics == ("orders",)
+
+
+def test_read_members_when_one_is_too_large_says_so_and_reads_the_others() -> None:
+    huge = attrs.evolve(joined("b"), metadata=bytes(SUBSCRIPTION_BYTES_MAX + 1))
+    request = read_members([joined("a"), huge])
+    assert [one.readable for one in request.claims] == [True, False]
+    (record,) = request.records
+    assert isinstance(record, SubscriptionUnreadable)
+    assert "5242881 bytes, expected 5242880 at most" in record.reason
+
+
+@pytest.mark.parametrize("count", [1_000, 1_001])
+def test_claims_of_missing_topics_are_left_out_if_there_are_many(count: int) -> None:
+    """A member must learn that a deleted topic is revoked; a liar can invent any number."""
+    missing: dict[str, list[int]] = {f"missing-{number}": [0] for number in range(count - 1)}
+    round_ = led(joined("a", {**missing, "orders": [1]}), metadata=ORDERS_4)
+    ((_, message),) = round_.assignments
+    answer = decode_assignment(message)
+    is_told = count <= 1_000
+    assert len(round_.group.resources) == 4 + is_told * (count - 1)
+    assert answer.assigned == orders(0, 1, 2, 3) if not is_told else orders(1) <= answer.assigned
+    assert answer.revoked == (ResourceSet(missing) if is_told else None)
+
+
+def test_claims_of_missing_topics_count_if_the_last_round_knew_them() -> None:
+    deleted: dict[str, list[int]] = {f"deleted-{number}": [0] for number in range(1_001)}
+    member = joined("a", deleted, topics=tuple(deleted))
+    before = led(member, metadata=TopicMetadata(resources=ResourceSet(deleted)))
+    after = led(member, metadata=ORDERS_4, state=before.state, generation=2)
+    ((_, message),) = after.assignments
+    assert decode_assignment(message).revoked == ResourceSet(deleted)
 
 
 def test_read_members_when_an_id_comes_twice_is_refused() -> None:

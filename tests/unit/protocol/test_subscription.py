@@ -5,11 +5,23 @@ from typing import Any
 import attrs
 import pytest
 
-from coopgroup.errors import DecodeError, EncodeError, InvalidValueError, TrailingBytesError
+from coopgroup.errors import (
+    DecodeError,
+    EncodeError,
+    InvalidCountError,
+    InvalidValueError,
+    TrailingBytesError,
+)
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.protocol import Subscription, decode_subscription, encode_subscription
+from coopgroup.protocol import (
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+    subscription,
+)
+from coopgroup.protocol.reader import NAMES_MAX
 from coopgroup.protocol.resource_array import packed_resources
-from coopgroup.protocol.subscription import read_subscription
+from coopgroup.protocol.subscription import SUBSCRIPTION_BYTES_MAX, read_subscription
 from tests.unit.protocol.contract import CodecContract
 from tests.unit.protocol.reference import reference_encode
 
@@ -177,3 +189,26 @@ def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
         assert (
             decode_subscription(encode_subscription(Subscription(topics=topics))).topics == topics
         )
+
+
+def test_decode_when_a_member_owns_a_million_partitions_reads_them() -> None:
+    """A group shares up to a million; its first member may own all of them for a while."""
+    alone = attrs.evolve(FULL, owned=ResourceSet({"orders": range(1_000_000)}))
+    assert decode_subscription(encode_subscription(alone)) == alone
+
+
+def test_decode_when_too_large_refuses_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = Subscription(topics=("a",), user_data=bytes(SUBSCRIPTION_BYTES_MAX))
+    content = encode_subscription(huge)
+    monkeypatch.setattr(subscription, "ByteReader", None)
+    with pytest.raises(InvalidCountError, match=r"^subscription: \d+ bytes, expected 5242880 at"):
+        decode_subscription(content)
+
+
+@pytest.mark.parametrize("field", ["topics", "owned"])
+def test_decode_when_there_are_too_many_names_refuses_before_it_reads_them(field: str) -> None:
+    """The names themselves are damaged: reading them would raise another error."""
+    array = (NAMES_MAX + 1).to_bytes(4, "big") + b"\xff" * 8 * NAMES_MAX
+    before = b"" if field == "topics" else b"\0\0\0\0" + b"\xff" * 4
+    with pytest.raises(InvalidCountError, match=rf"^{field}: 131073 names, expected 131072 at"):
+        decode_subscription(b"\0\1" + before + array)

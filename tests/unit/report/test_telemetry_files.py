@@ -7,8 +7,9 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
+from coopgroup.report import telemetry_files
 from coopgroup.report.telemetry_files import Damage, read_files
-from coopgroup.telemetry import MemberReported, to_json
+from coopgroup.telemetry import MemberReported, codec, to_json
 from tests.unit.report.histories import Story
 
 HALF_RIGHT = (
@@ -80,6 +81,34 @@ def test_damaged_line_costs_that_line_only(
     assert damage == Damage(file=str(path), lines=2, first_line=3, reason=damage.reason)
     assert reason in damage.reason
     assert "\n" not in damage.reason
+
+
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ({"orders": list(range(11))}, "resources: got '11 resources', expected 10 at most"),
+        ({"audit": [0], "orders": [9]}, "line: got '11 partitions in all', expected 10 at most"),
+        ({"orders": [2**31 - 1]}, "line: got '2147483648 partitions in all', expected 10 at"),
+    ],
+)
+def test_line_with_too_many_partitions_is_left_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resources: dict[str, list[int]],
+    reason: str,
+) -> None:
+    """All who write telemetry choose the partitions, and a page has a row for each."""
+    for module in (codec, telemetry_files):
+        monkeypatch.setattr(module, "RESOURCES_MAX", 10)
+    (first,) = lines(member("a", 1))
+    forged = json.loads(first) | {"resources": resources}
+    last = json.loads(first) | {"resources": {"orders": [9]}}
+    path = written(tmp_path / "a", first, json.dumps(forged), json.dumps(last))
+    reading = read_files([path])
+    assert len(reading.envelopes) == 2
+    (damage,) = reading.damages
+    assert (damage.lines, damage.first_line) == (1, 2)
+    assert damage.reason.startswith(reason)
 
 
 def test_groups_are_told_apart(tmp_path: Path) -> None:

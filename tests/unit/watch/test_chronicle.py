@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from attrs import evolve
 
 from coopgroup.model import ResourceSet
 from coopgroup.report.history import facts_of
+from coopgroup.report.history.timeline_events import TimelineEventKind
 from coopgroup.telemetry import Envelope, RoundDecided, WarmupsChanged
+from coopgroup.watch import chronicle
 from coopgroup.watch.chronicle import Chapter, Chronicle
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
@@ -17,10 +20,10 @@ BEGIN_MS = 1_700_000_000_000
 
 
 def _told(*views: GroupView, window_ms: int = 1_800_000) -> Chapter:
-    tracker, chronicle = GroupTracker(), Chronicle(window_ms)
+    tracker, told = GroupTracker(), Chronicle(window_ms)
     for one in views:
-        chronicle.note(tracker.note(one))
-    found = chronicle.chapter()
+        told.note(tracker.note(one))
+    found = told.chapter()
     assert found is not None
     return found
 
@@ -127,6 +130,22 @@ def test_telemetry_of_the_leader_becomes_rounds_with_their_reasons() -> None:
     assert row.sentences[0] == "First round seen, with a, pod-b."
     (span,) = found.history.warm_spans
     assert (span.client, span.begin_ms) == ("pod-b", BEGIN_MS + 1_500)
+
+
+def test_oldest_records_are_left_out_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle, "_RECORDS_MAX", 2)
+    record = RoundDecided(policy="simple", assignor="sticky", members=("m-a",))
+    flood = tuple(_record(record, at_s) for at_s in (1.0, 1.2, 1.4, 1.6))
+    found = _told(view(), evolve(view(2.0), records=flood)).history
+    assert [one.at_ms for one in found.rounds] == [BEGIN_MS + 1_400, BEGIN_MS + 1_600]
+    (fault,) = [one for one in found.timeline_events if one.kind is TimelineEventKind.FAULT]
+    assert (fault.at_ms, fault.label) == (
+        BEGIN_MS + 1_400,
+        "older records are left out, because they were many",
+    )
+    later = view(1_900.0)
+    gone = _told(view(), evolve(view(2.0), records=flood), later, view(1_901.0)).history
+    assert TimelineEventKind.FAULT not in {one.kind for one in gone.timeline_events}
 
 
 def test_group_without_partitions_has_no_chapter() -> None:

@@ -4,11 +4,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
+from coopgroup.watch import telemetry
 from coopgroup.watch.telemetry import TelemetryView
 from coopgroup.watch.values import GroupView
 from tests.unit.watch.views import view
@@ -57,6 +60,42 @@ def test_first_look_has_the_records_so_far_and_each_later_one_the_new_ones() -> 
     assert reader.read().records == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "limit"), [("_RECORDS_MAX", 3), ("_BYTES_MAX", 3 * len(line(round_(4, "m-a"))))]
+)
+def test_look_takes_the_newest_records_and_says_how_many_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+) -> None:
+    """All who may write to the topic could fill the memory."""
+    monkeypatch.setattr(telemetry, name, limit)
+    rounds = [round_(1 + number, "m-a") for number in range(8)]
+    topic: Any = Topic([line(one) for one in rounds])
+    reader = TelemetryView(Brokers(), topic)
+    first = reader.read()
+    assert first.records == tuple(rounds[-3:])
+    assert first.telemetry_error == "5 older records left out, because they were many"
+    topic.now = [line(one) for one in rounds[:4]]
+    second = reader.read()
+    assert second.records == tuple(rounds[1:4])
+    assert second.telemetry_error == "6 older records left out, because they were many"
+
+
+def test_repeated_reports_push_out_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand members report 180,000 times in half an hour."""
+    monkeypatch.setattr(telemetry, "_RECORDS_MAX", 3)
+    now_ms = view().at_ms
+    known = round_(4, "m-a")
+    reports = [line(report(now_ms - 9_000 + number, 3_000)) for number in range(100)]
+    forged = [line(attrs.evolve(report(now_ms, 1), member=f"m-{one}")) for one in range(9)]
+    topic: Any = Topic([*reports, line(known)])
+    reader = TelemetryView(Brokers(), topic)
+    first = reader.read()
+    assert (first.records, first.telemetry_error) == ((known,), "")
+    assert first.members[0].lease_s == 3.0
+    topic.now = forged
+    assert reader.read().telemetry_error.startswith("6 older records left out")
+
+
 def report(at_ms: int, lease_ms: int) -> Envelope:
     record = MemberReported(state="stable", interval_ms=10_000, lease_ms=lease_ms)
     return Envelope(at_ms=at_ms, group="g", member="m-a", generation=4, record=record)
@@ -99,4 +138,6 @@ def test_hostile_records_hide_neither_the_group_nor_other_records() -> None:
     hostile = [b'{"kind": "member_reported", "member": []}', b"[" * 100_000]
     known = round_(4, "m-a")
     topic: Any = Topic([*hostile, *(json.dumps(one).encode() for one in (huge, fast)), line(known)])
-    assert TelemetryView(Brokers(), topic).read().records == (known,)
+    found = TelemetryView(Brokers(), topic).read()
+    assert found.records == (known,)
+    assert found.telemetry_error == "3 unreadable records left out"

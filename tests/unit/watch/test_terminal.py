@@ -76,7 +76,7 @@ def _headline(app: WatchApp) -> str:
     ("later", "line"),
     [
         (OSError("no broker"), "no answer: no broker"),
-        (evolve(view(), telemetry_error="not allowed"), "no telemetry: not allowed"),
+        (evolve(view(), telemetry_error="not allowed"), "telemetry is incomplete: not allowed"),
     ],
 )
 def test_what_cannot_be_read_is_a_line_above_the_last_tables(

@@ -22,6 +22,7 @@ Bounds against noise:
 - A partition weighs at least its part of ten seconds of the group's work, and at least a hundredth
   of the mean partition. Members commit every few seconds, so smaller lags are noise. Idle
   partitions must not all gather on one member.
+- A rate counts as at most ten times the median of the others (`GroupSnapshot.rates_per_s`).
 - A member that reports no rate counts as the mean of the others. A rate below a thousandth of the
   mean counts as a thousandth, which keeps times finite. If every reported rate is zero, all rates
   count as unknown.
@@ -72,13 +73,7 @@ def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
 
 def _rates_per_s(group: GroupSnapshot) -> Float64Array | None:
     """Return the records per second of each member: float64 (M,), or None if no rate is known."""
-    rates = np.array(
-        [
-            np.nan if member.consumption_rate_per_s is None else member.consumption_rate_per_s
-            for member in group.members
-        ],
-        dtype=np.float64,
-    )
+    rates = group.rates_per_s()
     said = np.isfinite(rates)
     if not said.any() or rates[said].mean() < _RATE_MIN_PER_S:
         return None

@@ -45,6 +45,27 @@ def test_shares_when_partitions_are_alike_are_in_proportion_to_rates() -> None:
         assert counts(group, assigned(group, np.full(40, lag))) == [12, 12, 4, 12]
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ((1_000.0, 1_000.0, 10_000.0), [10, 10, 100]),
+        ((1_000.0, 1_000.0, (2**63 - 1) / 1_000), [10, 10, 100]),
+        ((1_000.0, 2_000.0, 1e15), [5, 10, 105]),
+        ((1_100.0, 1e15), [11, 109]),
+        ((*(1_000.0,) * 9, 1e15), [6] * 9 + [66]),
+        ((1_000.0, 1_000.0, 0.001), [60, 59, 1]),
+        ((1_000.0, None, 1e15), [7, 40, 73]),
+        ((1e15,), [120]),
+    ],
+)
+def test_rate_counts_as_ten_times_the_median_of_the_others_at_most(
+    rates: tuple[float | None, ...], expected: list[int]
+) -> None:
+    """A faster member keeps its share up to there; a false rate of any size gets no more."""
+    group = group_of_rates(120, *rates)
+    assert counts(group, assigned(group, np.full(120, 50_000))) == expected
+
+
 def test_member_that_gets_nothing_done_has_the_smallest_partition() -> None:
     group = group_of_rates(6, 500.0, 0.0, 500.0)
     target = assigned(group, np.array([70_000, 90_000, 80_000, 30_000, 20_000, 10_000]))
@@ -116,7 +137,7 @@ def shares(group: GroupSnapshot, *lags: int) -> list[float]:
         ((0.0, None), [1, 1]),
         ((0.0, 20.0), [0.001, 2]),
         ((1e-4, 1e-300), [1, 1]),
-        ((1e12, 1e-9), [2, 0.001]),
+        ((1e12, 1e-9), [1, 1]),
     ],
 )
 def test_speed_when_rates_are_known_is_a_share_of_their_mean(

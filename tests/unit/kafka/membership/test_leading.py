@@ -26,6 +26,7 @@ from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from coopgroup.protocol.assignment_trailer import resources_digest
+from coopgroup.protocol.subscription import read_subscription
 from coopgroup.session import DecideRound, LookOver, RoundDecided, SeenTopics
 from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
@@ -243,6 +244,27 @@ def test_round_when_reading_the_members_takes_too_long_is_answered_once(
     leader.start(_duty(1))
     hand.run()
     assert "leader.timeout.ms (50)" in led.refusal()
+
+
+@pytest.mark.parametrize("protocol", ["", "cooperative-sticky", "range"])
+def test_refusal_decodes_no_subscription_again(
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """A hostile subscription makes the first reading slow; a second one would be as slow."""
+    reads: list[bytes] = []
+
+    def read_slowly(content: bytes, **options: bool) -> tuple[Subscription, bytes | None]:
+        reads.append(content)
+        hand.advance(0.05, urgent=True)
+        return read_subscription(content, index_min=0, skips_rest=options["skips_rest"])
+
+    monkeypatch.setattr("coopgroup.leader.request.read_subscription", read_slowly)
+    duty = _duty(1)
+    context = attrs.evolve(duty.context, protocol=protocol)
+    led.lead(timeout_ms=50).start(attrs.evolve(duty, context=context))
+    hand.run()
+    assert "leader.timeout.ms (50)" in led.refusal()
+    assert len(reads) == 1
 
 
 def test_round_when_no_thread_is_to_be_had_is_answered(
