@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -114,7 +113,6 @@ CELLS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
         f"{facts['balanced_s']:.0f}" if facts["is_balanced"] else f"not in {SETTLE_S_MAX:.0f}"
     ),
     "Moves": lambda facts: str(facts["moved"]),
-    "Load of the machine with two cores": lambda facts: f"{facts['load']:.0f}",
 }
 
 
@@ -124,7 +122,6 @@ class Step:
 
     window: Window
     is_balanced: bool
-    load: float
 
 
 def _quiet(_: Members) -> Iterator[None]:
@@ -251,7 +248,7 @@ def _steps(members: Members, scenario: str) -> list[Step]:
         is_balanced = _settle(members, SETTLE_S_MAX)
         end_ns = time.monotonic_ns()
         window = Window(begin_ns=begin_ns, end_ns=end_ns)
-        steps.append(Step(window=window, is_balanced=is_balanced, load=os.getloadavg()[0]))
+        steps.append(Step(window=window, is_balanced=is_balanced))
         begin_ns = end_ns
     print(f"  {scenario}: played", flush=True)
     return steps
@@ -279,7 +276,6 @@ def _facts(log: TrialLog, steps: Sequence[Step]) -> dict[str, Any]:
         "unavailable_partition_s": round(sum(_unavailable_s(log, one.window) for one in steps), 1),
         "is_balanced": all(step.is_balanced for step in steps),
         "balanced_s": round(sum(_balanced_s(log, step.window) for step in steps), 1),
-        "load": round(max(step.load for step in steps), 1),
         "window_s": round(sum(step.window.length_s for step in steps), 1),
     }
 
