@@ -114,10 +114,15 @@ def lead_kafka_round(
     if protocol.is_eager:
         believed = Believed(claims=tuple(attrs.evolve(one, owned=EMPTY) for one in claims))
     state = _with_round_to_come(decided, context)
+    state = (
+        attrs.evolve(state, given=())
+        if request is None  # nobody was heard
+        else remember_given(state, decided.group, believed, shares, context)
+    )
     return attrs.evolve(
         decided,
         assignments=_encoded(decided, shares),
-        state=remember_given(state, decided.group, believed, shares, context),
+        state=state,
         records=(*records, *believed.records, *decided.records),
         refused=decided.refused or request is None or metadata is None,
     )
