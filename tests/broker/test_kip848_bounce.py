@@ -37,7 +37,7 @@ def bounce(
         group.stop(goes)
         start(comes)
         members = [*members[1:], comes]
-        group.until(lambda: group.is_even(*members), f"{comes} for {goes}", 60)  # noqa: B023
+        group.until(lambda: group.is_even(*members), f"{comes} for {goes}")  # noqa: B023
     return group.ledger.gap_s(began_s)
 
 
@@ -49,7 +49,7 @@ def there_and_back(
     ours = ["a", "b"]
     for name in first:
         group.kip848(name)
-    group.until(lambda: group.is_even(*first), "two of KIP-848", 60)
+    group.until(lambda: group.is_even(*first), "two of KIP-848")
     among = bounce(group, first, second, group.kip848)
 
     def start(name: str) -> object:

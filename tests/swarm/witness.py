@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope
 
 _HEAL_MS: Final = 700  # a session, and a round
-OPEN: Final = frozenset({"contested", "exists"})
-"""Rules that not all members and leaders keep yet; each goes from this set with its mend."""
+OPEN: Final = frozenset({"exists"})
+"""Rules that members do not keep yet: a leader can assign partitions that do not exist."""
 
 _OF_TWO: Final = frozenset({"commits", "hand-over"})
 _EVEN: Final = frozenset({"sticky", "cooperative-sticky"})

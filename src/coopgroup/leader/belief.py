@@ -7,10 +7,13 @@ against false claims are in this file. `resolve_claims` decides between the rema
    that was loaded from an older log repeats generations, so the leader's own last generation is
    possible too. A leader that has not completed a round cannot recognize this case. Then the claim
    counts, but loses against all others.
-2. A leader that led the last round, and completed it as a member, knows what each member may own:
-   the assigned resources, and those that it claimed and had to stop. Other claims do not count.
+2. A leader that led the last round knows what each member may own: the assigned resources, and
+   those that it claimed and had to stop. Other claims do not count. If the leader has led rounds
+   that it did not complete, perhaps no member has, so a member may also own what it may have owned
+   before them.
    Exception: a static member keeps its place even if it misses rounds. Its late join claims what
-   it owned before them.
+   it owned before them. A member whose last subscription was unreadable may own all that no other
+   member was assigned.
 3. A member that had to stop a resource may still be working, so its claim counts until the member
    gives it up. Exception: the member was never known to own the resource. It claimed the resource
    together with another member, against a newer claim, or without a subscription. Such a claim
@@ -135,7 +138,13 @@ def remember_given(
                 is_refused=claim.member_id in believed.liars,
             )
         )
-    return attrs.evolve(state, given=tuple(given), given_in=context.round_generation)
+    return attrs.evolve(
+        state,
+        given=tuple(given),
+        given_in=context.round_generation,
+        given_before=tuple((last.by_id or {}).values()),
+        given_before_in=context.generation,
+    )
 
 
 @frozen(kw_only=True, eq=False)
@@ -144,7 +153,8 @@ class _LastRound:
 
     Attributes:
         newest: newest generation that a claim can have; None if unknown.
-        by_id: what each member may own; None if another member led the round.
+        by_id: what each member may own; None if another member led a round since the last one that
+            this leader completed.
         by_instance: the same of static members: one that was fenced has another member id.
     """
 
@@ -156,12 +166,12 @@ class _LastRound:
     @classmethod
     def of(cls, context: RoundContext) -> _LastRound:
         state, generation = context.state, context.round_generation
-        knows = (
-            state is not None
-            and generation is not None
-            and state.given_in == context.generation == generation - 1
-        )
-        given = state.given if state is not None and knows else ()
+        given: Sequence[Given] = ()
+        if state is not None and generation is not None and state.given_in == generation - 1:
+            if state.given_in == context.generation:
+                given = state.given
+            elif state.given_before and state.given_before_in == context.generation:
+                given = _either(state.given_before, state.given)
         return cls(
             context=context,
             newest=None if generation is None else max(generation - 1, context.generation),
@@ -183,6 +193,8 @@ class _LastRound:
         if not self.is_possible(claim) and self.context.generation != NO_GENERATION:
             return EMPTY, "impossible generation" if claim.owned else ""
         given = self.given_to(claim)
+        if given is not None and claim.owned == given.assigned:
+            return claim.owned, ""
         possible = self._may_own(claim, given)
         if possible is None or claim.owned <= possible:
             return claim.owned, ""
@@ -195,8 +207,9 @@ class _LastRound:
             return None
         if given is None:
             return EMPTY
-        if given.assigned is None or claim.owned == given.assigned:
-            return given.assigned
+        if given.assigned is None:
+            others = (one.assigned for one in self.by_id.values() if one is not given)
+            return claim.owned - ResourceSet.union_all([one or EMPTY for one in others])
         revoked = [one.resources for one in given.revoked if self._counts(one)]
         if claim.generation >= self.context.generation:
             return ResourceSet.union_all([given.assigned, *revoked])
@@ -225,6 +238,29 @@ class _LastRound:
     def _counts(self, revoked: Revoked) -> bool:
         limit_ms, now_ms = self.context.rebalance_timeout_ms, self.context.now_ms
         return revoked.is_owner or limit_ms is None or now_ms < revoked.since_ms + limit_ms
+
+
+def _either(before: Sequence[Given], after: Sequence[Given]) -> list[Given]:
+    """Return what each member may own if it has completed one of two rounds, whichever."""
+    known = {one.member_id: one for one in before}
+    return [
+        one if (old := known.pop(one.member_id, None)) is None else _of_both(old, one)
+        for one in after
+    ] + list(known.values())
+
+
+def _of_both(old: Given, new: Given) -> Given:
+    revoked = {one.resources: one for one in (*new.revoked, *old.revoked)}
+    return attrs.evolve(
+        new,
+        assigned=_sum(old.assigned, new.assigned),
+        revoked=tuple(revoked.values()),
+        earlier=_sum(old.earlier, new.earlier),
+    )
+
+
+def _sum(one: ResourceSet | None, other: ResourceSet | None) -> ResourceSet | None:
+    return None if one is None or other is None else one | other
 
 
 def _rightful(group: GroupSnapshot) -> Sequence[ResourceSet]:

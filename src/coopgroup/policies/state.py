@@ -141,7 +141,8 @@ class Given:
     """What one member may own after a round, as far as its leader knows.
 
     Attributes:
-        assigned: what the round assigned to it; None if its claims were unreadable.
+        assigned: what the round assigned to it; None if its claims were unreadable, and it may own
+            what no other member was assigned.
         revoked: what it must stop.
         earlier: what it may own instead if it has missed the round; None if unknown.
         is_refused: whether the leader ignored a claim of it.
@@ -197,6 +198,9 @@ class PolicyState:
             JSON.
         given: what each member may own after the round; empty if unknown. Not in the JSON.
         given_in: generation of the round.
+        given_before: the same of the last round that the leader completed, if that was not the one
+            before `given_in`.
+        given_before_in: generation of that round.
     """
 
     generation: int
@@ -225,6 +229,8 @@ class PolicyState:
     memory: object = None
     given: tuple[Given, ...] = ()
     given_in: int = -1
+    given_before: tuple[Given, ...] = ()
+    given_before_in: int = -1
 
 
 def state_to_json(state: PolicyState) -> dict[str, Any]:

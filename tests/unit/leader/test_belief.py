@@ -184,3 +184,26 @@ def test_claim_of_an_owner_never_ends() -> None:
     state = led([claim("m", 0, 1, generation=7)], {}, here)
     later = context(9, state, at_ms=10 * TIMEOUT_MS)
     assert believed(claim("m", 0, 1, generation=8), later) == some(0, 1)
+
+
+def test_unreadable_member_may_later_own_only_what_no_other_member_was_assigned() -> None:
+    """It would tie with the holders of all that it claims, and they would have to stop."""
+    claims = [attrs.evolve(claim("m", generation=6), readable=False), claim("a", 0, generation=6)]
+    state = led(claims, {"a": some(0, 1)}, context(7))
+    assert believed(claim("m", 0, 1, 2, generation=7), context(8, state)) == some(2)
+
+
+def test_leader_remembers_the_round_before_rounds_that_failed() -> None:
+    """A member that joins again before each sync would make it forget, and then claim all."""
+    failed = led([claim("m", 0, 2, generation=7)], {"m": some(3)}, context(8, STATE))
+    again = led([claim("m", 0, 2, generation=7)], {"m": some(4)}, context(9, failed, completed=7))
+    here = context(10, again, completed=7)
+    assert believed(claim("m", *range(6), generation=9), here) == some(0, 1, 2, 3, 4)
+    assert believed(claim("x", *range(6), generation=9), here) == EMPTY
+
+
+def test_leader_that_did_not_complete_its_only_round_remembers_nothing() -> None:
+    """It does not know what members owned before that round."""
+    failed = led([claim("m", 0, generation=7)], {"m": some(3)}, context(8))
+    here = context(9, failed, completed=7)
+    assert believed(claim("m", *range(6), generation=7), here) == some(*range(6))
