@@ -2,8 +2,7 @@
 
     python -m tests.support.worth
 
-plays up to 500 seeds for each bug, each as a group of our members, as a mixed one and as a directed
-run. It prints the table, and records the first run that found each bug. The tests begin with those
+plays up to 500 seeds for each bug, each in the kinds of `KINDS`. It prints the table, and records the first run that found each bug. The tests begin with those
 runs, so they need not play the hundreds before them.
 
     python -m tests.support.worth 'no lease at all' 'losses wait for ever'
@@ -23,7 +22,7 @@ from tests.support.mutants import MUTANTS, Mutant, broken
 from tests.support.soak import DRAWS
 from tests.swarm.play import play
 
-KINDS: Final = ("seed", "mixed", "directed", "returning")
+KINDS: Final = ("seed", "mixed", "directed", "returning", "warm", "hostile")
 
 SEEDS_MAX: Final = 500
 _KNOWN: Final = Path(__file__).with_name("worth.json")
