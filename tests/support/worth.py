@@ -2,8 +2,9 @@
 
     python -m tests.support.worth
 
-plays up to 500 seeds for each bug, each in the kinds of `KINDS`. It prints the table, and records the first run that found each bug. The tests begin with those
-runs, so they need not play the hundreds before them.
+plays up to 500 seeds for each bug, each in the kinds of `KINDS`. It prints the table, and records
+the first run that found each bug. The tests begin with those runs, so they need not play the
+hundreds before them.
 
     python -m tests.support.worth 'no lease at all' 'losses wait for ever'
 
