@@ -28,7 +28,8 @@ napoleon_use_ivar = True  # autodoc documents the fields; their text belongs to 
 # spell a name of coopgroup out in full are checked.
 nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # A token without public parts, Protocols that the text of the arguments describes, a private enum
-# of a field with a default, a type variable, and a leader's memory of claims, which no policy reads.
+# of a field with a default, a type variable, and a leader's memory of claims, which is for no
+# policy to read.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.pending_revocations.PutOff"),
     ("py:class", "coopgroup.health.server.Member"),
