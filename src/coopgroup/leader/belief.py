@@ -4,16 +4,16 @@ The group protocol has no signatures: a member can claim partitions that it does
 against false claims are in this file. `resolve_claims` decides between the remaining claims.
 
 1. No claim can have the generation of this round, or a later one. Exception: a group coordinator
-   that was loaded from an older log repeats generations, so the leader's own last generation is
-   possible too. A leader that has not completed a round cannot recognize this case. Then the claim
-   counts, but loses against all others.
+   that was loaded from an older log repeats generations, so the last generation that the leader
+   completed or led is possible too. A leader that has not completed a round cannot recognize this
+   case. Then the claim counts, but loses against all others.
 2. A leader that led the last round knows what each member may own: the assigned resources, and
    those that it claimed and had to stop. Other claims do not count. If the leader has led rounds
    that it did not complete, perhaps no member has, so a member may also own what it may have owned
    before them.
    Exception: a static member keeps its place even if it misses rounds. Its late join claims what
-   it owned before them. A member whose last subscription was unreadable may own all that no other
-   member was assigned.
+   it owned before them. If the leader does not know that, or could not read a member's last
+   subscription, the member may own all that no other member owned in the last round.
 3. A member that had to stop a resource may still be working, so its claim counts until the member
    gives it up. Exception: the member was never known to own the resource. It claimed the resource
    together with another member, against a newer claim, or without a subscription. Such a claim
@@ -24,6 +24,7 @@ A leader without memory believes more: any possible claim may be true.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -142,7 +143,7 @@ def remember_given(
         state,
         given=tuple(given),
         given_in=context.round_generation,
-        given_before=tuple((last.by_id or {}).values()),
+        given_before=tuple(last.given),
         given_before_in=context.generation,
     )
 
@@ -163,18 +164,24 @@ class _LastRound:
     by_id: Mapping[str, Given] | None
     by_instance: Mapping[str, Given]
 
+    @property
+    def given(self) -> Iterable[Given]:
+        return () if self.by_id is None else self.by_id.values()
+
     @classmethod
     def of(cls, context: RoundContext) -> _LastRound:
         state, generation = context.state, context.round_generation
         given: Sequence[Given] = ()
-        if state is not None and generation is not None and state.given_in == generation - 1:
-            if state.given_in == context.generation:
+        led_in = NO_GENERATION if state is None else state.given_in
+        # Equal to this round or later if the group coordinator repeats generations.
+        if state is not None and generation is not None and led_in >= generation - 1:
+            if led_in == context.generation:
                 given = state.given
             elif state.given_before and state.given_before_in == context.generation:
                 given = _either(state.given_before, state.given)
         return cls(
             context=context,
-            newest=None if generation is None else max(generation - 1, context.generation),
+            newest=None if generation is None else max(generation - 1, context.generation, led_in),
             by_id={one.member_id: one for one in given} or None,
             by_instance={one.instance_id: one for one in given if one.instance_id is not None},
         )
@@ -207,15 +214,18 @@ class _LastRound:
             return None
         if given is None:
             return EMPTY
-        if given.assigned is None:
-            others = (one.assigned for one in self.by_id.values() if one is not given)
-            return claim.owned - ResourceSet.union_all([one or EMPTY for one in others])
         revoked = [one.resources for one in given.revoked if self._counts(one)]
-        if claim.generation >= self.context.generation:
-            return ResourceSet.union_all([given.assigned, *revoked])
-        if given.earlier is None:  # it did not complete the last round
-            return None
-        return ResourceSet.union_all([given.assigned, given.earlier, *revoked])
+        own = ResourceSet.union_all([given.assigned or EMPTY, *revoked])
+        completed = claim.generation >= self.context.generation
+        if given.assigned is None or (given.earlier is None and not completed):
+            return own | (claim.owned - self.owned)
+        return own if completed or given.earlier is None else own | given.earlier
+
+    @cached_property
+    def owned(self) -> ResourceSet:
+        """Everything that a member may own after the last round."""
+        parts = ((one.assigned, *(each.resources for each in one.revoked)) for one in self.given)
+        return ResourceSet.union_all([one for part in parts for one in part if one is not None])
 
     def owned_earlier(self, claim: MemberClaim) -> ResourceSet | None:
         """Return what a member may own if it missed this round, None if unknown.

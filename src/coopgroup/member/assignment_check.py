@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from coopgroup.member.effects import Report
+from coopgroup.model import EMPTY
 from coopgroup.telemetry import AssignmentRefused
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def only_subscribed(member: Member, assignment: Assignment) -> tuple[Assignment,
         refused |= _foreign(member, warmups)
         warmups -= refused
     if not refused or member.round.by_broker or member.config.protocol_type != _PARTITIONS:
-        return assignment, refused - refused
+        return assignment, EMPTY
     assigned = assignment.assigned - refused
     # The leader's own list names none of the refused resources that the member owns. Without
     # anything to stop, a follow-up round begins no sooner than the rejoin of `note_refusal`.
@@ -58,7 +59,7 @@ def only_subscribed(member: Member, assignment: Assignment) -> tuple[Assignment,
 def _foreign(member: Member, resources: ResourceSet) -> ResourceSet:
     topics = {*member.last_join.topics, *member.next_join.topics}
     if topics.issuperset(resources.names):
-        return resources - resources
+        return EMPTY
     foreign = resources - resources.restrict_names(topics)
     return foreign - member.owned if member.next_join.hands_over else foreign
 

@@ -6,6 +6,7 @@ writes a new value.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -231,6 +232,14 @@ class PolicyState:
     given_in: int = -1
     given_before: tuple[Given, ...] = ()
     given_before_in: int = -1
+
+    @cached_property
+    def told_to_stop(self) -> tuple[tuple[Given, Revoked], ...]:
+        """Members of `given` that had to stop resources, once for each of their `revoked`.
+
+        The leader looks at them in every step.
+        """
+        return tuple((given, one) for given in self.given for one in given.revoked)
 
 
 def state_to_json(state: PolicyState) -> dict[str, Any]:

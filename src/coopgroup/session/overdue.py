@@ -72,6 +72,5 @@ def _revoked(session: Session) -> Iterator[tuple[Given, Revoked, int]]:
     state = session.policy_state
     if state is not None and own_round_stands(session):
         timeout_ms = session.member.config.rebalance_timeout_ms
-        for given in state.given:
-            for one in given.revoked:
-                yield given, one, one.since_ms + timeout_ms
+        for given, one in state.told_to_stop:
+            yield given, one, one.since_ms + timeout_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -99,7 +100,8 @@ class _Newest:
 
     left_out: int = 0
     # Lines by their number, and the number of the last report by the hash of its member.
-    _lines: dict[int, bytes] = field(factory=dict, init=False)
+    # A plain dictionary finds its first key slowly after many first ones were deleted.
+    _lines: OrderedDict[int, bytes] = field(factory=OrderedDict, init=False)
     _reports: dict[int, int] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)

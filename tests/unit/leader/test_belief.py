@@ -188,7 +188,7 @@ def test_claim_of_an_owner_never_ends() -> None:
 
 def test_unreadable_member_may_later_own_only_what_no_other_member_was_assigned() -> None:
     """It would tie with the holders of all that it claims, and they would have to stop."""
-    claims = [attrs.evolve(claim("m", generation=6), readable=False), claim("a", 0, generation=6)]
+    claims = [claim("a", 0, generation=6), attrs.evolve(claim("m", generation=6), readable=False)]
     state = led(claims, {"a": some(0, 1)}, context(7))
     assert believed(claim("m", 0, 1, 2, generation=7), context(8, state)) == some(2)
 
@@ -207,3 +207,29 @@ def test_leader_that_did_not_complete_its_only_round_remembers_nothing() -> None
     failed = led([claim("m", 0, generation=7)], {"m": some(3)}, context(8))
     here = context(9, failed, completed=7)
     assert believed(claim("m", *range(6), generation=7), here) == some(*range(6))
+
+
+def test_static_member_that_a_new_leader_meets_cannot_hold_back_what_others_owned() -> None:
+    """Its claims of an old generation end with the time to give them up."""
+    liar = claim("m", *range(6), generation=-1, static=True)
+    first = led([claim("a", 0, 1, generation=6), liar], {"a": some(0, 1)}, context(7))
+    second = led([claim("a", 0, 1, generation=7), liar], {"a": some(0)}, context(8, first))
+    for at_ms, counts in ((0, some(0, 1)), (TIMEOUT_MS, EMPTY)):
+        assert believed(liar, context(9, second, at_ms=at_ms)) & some(0, 1) == counts
+
+
+def test_partition_in_transit_does_not_go_to_a_member_that_was_unreadable() -> None:
+    claims = [
+        attrs.evolve(claim("m", generation=6), readable=False),
+        claim("a", 0, 1, generation=6),
+    ]
+    state = led(claims, {"a": some(0)}, context(7))
+    assert believed(claim("m", 1, generation=7), context(8, state)) == EMPTY
+
+
+def test_claim_of_a_round_that_the_coordinator_repeats_is_possible() -> None:
+    """The leader missed the end of round 8, and a coordinator with an older log repeats it."""
+    state = led([claim("m", 0, 2, generation=7)], {"m": some(2, 3)}, context(8, STATE))
+    here = context(8, state, completed=7)
+    assert believed(claim("m", 2, 3, generation=8), here) == some(2, 3)
+    assert believed(claim("x", 2, 3, generation=8), here) == EMPTY
