@@ -16,7 +16,8 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
     [
         ({"auto.offset.reset": "earliest"}, "got 'earliest', but there is no such key"),
         ({"max.poll.interval.ms": 5}, "max.poll.interval.ms: got 5, but there is no such key"),
-        ({"coopgroup.stop.timeuot.ms": 5}, "coopgroup.stop.timeout.ms"),
+        ({"coopgroup.stop.timeuot.ms": 5}, "(did you mean coopgroup.stop.timeout.ms?)"),
+        ({"bootstrap_servers": "x"}, "there is no such key: it is called bootstrap.servers"),
         ({"coopgroup.callback.threads": 0}, "coopgroup.callback.threads: got 0"),
         ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
         ({"coopgroup.stop.timeout.ms": 10**9}, "coopgroup.stop.timeout.ms: got 1000000000"),

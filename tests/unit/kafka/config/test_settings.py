@@ -5,7 +5,7 @@ from socket import gethostname
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import (
@@ -28,6 +28,8 @@ OWN_KEYS = (
     "coopgroup.telemetry.queue.records, coopgroup.telemetry.report.interval.ms, "
     "coopgroup.telemetry.topic, coopgroup.window.heartbeat.interval.ms"
 )
+NEAR = " (did you mean coopgroup.telemetry.topic?)"
+NOT_KNOWN = "a connection setting that coopgroup knows"
 NO_KIP_848 = (
     "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
     "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
@@ -146,9 +148,10 @@ def test_settings_when_all_is_given_are_that() -> None:
         ("coopgroup.telemetry.file", 5, "a string"),
         ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
         ("coopgroup.telemetry.report.interval.ms", 10, "0 for no reports, or 1000 to 86400000"),
-        ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}"),
+        ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}{NEAR}"),
         ("group.protocol", "consumer", NO_KIP_848),
         ("group.protocol.type", "connect", "consumer"),
+        ("socket.timeoutt.ms", 5, f"{NOT_KNOWN} (did you mean socket.timeout.ms?)"),
         ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
         ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
     ],
@@ -157,7 +160,8 @@ def test_settings_with_an_invalid_value_are_refused(key: str, value: object, exp
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: value})
     said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
-    shown = "(not shown)" if key == "coopgroup.telemetry.path" else value  # unknown key
+    is_unknown = key in {"coopgroup.telemetry.path", "socket.timeoutt.ms"}
+    shown = "(not shown)" if is_unknown else value
     assert str(caught.value) == f"{key}: got {shown!r}, {said}"
 
 
@@ -272,3 +276,21 @@ def test_protocols_of_an_assignment_strategy_are_offered_beside_ours(names: list
 def test_argument_of_aiokafka_is_refused_with_the_name_of_the_key(key: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{key}: .* there is no such key: .* {name}$"):
         read_settings({key: "x"})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("sesion.timeout.ms", " (did you mean session.timeout.ms?)"),
+        ("fetch.min.byte", " (did you mean fetch.min.bytes?)"),
+        ("auto.commit.enabled", ""),  # not the one that is refused
+        ("speed", ""),
+    ],
+)
+def test_key_that_librdkafka_does_not_know_is_refused_with_the_nearest_key(
+    key: str, meant: str
+) -> None:
+    with pytest.raises(KafkaException) as caught:
+        Consumer(dict(read(**{key: 5}).librdkafka))
+    refusal = refusal_of_librdkafka(caught.value, {key: 5})
+    assert refusal.expected == f"no such key: it is unknown{meant}"
