@@ -38,7 +38,6 @@ class GroupSettings:
 
     shared: ConsumerSettings
     refresh_ms: int
-    threads_max: int
     limits: WorkLimits
 
     @classmethod
@@ -55,14 +54,6 @@ class GroupSettings:
             raise refused(
                 "coopgroup.stop.timeout.ms", stop_ms, f"at least session.timeout.ms ({session_ms})"
             )
-        retry_ms = whole(configuration, "coopgroup.retry.backoff.ms")
-        retry_max_ms = whole(configuration, "coopgroup.retry.backoff.max.ms")
-        if retry_max_ms < retry_ms:
-            raise refused(
-                "coopgroup.retry.backoff.max.ms",
-                retry_max_ms,
-                f"at least coopgroup.retry.backoff.ms ({retry_ms})",
-            )
         shared = {key: value for key, value in configuration.items() if key not in _OWN}
         read = read_settings({**shared, "max.poll.interval.ms": stop_ms})
         member = attrs.evolve(
@@ -75,12 +66,7 @@ class GroupSettings:
         return cls(
             shared=attrs.evolve(read, member=member),
             refresh_ms=whole(configuration, "coopgroup.catalogue.refresh.ms"),
-            threads_max=whole(configuration, "coopgroup.callback.threads"),
-            limits=WorkLimits(
-                stop_s=stop_ms / 1000,
-                retry_s=retry_ms / 1000,
-                retry_max_s=retry_max_ms / 1000,
-            ),
+            limits=WorkLimits(stop_s=stop_ms / 1000),
         )
 
 

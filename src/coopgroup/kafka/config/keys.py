@@ -19,6 +19,8 @@ from typing import Any, Final, TypeAlias
 from attrs import field, frozen
 
 DAY_MS: Final = 86_400_000
+BELL_TOPIC: Final = "coopgroup-bell"
+TELEMETRY_TOPIC: Final = "coopgroup-telemetry"
 INT32_MAX: Final = 2**31 - 1
 # Kafka's strings end at 32,767 bytes, and a member id is a client id with a suffix.
 _WIRE_BYTES_MAX: Final = 32_000
@@ -223,15 +225,6 @@ _OWN: Final = (
         groups=True,
     ),
     Key(
-        "coopgroup.telemetry.queue.records",
-        _OURS,
-        Whole(1, 10_000_000),
-        "number of records that may wait for the disk, and for the topic. The member drops and "
-        "counts further records",
-        default=10_000,
-        groups=True,
-    ),
-    Key(
         "coopgroup.telemetry.topic",
         _OURS,
         Topic(),
@@ -302,52 +295,20 @@ _OWN: Final = (
         "coopgroup.leader.timeout.ms",
         _OURS,
         _MS_TO_DAY,
-        "if the leader's assignor and lookups take longer, its round moves nothing",
+        "if the leader's assignor and lookups take longer, its round moves nothing. Each lookup of "
+        "topics, partitions or lags gets a sixth of it",
         default=30_000,
-        groups=True,
-    ),
-    Key(
-        "coopgroup.lookup.timeout.ms",
-        _OURS,
-        _MS_TO_DAY,
-        "limit of each lookup of topics, partitions or lags",
-        default=5_000,
         groups=True,
     ),
 )
 
 _OF_GROUPS: Final = (
     Key(
-        "coopgroup.callback.threads",
-        _OURS,
-        Whole(1),
-        "how many callbacks run in parallel; `lost` and `on_error` never wait for these threads. "
-        "Of the waiting callbacks, `stop` goes before `start`",
-        default=32,
-        groups=True,
-    ),
-    Key(
         "coopgroup.catalogue.refresh.ms",
         _OURS,
         Whole(1),
         "time between two reads of the catalogue",
         default=5_000,
-        groups=True,
-    ),
-    Key(
-        "coopgroup.retry.backoff.ms",
-        _OURS,
-        Whole(1),
-        "first wait after a callback has raised",
-        default=500,
-        groups=True,
-    ),
-    Key(
-        "coopgroup.retry.backoff.max.ms",
-        _OURS,
-        Whole(1),
-        "longest such wait",
-        default=60_000,
         groups=True,
     ),
     Key(
@@ -530,9 +491,10 @@ _CONNECTIONS: Final = (
     *_same("bootstrap.servers", "metadata.broker.list"),
     Key(
         "client.id",
-        _SAME,
+        Verdict.DIFFERENT,
         _SENT,
-        "`coopgroup` for the group's connections if not given",
+        "the host name if not given. So a restarted process keeps its name, and the "
+        "[policies](policies.md) prefer a returning client of the same name",
     ),
     Key("broker.address.family", _SAME, _one_of("any", "v4", "v6"), default="any"),
     *_fetching_only("names are resolved at every connect", "broker.address.ttl"),
@@ -705,7 +667,14 @@ _FETCHING: Final = (
         "allow.auto.create.topics",
     ),
     *_same("queued.min.messages", "queued.max.messages.kbytes", "fetch.wait.max.ms"),
-    *_same("fetch.queue.backoff.ms", "fetch.message.max.bytes", "max.partition.fetch.bytes"),
+    Key(
+        "fetch.queue.backoff.ms",
+        Verdict.DIFFERENT,
+        None,
+        "1000 in librdkafka, where a consumer pauses for a second whenever its queue is full",
+        default=10,
+    ),
+    *_same("fetch.message.max.bytes", "max.partition.fetch.bytes"),
     *_same("fetch.max.bytes", "fetch.min.bytes", "fetch.error.backoff.ms", "isolation.level"),
     *_same("enable.partition.eof", "check.crcs"),
     *_no_effect("only for share consumers, as in librdkafka", "max.poll.records"),

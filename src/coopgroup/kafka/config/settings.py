@@ -18,7 +18,13 @@ from confluent_kafka import KafkaError
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.config.file_limits import FileLimits
-from coopgroup.kafka.config.keys import CONNECTION_KEYS, CONSUMER_KEYS, KEYS
+from coopgroup.kafka.config.keys import (
+    BELL_TOPIC,
+    CONNECTION_KEYS,
+    CONSUMER_KEYS,
+    KEYS,
+    TELEMETRY_TOPIC,
+)
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
 from coopgroup.kafka.config.strategy import protocols_of, read_strategy
 from coopgroup.kafka.config.values import (
@@ -39,7 +45,12 @@ from coopgroup.telemetry import Envelope
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 OWN_PROTOCOL: Final = "coopgroup"
+_LOOKUPS: Final = 6
 _RECONNECT_MS: Final = 120
+_QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
+# Kafka's names of metrics, like those of topics, have no other characters.
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_CLIENT_ID_MAX: Final = 64
 # Keys that a client for look-ups understands beside those of connections.
 _OF_LOGS: Final = ("debug", "log_level", "logger")
 
@@ -56,7 +67,6 @@ class ConsumerSettings:
         offset_reset: "earliest", "latest" or "error".
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
-        lookup_timeout_ms: time limit of each look-up of metadata or lags.
         deserializers: those of keys and values, None without any.
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
@@ -77,7 +87,6 @@ class ConsumerSettings:
     requires_stable: bool
     metadata_refresh_ms: int
     leader_timeout_ms: int
-    lookup_timeout_ms: int
     policy: PolicyChoice | None
     assignor: AssignorChoice | None
     bell_topic: str | None
@@ -91,6 +100,17 @@ class ConsumerSettings:
     deserializers: Deserializers | None
     strategies: tuple[KafkaProtocol, ...]
 
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """Return the topics of coopgroup: those of this member, and those with the usual names."""
+        named = {self.bell_topic, self.telemetry_topic} - {None}
+        return frozenset({BELL_TOPIC, TELEMETRY_TOPIC, *map(str, named)})
+
+    @property
+    def lookup_timeout_ms(self) -> int:
+        """Return the time limit of each look-up of metadata or lags: the leader makes several."""
+        return max(1, self.leader_timeout_ms // _LOOKUPS)
+
 
 def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     """Read the configuration of a consumer.
@@ -98,7 +118,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     Raises:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
     """
-    given = dict(configuration)
+    given = {"client.id": _client_id(gethostname()), **configuration}
     check_keys(given)
     member = _member_config(given)
     isolation = text(given.get("isolation.level", "read_committed")).lower()
@@ -113,6 +133,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             dead_peer_ms=max(1, member.session_timeout_ms // 3),
         ),
         librdkafka={
+            _QUEUE_BACKOFF: KEYS[_QUEUE_BACKOFF].default,
             **_calm_reconnects(librdkafka),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -125,7 +146,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         requires_stable=isolation == "read_committed",
         metadata_refresh_ms=whole(given, "topic.metadata.refresh.interval.ms"),
         leader_timeout_ms=whole(given, "coopgroup.leader.timeout.ms"),
-        lookup_timeout_ms=whole(given, "coopgroup.lookup.timeout.ms"),
         policy=given.get("coopgroup.policy"),
         assignor=given.get("coopgroup.assignor"),
         bell_topic=given_text(given, "coopgroup.bell.topic"),
@@ -134,7 +154,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         telemetry_limits=FileLimits(
             max_bytes=whole(given, "coopgroup.telemetry.file.max.bytes"),
             backups=whole(given, "coopgroup.telemetry.file.backups"),
-            queue_records=whole(given, "coopgroup.telemetry.queue.records"),
         ),
         telemetry_topic=given_text(given, "coopgroup.telemetry.topic"),
         telemetry_report_ms=whole(given, "coopgroup.telemetry.report.interval.ms"),
@@ -186,6 +205,16 @@ def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) ->
 
 def _key_shown(key: object) -> object:
     return key if isinstance(key, int) else f"({type(key).__name__})"
+
+
+def _client_id(host: str) -> str:
+    """Return the name of a client whose application gives none, for logs, quotas and metrics.
+
+    Policies give the partitions of a departed member to a new one with the same client id, and the
+    pipeline recognises a returning process by client id and host. With the number of the process,
+    every restart would be a stranger.
+    """
+    return _NOT_IN_NAMES.sub("-", host)[:_CLIENT_ID_MAX] or "coopgroup"
 
 
 def _is_withheld(key: str) -> bool:
