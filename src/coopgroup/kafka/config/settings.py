@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import field, frozen
 from confluent_kafka import KafkaError
 
+from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.config.file_limits import FileLimits
@@ -39,7 +40,6 @@ from coopgroup.kafka.config.values import (
 )
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.decoding import Deserializers
-from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
 

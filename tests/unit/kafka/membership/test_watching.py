@@ -12,13 +12,13 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
+from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
-from coopgroup.leader import TopicMetadata
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
-from coopgroup.model import ResourceSet
-from coopgroup.session import SeenTopics
 from coopgroup.worker import Job, Worker
 from tests.support.by_hand import Hand
 
@@ -263,7 +263,7 @@ def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
 
 def test_patterns_find_no_internal_topic_and_none_of_coopgroup(hand: Hand) -> None:
     """The names in full find them."""
-    cluster = Cluster({"__consumer_offsets": 1, "bell": 1, "orders": 1, "_own": 1})
+    cluster = Cluster({name: [0] for name in ("__consumer_offsets", "bell", "orders", "_own")})
     watched = Watched(hand, cluster)
     watched.watcher.hidden = {"bell"}
     watched.start("^.*")
