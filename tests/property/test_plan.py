@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.cli.formats.plan_input import Defaults
+from coopgroup.cli.plan_input import Defaults
 from coopgroup.cli.plan import answer_lines
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")

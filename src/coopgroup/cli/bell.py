@@ -8,8 +8,6 @@ from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.own_topics import create_command
 from coopgroup.kafka.config.keys import BELL_TOPIC
 
-__all__ = ["command"]
-
 
 @click.group("bell", cls=PlainGroup)
 def command() -> None:

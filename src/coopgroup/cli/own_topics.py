@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import click
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coopgroup.cli.broker_options import bootstrap_option, config_option, pairs
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.errors import ConfigurationError, CoopgroupError
-from coopgroup.kafka.config.settings import (
-    ConsumerSettings,
-    read_settings,
-    refusal_of_librdkafka,
-)
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 
-__all__ = ["create_command", "settings_of"]
-
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 # The number of the cluster (`default.replication.factor`).
 _OF_THE_CLUSTER: Final = -1
 _DAY_MS: Final = 86_400_000
@@ -48,52 +42,40 @@ def create_command(
         topic_settings: configuration of the topic.
         retention_days: default of the option `--retention-days`; None for no such option.
     """
-    options = [
-        click.option("--topic", default=default_topic, show_default=True, help=f"Name for {key}."),
-        click.option(
-            "--partitions",
-            type=click.IntRange(min=1),
-            default=8,
-            show_default=True,
-            help=partitions_help,
-        ),
-        click.option(
-            "--replication-factor",
-            type=click.IntRange(min=1),
-            help="Default: that of the cluster.",
-        ),
-        bootstrap_option,
-        config_option,
-        click.option(
-            "--timeout-ms",
-            type=click.IntRange(min=1),
-            default=10_000,
-            show_default=True,
-            help="How long to wait for the cluster.",
-        ),
-    ]
+    retention: Callable[[_Command], _Command] = lambda command: command  # noqa: E731
     if retention_days is not None:
-        options.insert(
-            3,
-            click.option(
-                "--retention-days",
-                type=click.IntRange(min=1),
-                default=retention_days,
-                show_default=True,
-                help="How long the cluster keeps a record.",
-            ),
+        retention = click.option(
+            "--retention-days",
+            type=click.IntRange(min=1),
+            default=retention_days,
+            show_default=True,
+            help="How long the cluster keeps a record.",
         )
 
+    @click.command("create", help=about)
+    @click.option("--topic", default=default_topic, show_default=True, help=f"Name for {key}.")
+    @click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help=partitions_help,
+    )
+    @click.option(
+        "--replication-factor",
+        type=click.IntRange(min=1),
+        help="Default: that of the cluster.",
+    )
+    @retention
+    @broker_options("the cluster")
     def create(
         *,
         topic: str,
         partitions: int,
         replication_factor: int | None,
-        bootstrap_server: str,
-        settings: Sequence[str],
-        timeout_ms: int,
         retention_days: int | None = None,
-    ) -> int:
+        **brokers: Any,  # noqa: ANN401 - their options
+    ) -> None:
         if not is_topic_name(topic):
             raise ConfigurationError("--topic", topic, TOPIC_NAME_RULE)
         kept = {} if retention_days is None else {"retention.ms": str(retention_days * _DAY_MS)}
@@ -103,37 +85,13 @@ def create_command(
             replication_factor=replication_factor or _OF_THE_CLUSTER,
             config={**topic_settings, **kept},
         )
-        admin = AdminClient(dict(settings_of(default_topic, bootstrap_server, settings).admin))
-        is_new = _create(admin, new, timeout_ms / 1000)
+        cluster = Brokers(**brokers)
+        admin = AdminClient(dict(cluster.client(default_topic).admin))
+        is_new = _create(admin, new, cluster.timeout_ms / 1000)
         click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
         click.echo(f"Set {key} to {topic} for all members of a group.")
-        return 0
 
-    command: Any = create
-    for option in reversed(options):
-        command = option(command)
-    return click.command("create", help=about)(command)
-
-
-def settings_of(name: str, bootstrap_server: str, settings: Sequence[str]) -> ConsumerSettings:
-    """Return the settings of a client of this name.
-
-    Raises:
-        ConfigurationError: a key is unknown or has an invalid value.
-    """
-    configuration = {
-        "bootstrap.servers": bootstrap_server,
-        "client.id": name,
-        "group.id": name,
-        "log_level": 0,
-        **pairs(settings, "--config"),
-    }
-    read = read_settings(configuration)
-    try:
-        Consumer(dict(read.librdkafka)).close()  # an admin client gets known keys only
-    except (KafkaException, TypeError, ValueError) as error:
-        raise refusal_of_librdkafka(error, read.librdkafka) from None
-    return read
+    return create
 
 
 def _create(admin: AdminClient, topic: NewTopic, timeout_s: float) -> bool:
