@@ -45,6 +45,7 @@ def settle(
     *,
     plain: bool = True,
     with_hand_overs: bool = False,
+    grows: bool = False,
     away: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
@@ -58,6 +59,7 @@ def settle(
             partitions. If not, no record distinguishes moves from other revocations.
         with_hand_overs: whether a member handed over. If all its next owners are warm, everything
             moves at once, whatever the ration.
+        grows: whether the number of partitions changed while processes lived.
         away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.run_settings.policy
@@ -86,6 +88,7 @@ def settle(
         move_interval_ms=ration.interval_ms if ration else 0,
         warmup=allowed,
         with_hand_overs=with_hand_overs,
+        with_whole_bundles=not grows,
         # A planned receiver may hand over before it has the resource.
         with_planned_moves=plain and not with_hand_overs,
     )
