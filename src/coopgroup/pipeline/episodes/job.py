@@ -25,7 +25,12 @@ from pyspark.sql import functions as sql
 
 from coopgroup import __version__
 from coopgroup.pipeline.basis import Basis, begin_anew
-from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.episodes.absences import (
+    absences_of,
+    arrivals_of,
+    departures_of,
+    identities_of,
+)
 from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
 from coopgroup.pipeline.episodes.rebalances import (
@@ -78,6 +83,7 @@ def history_episodes(
     assignments: DataFrame,
     *,
     lag: DataFrame,
+    identities: DataFrame | None = None,
     settle_ms: int = SETTLE_MS,
     keep: Keep = checkpointed,
 ) -> dict[str, DataFrame]:
@@ -89,12 +95,13 @@ def history_episodes(
         members: of the same groups.
         assignments: of the same groups.
         lag: may be empty; then there is no skew.
+        identities: from `absences.identities_of`; `None` without telemetry.
         settle_ms: longest pause between two rounds of one rebalance.
         keep: computes a frame with several uses, and returns it without its plan.
     """
     states = keep(states_of(generations))
     present = keep(members_of(members, states))
-    return _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+    return _of_states(commits, states, present, assignments, lag, identities, settle_ms, keep)
 
 
 def _of_states(
@@ -103,6 +110,7 @@ def _of_states(
     present: DataFrame,
     assignments: DataFrame,
     lag: DataFrame,
+    identities: DataFrame | None,
     settle_ms: int,
     keep: Keep,
 ) -> dict[str, DataFrame]:
@@ -119,7 +127,7 @@ def _of_states(
             arrivals_of(present),
             states,
             commits,
-            keep,
+            identities,
         ),
         "skew": skew_of(lag, states, holders),
     }
@@ -293,7 +301,11 @@ def _frames(
         if "generations" not in known:
             return {}
         commits, assignments = recent("commits"), read("assignments")
-        return _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
+        identities = identities_of(read("events")) if "events" in known else None
+        return _of_states(
+            *(commits, states, present, assignments),
+            *(recent("lag"), identities, settle_ms, keep),
+        )
 
     def of_telemetry() -> dict[str, DataFrame]:
         if "events" not in known:
