@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.model import ResourceSet
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
-from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of
+from coopgroup.pipeline.lag import interests_of, lag_of, subscribed_moments
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.spark.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
@@ -212,8 +213,8 @@ def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
         spark.createDataFrame([], TABLES[name].schema) for name in ("members", "generations")
     )
     interests = interests_of(commits, members).localCheckpoint()
-    dead = dead_moments(ends, interests, generations)
-    return ends, lag_of(ends, commits, interests, dead, "latest")
+    subscribed = subscribed_moments(ends, interests, generations, members)
+    return ends, lag_of(ends, in_log_order(commits), interests, subscribed, "latest")
 
 
 KINDS: Final = {

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
@@ -25,7 +26,7 @@ from coopgroup.pipeline.episodes.rebalances import (
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of, loads_of, skew_of
+from coopgroup.pipeline.lag import interests_of, lag_of, loads_of, skew_of, subscribed_moments
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame
@@ -68,10 +69,13 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     interests = interests_of(commits, table("members"))
     found |= {
         "interests": interests,
-        "dead": dead_moments(ends, cut(interests), table("generations")),
+        "subscribed": subscribed_moments(
+            *(ends, cut(interests), table("generations"), table("members"))
+        ),
+        "in log order": in_log_order(commits),
         "loads": loads_of(ends, commits, cut(interests)),
     }
-    found["lag"] = lag_of(ends, commits, cut(interests), cut(found["dead"]), "latest")
+    found["lag"] = lag_of(ends, commits, cut(interests), cut(found["subscribed"]), "latest")
     events = events_of(read_lines(spark.createDataFrame([], LINES)))
     found |= {"events": events, "rounds": rounds_of(cut(events)), "work": work_of(cut(events))}
     found["states"] = states_of(table("generations"))

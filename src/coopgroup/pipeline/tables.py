@@ -56,6 +56,7 @@ NO_BATCH: Final = -1
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
 
+_AS_OF: Final = "as_of"  # the number of its batch is a time
 _OWN_VERSION: Final = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT: Final = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|PATH_EXISTS|TABLE_ALREADY_EXISTS)"
@@ -457,6 +458,19 @@ class Tables:
             for name, version in batch.versions.items():
                 found[name] = max(version, found.get(name, 0))
         return found
+
+    def as_of_ms(self) -> int | None:
+        """Return the time up to which the topic of commits was read to its end.
+
+        No row of `lag` or of the episodes is later. `None` if no run has read all of the topic.
+        """
+        found = self.batches().get(_AS_OF)
+        return None if found is None else found.number
+
+    def read_until(self, as_of_ms: int) -> None:
+        """Record that the topic of commits was read to its end at a time."""
+        if as_of_ms > (self.as_of_ms() or 0):
+            self.record(_AS_OF, {}, batch=as_of_ms)
 
     def batches(self) -> Mapping[str, Batch]:
         """Return the last complete batch of each job."""

@@ -35,7 +35,7 @@ def departures_of(
         present: from `processes.members_of`.
         states: from `processes.states_of`.
         holders: from `processes.holders_of`.
-        commits: the table.
+        commits: from `processes.worked_commits`.
     """
     rejoin_ms = present.groupBy("group", "state").agg(
         sql.max("rebalance_timeout_ms").alias("rejoin_ms")
@@ -66,9 +66,7 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
     leaving = gone.select(*one, "gone_latest_ms", sql.col("at_ms").alias("since_ms"))
     moments = leaving.join(holders.select(*one, "topic", "partition"), one)
     moments = moments.withColumnRenamed("gone_latest_ms", "at_ms")
-    work = commits.where(~sql.col("is_tombstone")).select(
-        *_PARTITION, "at_ms", sql.col("at_ms").alias("said_ms")
-    )
+    work = commits.select(*_PARTITION, "at_ms", sql.col("at_ms").alias("said_ms"))
     worked = with_last(moments, work, keys=_PARTITION, columns=["said_ms"])
     # A commit from before the member owned the partition says nothing about the member.
     own_ms = sql.when(sql.col("said_ms") >= sql.col("since_ms"), sql.col("said_ms"))
@@ -139,6 +137,7 @@ def absences_of(
     states: DataFrame,
     commits: DataFrame,
     identities: DataFrame | None = None,
+    as_of_ms: int | None = None,
 ) -> DataFrame:
     """Return the table: every departure with its return.
 
@@ -148,8 +147,10 @@ def absences_of(
         states: from `processes.states_of`.
         commits: the table.
         identities: from `identities_of`; `None` without telemetry.
+        as_of_ms: end of the history; `None` takes the last commit or round of each group.
     """
-    went = departures.join(_ends_of_lives(states, commits), ["group", "life"])
+    ends = _ends_of_lives(states, commits, as_of_ms)
+    went = departures.join(ends, ["group", "life"])
     went = went.withColumns({"at_ms": sql.col("gone_latest_ms"), "state": sql.col("state") + 1})
     sizes = states.select("group", "life", "state", "at_ms", "member_count")
     steps = went.withColumn("step", sql.lit(GONE))
@@ -171,14 +172,15 @@ def _paired(steps: pa.Table) -> pa.Table:
     )
 
 
-def _ends_of_lives(states: DataFrame, commits: DataFrame) -> DataFrame:
+def _ends_of_lives(states: DataFrame, commits: DataFrame, as_of_ms: int | None) -> DataFrame:
     """Return how far each life was observed: (group, life, observed_until_ms)."""
     # A group without rebalances still commits. Its commits show that no member has returned.
     committed = commits.groupBy("group").agg(sql.max("written_ms").alias("committed_ms"))
     lives = states.groupBy("group", "life").agg(
         sql.max("at_ms").alias("state_ms"), sql.max("ended_ms").alias("ended_ms")
     )
-    until_ms = sql.coalesce("ended_ms", sql.greatest("state_ms", "committed_ms"))
+    last_ms = sql.greatest("state_ms", "committed_ms", sql.lit(as_of_ms).cast("long"))
+    until_ms = sql.coalesce("ended_ms", last_ms)
     return lives.join(committed, "group", "left").select(
         "group", "life", until_ms.alias("observed_until_ms")
     )

@@ -214,7 +214,8 @@ def build_session(
     """Create the session, or return the running one.
 
     Spark's Kafka source hides internal topics unless it looks up offsets in its older way. The
-    session selects that way, because otherwise the history would be empty.
+    session selects that way, because otherwise the history would be empty. With assigned partitions
+    (`cli.pipeline.jobs.all_partitions`) that way joins no consumer group.
 
     The master, the jars and the settings of `spark-submit` override all others.
 
