@@ -196,6 +196,7 @@ def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
         f"{FIRST_MS} + 60000 * (id DIV {partitions}) AS at_ms",
         "cast(0 AS long) AS begin",
         "100 * id AS end",
+        "cast(null AS string) AS topic_id",
     )
     due = f"(id DIV {partitions}) % {COMMIT_MOMENTS} = id % {COMMIT_MOMENTS}"
     commits = spark.range(0, size, 1, SLICES).where(due)
@@ -208,6 +209,7 @@ def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
         "false AS is_tombstone",
         "0 AS source_partition",
         "id AS source_offset",
+        "cast(null AS string) AS topic_id",
     )
     members, generations = (
         spark.createDataFrame([], TABLES[name].schema) for name in ("members", "generations")

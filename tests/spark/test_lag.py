@@ -252,6 +252,23 @@ def test_lag_ends_when_the_offsets_of_an_unread_topic_are_deleted(
     assert found(computed, "earliest", group, "at_ms", "lag") == expected
 
 
+# The topic is deleted after 30 and made again before 50; the group commits to it from 70 on.
+tell(
+    "again made",
+    [commit(10, 4, topic_id="a"), commit(20, 7, topic_id="a"), commit(70, 2, topic_id="b")],
+    [
+        end(15, 9) | {"topic_id": "a"},  # looked up in the first life
+        *(end(at_ms, at_ms // 10) | {"topic_id": "b"} for at_ms in (18, 25, 40, 60, 75)),
+        end(80, 8),  # an earlier release did not ask for the id
+    ],
+)
+
+
+def test_two_lives_of_a_topic_are_told_apart(computed: dict[str, DataFrame]) -> None:
+    expected = [(15, 9, 5), (75, 7, 5), (80, 8, 6)]
+    assert found(computed, "latest", "again made", "at_ms", "end", "lag") == expected
+
+
 # Eight records an hour, seen once in two and a half hours, across midnight.
 tell("night", [commit(0, 1)], [end(22 * HOUR_MS + HOUR_MS // 2, 0), end(25 * HOUR_MS, 20)])
 

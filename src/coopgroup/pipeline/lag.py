@@ -10,6 +10,10 @@ also apply to a commit outside of the log, if begin and end are of that moment: 
 deleted, or the topic was made again. The begin of a past moment is not known, and its end is only
 as accurate as the clocks of producers.
 
+If a topic is deleted and made again, its id tells the two lives apart. A moment is left out if the
+last commit is of another life than the end: in the first life, and until the first commit to the
+second one, the lag is unknown.
+
 No moment is later than the end of the history (`Tables.as_of_ms`): the commits are missing there.
 """
 
@@ -87,13 +91,18 @@ def lag_of(
         reset: `auto.offset.reset` of the consumers, one of `RESETS`.
     """
     wanted = _wanted(ends, interests)
+    said = commits.withColumnRenamed("topic_id", "commit_topic_id")
     known = with_last(
-        *(wanted, commits),
+        *(wanted, said),
         keys=_PARTITION,
-        columns=["committed"],
+        columns=["committed", "commit_topic_id"],
         order=["source_offset"],
         is_once=True,
     )
+    is_other = sql.col("committed").isNotNull() & (
+        sql.col("commit_topic_id") != sql.col("topic_id")
+    )
+    known = known.where(~sql.coalesce(is_other, sql.lit(0).cast("boolean")))
     is_committed = sql.col("committed").isNotNull()
     reads = subscribed.withColumn("is_read", sql.lit(1))
     known = known.join(reads, ["group", "topic", "at_ms"], "left")
@@ -347,7 +356,9 @@ def _known_commits(
     """
     before_ms = from_ms - _MS_PER_DAY
     day = _from(ends, before_ms).where(sql.col("at_ms") < from_ms)
-    last = day.groupBy("topic", "partition").agg(sql.max("at_ms").alias("at_ms"))
+    last = day.groupBy("topic", "partition").agg(
+        sql.max_by("topic_id", "at_ms").alias("topic_id"), sql.max("at_ms").alias("at_ms")
+    )
     wanted = _from(ends, from_ms).select("topic", "partition").distinct()
     if not wanted.join(last, ["topic", "partition"], "left_anti").isEmpty():
         return in_log_order(commits)
@@ -362,7 +373,7 @@ def _known_commits(
         last.join(interests.select("group", "topic"), "topic")
         .join(known, [*_PARTITION], "left")
         .select(
-            *(*_PARTITION, "at_ms", committed.alias("committed")),
+            *(*_PARTITION, "at_ms", committed.alias("committed"), "topic_id"),
             sql.lit(_AFTER_ALL).alias("source_offset"),
         )
     )
