@@ -5,8 +5,8 @@ here. For each resource there is one `Work` with a wish (run, stop, end) and a s
 not, callbacks in progress). After each change of either, the next step follows from both:
 
     a callback is in progress   wait for it: two callbacks of a resource never run concurrently
-    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop), else
-                                `stop`
+    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
+                                thread is free for the call, else `stop`
     runs, and should            nothing
     does not run, and should    `start`
     does not run, nor should    done: tell the group that a revoked resource has stopped
@@ -33,14 +33,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
-from coopgroup.groups.calls import Calls
-from coopgroup.groups.one_resource import Action, Wish, Work
-from coopgroup.groups.warmth import ResourceWarmth
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.ports import Notice
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
@@ -48,15 +41,22 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     LossHandled,
     RevocationCompleted,
     SubscriptionChanged,
     WarmedUp,
     WarmupFailed,
 )
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.session import one_line
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.session import one_line
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
+from coopgroup.groups.calls import Calls
+from coopgroup.groups.one_resource import Action, Wish, Work
+from coopgroup.groups.warmth import ResourceWarmth
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 from coopgroup.worker import URGENT, Worker
 
@@ -305,6 +305,9 @@ class ResourceWork:
 
     def _run(self, work: Work, action: Action) -> None:
         with self._changing():
+            if action is Action.STOP and now_s() >= self.driver.lease_until_s:
+                # The process was frozen: a flush in `stop` would run beside the next owner.
+                work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
                 work.busy -= 1

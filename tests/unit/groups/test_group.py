@@ -11,21 +11,30 @@ import pytest
 from coopgroup import (
     Catalogue,
     CooperativeGroup,
+    SimplePolicy,
+    Warmup,
 )
+from coopgroup.core.member.effects import GrantResources, LoseResources
+from coopgroup.core.member.error_actions import RequestKind
+from coopgroup.core.member.events import Answered, WarmSetDeclared
+from coopgroup.core.member.member import Outstanding
+from coopgroup.core.member.parts import (
+    NO_JOIN,
+    NOTHING_TO_JOIN_FOR,
+    LastJoin,
+    Lease,
+    NextJoin,
+    Round,
+)
+from coopgroup.core.member.transitions import MemberState
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import SyncGroupAnswer
+from coopgroup.core.model.replacing import with_fields
+from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.member.effects import GrantResources, LoseResources
-from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered, WarmSetDeclared
-from coopgroup.member.member import Outstanding
-from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
-from coopgroup.member.transitions import MemberState
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import SyncGroupAnswer
-from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.session import Session
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
@@ -175,6 +184,12 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
             )
             for found in (5, [5], [("x",)])
         ),
+        # Otherwise `cool` deletes the state as soon as the member has joined.
+        (
+            {"warm": print, "found": [("a", 0)]},
+            ConfigurationError,
+            r"^found: got \[\('a', 0\)\], expected a policy with the option warmup beside it$",
+        ),
         # A user who forgets the parentheses would otherwise share nothing, forever.
         ({"catalogue": Catalogue}, ConfigurationError, "catalogue: got"),
     ],
@@ -185,7 +200,7 @@ def test_wrong_arguments_fail(more: dict[str, Any], error: type[Exception], said
 
 
 def test_member_declares_what_it_found_before_it_subscribes() -> None:
-    group = make(warm=print, found=[ONE])
+    group = make(warm=print, found=[ONE], policy=SimplePolicy(warmup=Warmup()))
     assert group.warmups() == ()
     posted = list[Any]()
     with pytest.MonkeyPatch.context() as patched:
