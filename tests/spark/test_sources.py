@@ -9,6 +9,8 @@ import pytest
 from attrs import evolve
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrameWriter
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, step_ms, write_ends
@@ -157,3 +159,18 @@ def test_later_runs_read_the_groups_of_the_first(tables: Tables) -> None:
         assert claim_source(tables, "history", source) == ("a", "b")
     with pytest.raises(PipelineError, match="has the history of group a, b: leave out --group"):
         claim_source(tables, "history", evolve(SOURCE, groups=("a", "c")))
+
+
+def test_the_first_of_two_first_runs_decides(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta refuses the second one, which reads what the first one wrote."""
+
+    def save(*_: object) -> None:
+        monkeypatch.undo()
+        claim_source(tables, "history", SOURCE)
+        raise PySparkException("[DELTA_PROTOCOL_CHANGED] the protocol was changed")
+
+    monkeypatch.setattr(DataFrameWriter, "save", save)
+    with pytest.raises(PipelineError, match="of topic offsets, not of other"):
+        claim_source(tables, "history", evolve(SOURCE, topic="other"))

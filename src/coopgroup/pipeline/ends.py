@@ -40,6 +40,7 @@ _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 _Row = tuple[str, int, int, int, int, bool, str | None]
@@ -77,7 +78,11 @@ class Brokers:
         """
         found = self._metadata()
         if topic not in found.topics:
-            raise PipelineError(f"there is no topic {topic}: {why}")
+            raise PipelineError(
+                f"the user has no right to describe topic {topic}"
+                if self._is_hidden(topic)
+                else f"there is no topic {topic}: {why}"
+            )
         ids = _topic_ids(self._admin([]), [topic])
         return Source(cluster=found.cluster_id or "", topic=topic, topic_id=ids.get(topic, ""))
 
@@ -88,6 +93,13 @@ class Brokers:
             PipelineError: the brokers do not answer.
         """
         return self._metadata().cluster_id or ""
+
+    def _is_hidden(self, topic: str) -> bool:
+        """Return whether the brokers refuse to describe a topic, which hides it from lists."""
+        admin = self._admin([])  # the answer is lost without it
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
+        refusal = asked[topic].exception()
+        return isinstance(refusal, KafkaException) and refusal.args[0].code() == _NO_RIGHT
 
     def _metadata(self) -> ClusterMetadata:
         refusals: list[str] = []

@@ -29,7 +29,8 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -49,7 +50,7 @@ from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
-__all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables"]
+__all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables", "unless_changed"]
 
 NO_BATCH: Final = -1
 """Number of a batch of a job without a stream."""
@@ -498,6 +499,16 @@ class Tables:
                 return {}
             raise
         return {row["job"]: Batch.of(row) for row in rows}
+
+
+@contextmanager
+def unless_changed() -> Iterator[None]:
+    """Skip a write to a table that another process changes at the same time."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if not _CONFLICT.search(str(error)):
+            raise
 
 
 @lru_cache(maxsize=1)
