@@ -22,7 +22,7 @@ LATE = (
     "coopgroup.leader.decision",
     "coopgroup.policies.simple",
     "coopgroup.reading",
-    "coopgroup.telemetry.ownership",
+    "coopgroup.telemetry.ledger",
     "confluent_kafka.admin",
     "kafka.admin",
     "kafka.consumer.group",

@@ -9,7 +9,7 @@ from coopgroup.late_names import late_names
 
 if TYPE_CHECKING:
     from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
-    from coopgroup.telemetry.ownership import Ownership, read_ownership
+    from coopgroup.telemetry.ledger import Ledger, Spans, WarmEnd, WarmNow, WarmSpan, read_ledger
     from coopgroup.telemetry.records import (
         AssigningMoved,
         AssignmentReceived,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         WarmupsChanged,
         WorkFailed,
     )
-    from coopgroup.telemetry.warm_spans import WarmEnd, WarmSpan, read_warm_spans
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -53,10 +52,10 @@ __all__ = [
     "EndCause",
     "Envelope",
     "FaultInjected",
+    "Ledger",
     "MemberReported",
     "MembershipLost",
     "OffsetsCommitted",
-    "Ownership",
     "ProcessEnded",
     "ProcessPaused",
     "ProcessResumed",
@@ -67,16 +66,17 @@ __all__ = [
     "ResourcesStopped",
     "RoundDecided",
     "RoundRefused",
+    "Spans",
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
     "WarmEnd",
+    "WarmNow",
     "WarmSpan",
     "WarmupsChanged",
     "WorkFailed",
     "from_json",
-    "read_ownership",
-    "read_warm_spans",
+    "read_ledger",
     "to_json",
 ]
 
@@ -85,7 +85,14 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
         __name__,
         {
             "coopgroup.telemetry.codec": ("Envelope", "SCHEMA_VERSION", "from_json", "to_json"),
-            "coopgroup.telemetry.ownership": ("Ownership", "read_ownership"),
+            "coopgroup.telemetry.ledger": (
+                "Ledger",
+                "Spans",
+                "WarmEnd",
+                "WarmNow",
+                "WarmSpan",
+                "read_ledger",
+            ),
             "coopgroup.telemetry.records": (
                 "AssigningMoved",
                 "AssignmentReceived",
@@ -115,6 +122,5 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "WarmupsChanged",
                 "WorkFailed",
             ),
-            "coopgroup.telemetry.warm_spans": ("WarmEnd", "WarmSpan", "read_warm_spans"),
         },
     )
