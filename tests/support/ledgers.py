@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from coopgroup.model import NOBODY, ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
 from coopgroup.telemetry import Ledger, Spans
 
 Interval = tuple[int, int, int, int]  # resource, owner, begin, end

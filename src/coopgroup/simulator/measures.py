@@ -24,7 +24,8 @@ from typing import Final
 import numpy as np
 from attrs import evolve, frozen
 
-from coopgroup.model.resource_set import BoolArray, Int64Array, Resource
+from coopgroup.core.model.resource_set import BoolArray, Int64Array, Resource
+from coopgroup.core.telemetry.ledger import gaps_between
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
 from coopgroup.simulator.world.load import LagHistory
@@ -37,7 +38,6 @@ from coopgroup.telemetry import (
     WarmEnd,
     read_ledger,
 )
-from coopgroup.telemetry.ledger import gaps_between
 
 __all__ = ["Measures", "find_outages", "measure", "window_begin_ms"]
 

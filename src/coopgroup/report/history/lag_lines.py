@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.model import NOBODY
+from coopgroup.core.model import NOBODY
 from coopgroup.report.runs import LagSamples
 from coopgroup.telemetry import Ledger
 

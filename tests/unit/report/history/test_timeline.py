@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.model import NOBODY
+from coopgroup.core.model import NOBODY
 from coopgroup.report.history.timeline import Bars, timeline_of, unowned_counts
 from tests.support.ledgers import Interval, ledger_of
 
