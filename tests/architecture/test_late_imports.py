@@ -22,7 +22,7 @@ LATE = (
     "coopgroup.core.leader.decision",
     "coopgroup.core.policies.simple",
     "coopgroup.reading",
-    "coopgroup.core.telemetry.ownership",
+    "coopgroup.core.telemetry.ledger",
     "confluent_kafka.admin",
     "kafka.admin",
     "kafka.consumer.group",

@@ -306,6 +306,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         follow_up=assignment.revoked is not None,
         scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
         protocol=member.round.protocol,
+        session_timeout_ms=member.config.session_timeout_ms,
     )
     turn.emit(Report(record=record))
     # The leader could not read the claims. It will read the next join of a member that must stop as

@@ -207,9 +207,14 @@ class FailMember:
 
 @frozen(kw_only=True)
 class Report:
-    """Write a telemetry record."""
+    """Write a telemetry record.
+
+    Attributes:
+        member_id: id under which it happened; None for the present one.
+    """
 
     record: Record
+    member_id: str | None = None
 
 
 Effect: TypeAlias = (
