@@ -28,7 +28,7 @@ from coopgroup.core.member.error_actions import Action, ErrorCode, RequestKind, 
 from coopgroup.core.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.absent import NO_GENERATION
-from coopgroup.core.model.plain import FEW
+from coopgroup.core.model.ascending import FEW
 from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
