@@ -18,8 +18,7 @@ the calls cost more than the work: a few indices of one name are compared as Pyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -40,10 +39,6 @@ class Resource(NamedTuple):
 
     name: str
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
-
-
-# `Resource._make` without its checks, because whole sets are listed often.
-_new_resource: Final[Callable[[tuple[str, int]], Resource]] = partial(tuple.__new__, Resource)
 
 
 class ResourceSet:
@@ -174,9 +169,9 @@ class ResourceSet:
 
     def __iter__(self) -> Iterator[Resource]:
         if len(self._names) == 1:
-            return map(_new_resource, zip(repeat(self._names[0]), self._indices.tolist()))
+            return map(Resource._make, zip(repeat(self._names[0]), self._indices.tolist()))
         return chain.from_iterable(
-            map(_new_resource, zip(repeat(name), indices.tolist()))
+            map(Resource._make, zip(repeat(name), indices.tolist()))
             for name, indices in self.items()
         )
 
