@@ -21,16 +21,17 @@ from coopgroup.assignors import (
     WeightedAssignor,
     assignor_names,
 )
-from coopgroup.assignors.drain.assignor import LOOKS_MAX
-from coopgroup.assignors.move_budget import MoveBudget
-from coopgroup.assignors.quota_flow import ARCS_MAX
 from coopgroup.cli import compare, simulate, sweep
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import advise
+from coopgroup.core.assignors.drain.assignor import LOOKS_MAX
+from coopgroup.core.assignors.move_budget import MoveBudget
+from coopgroup.core.assignors.quota_flow import ARCS_MAX
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry import codec, records
 from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS
 from coopgroup.metrics.events import _CAUSES
 from coopgroup.metrics.names import METRICS
-from coopgroup.model import ResourceSet
 from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep, read_sweep
 from coopgroup.policies import Policy, SimplePolicy, policy_names
 from coopgroup.report.charts import AXIS_WORDS
@@ -38,7 +39,7 @@ from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
 from coopgroup.simulator.scenario.tables import EVENT_KINDS, KEYS
-from coopgroup.telemetry import EndCause, Envelope, StopReason, codec, records, to_json
+from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files
 

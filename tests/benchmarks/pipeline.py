@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
 from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of
 from coopgroup.pipeline.schemas import TABLES

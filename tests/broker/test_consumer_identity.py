@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import KeptIdentity
 from coopgroup.kafka.membership.identity import take_slot
-from coopgroup.member import KeptIdentity
 from coopgroup.telemetry import MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.lab.analysis import measure

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.model import (
+from coopgroup.core.model import (
     NOBODY,
     GroupSnapshot,
     MemberClaim,
@@ -15,8 +15,8 @@ from coopgroup.model import (
     ResourceSet,
     resolve_claims,
 )
-from coopgroup.model.plan import plan_that_moves_nothing, revoked_by_member, revoked_claims
-from coopgroup.model.resource_set import plain_set
+from coopgroup.core.model.plan import plan_that_moves_nothing, revoked_by_member, revoked_claims
+from coopgroup.core.model.resource_set import plain_set
 from tests.support.checkers import claims_of, holders
 from tests.support.strategies import (
     claims,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from coopgroup.model import ResourceSet
-from coopgroup.telemetry.ownership import Ownership
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.ownership import Ownership
 
 Interval = tuple[int, int, int, int]  # resource, owner, begin, end
 

@@ -12,8 +12,8 @@ from typing import Self
 import attrs
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.assignors.base import Assignor
-from coopgroup.leader import (
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import (
     NO_LAGS,
     Lags,
     RoundDecision,
@@ -21,7 +21,7 @@ from coopgroup.leader import (
     decide_round,
     member_assignments,
 )
-from coopgroup.model import NO_LOSS, MemberClaim, ResourceSet
+from coopgroup.core.model import NO_LOSS, MemberClaim, ResourceSet
 from coopgroup.policies import DeferredPolicy, Policy, PolicyState, RoundContext
 from coopgroup.protocol import Assignment
 from tests.support.groups import Indices, Told

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 from attrs import define, field, frozen
 
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupRequest
+from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.errors import DecodeError
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupAnswer, SyncGroupRequest
-from coopgroup.policies.warming.option import warmup_of
 from coopgroup.protocol import decode_assignment, decode_subscription
 from coopgroup.simulator.checkers.holdings import holdings
 from coopgroup.simulator.coordinator import GroupState
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from coopgroup.model.group_api import Answer
+    from coopgroup.core.model.group_api import Answer
     from coopgroup.protocol import Subscription
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation

@@ -24,6 +24,8 @@ from coopgroup.aio.opening import Opening
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
 from coopgroup.aio.subscribing import RebalanceListener, read_subscription
+from coopgroup.core.member.events import WarmedUp
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
@@ -32,8 +34,6 @@ from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.parts import choose_plugins
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
-from coopgroup.member.events import WarmedUp
-from coopgroup.model import ResourceSet
 
 __all__ = ["AsyncCooperativeConsumer"]
 

@@ -23,11 +23,11 @@ from coopgroup.aio.aside import aside
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import GivenOffsets, read_offsets_to_commit
+from coopgroup.core.member.events import Offset
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.member.events import Offset
 
 __all__ = ["Offsets"]
 

@@ -16,10 +16,10 @@ from coopgroup.aio.callbacks import GivenCallbacks, LoopCallbacks
 from coopgroup.aio.hand_out import ConsumerStoppedError, HandOut
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.polling import Polling
-from coopgroup.assignors.base import Assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.policies.base import Policy
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.parts import ConsumerParts
-from coopgroup.policies.base import Policy
 
 __all__ = ["Opening"]
 

@@ -16,11 +16,11 @@ import attrs
 import numpy as np
 from attrs import define, field
 
+from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
 from coopgroup.kafka.clock import now_s
-from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
 
 __all__ = ["CatalogueLookup"]
 

@@ -9,8 +9,8 @@ import enum
 
 from attrs import define
 
+from coopgroup.core.model import Resource
 from coopgroup.kafka.clock import now_s
-from coopgroup.model import Resource
 from coopgroup.telemetry import StopReason
 
 __all__ = ["Action", "Wish", "Work"]

@@ -13,12 +13,12 @@ from typing import Final
 
 from attrs import define, field
 
+from coopgroup.core.member import Member
+from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+from coopgroup.core.model import ResourceSet
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.kafka.clock import now_s
-from coopgroup.member import Member
-from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
-from coopgroup.model import ResourceSet
 from coopgroup.worker import Worker
 
 __all__ = ["CatalogueWatcher"]

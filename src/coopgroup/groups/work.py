@@ -33,14 +33,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
-from coopgroup.groups.calls import Calls
-from coopgroup.groups.one_resource import Action, Wish, Work
-from coopgroup.groups.warmth import ResourceWarmth
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.ports import Notice
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
@@ -48,15 +41,22 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     LossHandled,
     RevocationCompleted,
     SubscriptionChanged,
     WarmedUp,
     WarmupFailed,
 )
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.session import one_line
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.session import one_line
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
+from coopgroup.groups.calls import Calls
+from coopgroup.groups.one_resource import Action, Wish, Work
+from coopgroup.groups.warmth import ResourceWarmth
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 from coopgroup.worker import URGENT, Worker
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from attrs import define
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.groups.one_resource import Wish, Work
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.kafka.health.value import StuckPartition
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.model import ResourceSet
 
 __all__ = ["GroupWork"]
 

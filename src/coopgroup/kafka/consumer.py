@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.error import ConsumeError
 
+from coopgroup.core.member.events import WarmedUp
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
@@ -33,7 +34,6 @@ from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.committed import read_committed
 from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
 from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
-from coopgroup.member.events import WarmedUp
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata

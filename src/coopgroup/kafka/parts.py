@@ -18,7 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
 from confluent_kafka.cimpl import Consumer
 
-from coopgroup.assignors.base import Assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.member.events import Woken
+from coopgroup.core.policies.base import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped
 from coopgroup.kafka.callbacks.group_errors import GroupErrors
@@ -46,8 +48,6 @@ from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.pace import BELL_S, IDLE_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.member.events import Woken
-from coopgroup.policies.base import Policy
 
 if TYPE_CHECKING:
     from coopgroup.kafka.health.consumer_work import ConsumerWork
@@ -324,8 +324,8 @@ def check_plugins(assignor: object, policy: object) -> None:
     if policy is None:
         return
     _check_plugin("policy", policy, Policy, _A_POLICY)
-    from coopgroup.policies.balance import BalanceRule  # noqa: PLC0415 - slow to import
-    from coopgroup.policies.eager import EagerPolicy  # noqa: PLC0415 - slow to import
+    from coopgroup.core.policies.balance import BalanceRule  # noqa: PLC0415 - slow to import
+    from coopgroup.core.policies.eager import EagerPolicy  # noqa: PLC0415 - slow to import
 
     if isinstance(policy, EagerPolicy):
         raise ConfigurationError("policy", policy, _NOT_EAGER)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.policies.base import Policy
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.policies.base import Policy
 
 __all__ = ["AssignorChoice", "PolicyChoice", "chosen_assignor", "chosen_policy"]
 
@@ -31,7 +31,7 @@ def chosen_assignor(given: AssignorChoice | None, usual: str | None = None) -> A
     if not isinstance(wanted, str | Mapping):
         assignor: Assignor | None = wanted
         return assignor
-    from coopgroup.assignors.registry import choose_assignor  # noqa: PLC0415 - slow to import
+    from coopgroup.core.assignors.registry import choose_assignor  # noqa: PLC0415 - slow to import
 
     return choose_assignor(wanted)
 
@@ -44,6 +44,6 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     """
     if not isinstance(given, str | Mapping):
         return given
-    from coopgroup.policies.registry import choose_policy  # noqa: PLC0415 - slow to import
+    from coopgroup.core.policies.registry import choose_policy  # noqa: PLC0415 - slow to import
 
     return choose_policy(given)

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model.resource_set import BoolArray, Int64Array, Resource
+from coopgroup.core.model.resource_set import BoolArray, Int64Array, Resource
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
 from coopgroup.simulator.world.load import LagHistory

@@ -19,6 +19,9 @@ from confluent_kafka import Message, TopicPartition
 
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
+from coopgroup.core.member.effects import GrantResources
+from coopgroup.core.member.events import CommitRequested
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka import clock
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
@@ -26,9 +29,6 @@ from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.member.effects import GrantResources
-from coopgroup.member.events import CommitRequested
-from coopgroup.model import ResourceSet
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts

@@ -12,20 +12,27 @@ from coopgroup import (
     Catalogue,
     CooperativeGroup,
 )
+from coopgroup.core.member.effects import GrantResources, LoseResources
+from coopgroup.core.member.error_actions import RequestKind
+from coopgroup.core.member.events import Answered, WarmSetDeclared
+from coopgroup.core.member.member import Outstanding
+from coopgroup.core.member.parts import (
+    NO_JOIN,
+    NOTHING_TO_JOIN_FOR,
+    LastJoin,
+    Lease,
+    NextJoin,
+    Round,
+)
+from coopgroup.core.member.transitions import MemberState
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import SyncGroupAnswer
+from coopgroup.core.model.replacing import with_fields
+from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.member.effects import GrantResources, LoseResources
-from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered, WarmSetDeclared
-from coopgroup.member.member import Outstanding
-from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
-from coopgroup.member.transitions import MemberState
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import SyncGroupAnswer
-from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.session import Session
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 

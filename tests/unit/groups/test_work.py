@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 
+from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.core.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups.callbacks import Callbacks, WorkFailure
 from coopgroup.groups.work import ResourceWork, WorkLimits
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
-from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand

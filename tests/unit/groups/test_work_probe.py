@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from coopgroup.core.model import Resource
 from coopgroup.groups import work_probe as work_probe_module
 from coopgroup.groups.one_resource import Wish, Work
 from coopgroup.groups.work_probe import GroupWork
 from coopgroup.kafka.health.probe import WorkSample
-from coopgroup.model import Resource
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:

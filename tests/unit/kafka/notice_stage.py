@@ -8,6 +8,9 @@ from typing import Any
 from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from coopgroup.core.member.effects import GrantResources
+from coopgroup.core.member.events import CommitRequested, Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.kafka.membership.ports import Notice
@@ -16,9 +19,6 @@ from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.member.effects import GrantResources
-from coopgroup.member.events import CommitRequested, Offset
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import ResourcesStopped, StopReason
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 

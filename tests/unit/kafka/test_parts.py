@@ -142,7 +142,7 @@ def test_consumer_does_not_import_what_few_consumers_need() -> None:
         "coopgroup.kafka.health.probe",
         "importlib.metadata",
         "confluent_kafka.admin",
-        "coopgroup.assignors.sticky.assignor",
+        "coopgroup.core.assignors.sticky.assignor",
     )
     program = (
         "import sys\nfrom coopgroup import CooperativeConsumer\n"

@@ -1,6 +1,6 @@
 """All records of a group, combined into one value."""
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history import facts_of, history_of
 from coopgroup.telemetry import OffsetsCommitted
 from tests.unit.report.histories import Story, scale_up_with_warmups

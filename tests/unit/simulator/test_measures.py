@@ -8,8 +8,17 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.model import ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.resource_set import Resource
+from coopgroup.core.telemetry.records import (
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundDecided,
+    WarmupsChanged,
+)
 from coopgroup.simulator.measures import Measures, find_outages, measure
 from coopgroup.simulator.scenario import (
     Crash,
@@ -22,15 +31,6 @@ from coopgroup.simulator.scenario import (
 from coopgroup.simulator.scenario.times import Lifetimes
 from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope, Record, StopReason
-from coopgroup.telemetry.records import (
-    ProcessPaused,
-    ProcessResumed,
-    ProcessStarted,
-    ResourcesStarted,
-    ResourcesStopped,
-    RoundDecided,
-    WarmupsChanged,
-)
 from tests.support.ownerships import Interval, ownership_of
 
 SCENARIO = Scenario(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history import facts_of
 from coopgroup.report.history.timeline_events import TimelineEventKind
 from coopgroup.telemetry import Envelope, RoundDecided, WarmupsChanged

@@ -19,9 +19,9 @@ from coopgroup.cli.pipeline.options import (
     since_option,
 )
 from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.spark.session import require_spark
-from coopgroup.policies.registry import create_policy
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.advice_page import write_advice_page
 from coopgroup.report.wording import counted

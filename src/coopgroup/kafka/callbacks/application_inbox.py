@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from attrs import Factory, define, field
 
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     STALLED,
     BeginWarmups,
     CancelWarmups,
     FailMember,
     LoseResources,
 )
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

@@ -16,9 +16,9 @@ from typing import Any, Final
 from attrs import define, field
 from confluent_kafka import KafkaError
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
-from coopgroup.member import ErrorCode
 from coopgroup.telemetry import Record, RequestRefused
 
 __all__ = ["GroupErrors"]

@@ -16,6 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from coopgroup.core.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
+from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmupFailed
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.session import one_line
 from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
 from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
 from coopgroup.kafka.clock import now_s
@@ -25,17 +36,6 @@ from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    FailMember,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
-)
-from coopgroup.member.events import LossHandled, RevocationCompleted, WarmupFailed
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:

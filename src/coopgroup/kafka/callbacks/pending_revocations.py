@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 
 __all__ = ["PendingRevocations", "PutOff"]
 

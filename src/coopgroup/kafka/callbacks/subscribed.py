@@ -9,8 +9,8 @@ import attrs
 from attrs import frozen
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.records.partitions import to_resources
-from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Callback", "Callbacks", "as_resources"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import field, frozen
 from confluent_kafka import KafkaError
 
+from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.config.file_limits import FileLimits
@@ -24,7 +25,6 @@ from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strateg
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.decoding import Deserializers
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
 

@@ -1,9 +1,9 @@
 """The group's thread: hosts a `Session` on real time, sockets and threads.
 
 Only this thread touches the session; all other threads post events. The thread takes an event,
-carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.session`
-numbers these duties. Values for the application's thread (`lease_until_s`, the snapshot) are
-published after each step and never changed in place.
+carries out its effects in order, and sleeps until the next event or deadline.
+`coopgroup.core.session` numbers these duties. Values for the application's thread
+(`lease_until_s`, the snapshot) are published after each step and never changed in place.
 
 No exception ends the thread. An error in the member's own step fails the member, and the
 application gets the error. Any other error (of a log, of the transport) is logged.
@@ -22,21 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from coopgroup.errors import LocalProtocolError
-from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.clock import now_ms, now_s
-from coopgroup.kafka.config.settings import ConsumerSettings
-from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
-from coopgroup.kafka.membership.group_metadata import Fence
-from coopgroup.kafka.membership.lag_watching import LagWatcher
-from coopgroup.kafka.membership.late_thread import LateThread
-from coopgroup.kafka.membership.leading import RoundLeader, read_members
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
-from coopgroup.member.effects import (
+from coopgroup.core.member import ErrorCode, KeptIdentity, Member, MemberState
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
@@ -51,7 +38,7 @@ from coopgroup.member.effects import (
     RingBell,
     Send,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     Answered,
     ApplicationStalled,
     BellRang,
@@ -60,9 +47,9 @@ from coopgroup.member.events import (
     LeaveRequested,
     Woken,
 )
-from coopgroup.member.transitions import AT_WORK
-from coopgroup.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
-from coopgroup.session import (
+from coopgroup.core.member.transitions import AT_WORK
+from coopgroup.core.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
+from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LookOver,
@@ -79,15 +66,28 @@ from coopgroup.session import (
     step,
     with_rate,
 )
+from coopgroup.errors import LocalProtocolError
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
+from coopgroup.kafka.membership.group_metadata import Fence
+from coopgroup.kafka.membership.lag_watching import LagWatcher
+from coopgroup.kafka.membership.late_thread import LateThread
+from coopgroup.kafka.membership.leading import RoundLeader, read_members
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.leader import RoundRequest
+    from coopgroup.core.policies.base import Policy
     from coopgroup.kafka.membership.identity import IdentitySlot
     from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
-    from coopgroup.leader import RoundRequest
-    from coopgroup.policies.base import Policy
 
 __all__ = ["GroupDriver"]
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from attrs import define, field
 
+from coopgroup.core.session import CheckLags, LagsChecked, check_lags, one_line
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.session import CheckLags, LagsChecked, check_lags, one_line
 from coopgroup.worker import Worker
 
 __all__ = ["LagWatcher"]

@@ -25,12 +25,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.member.events import RejoinRequested
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.session import (
+from coopgroup.core.member.events import RejoinRequested
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.session import (
     DecideRound,
     LookOver,
     RebalanceLags,
@@ -39,13 +37,15 @@ from coopgroup.session import (
     lead_round,
     one_line,
 )
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.worker import URGENT, Job, Worker
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata
+    from coopgroup.core.policies.base import Policy
     from coopgroup.kafka.membership.ports import RoundLookup
-    from coopgroup.leader import Lags, RoundRequest, TopicMetadata
-    from coopgroup.policies.base import Policy
 
 __all__ = ["RoundLeader", "read_members"]
 
@@ -81,7 +81,7 @@ os.register_at_fork(before=_end_imports)
 
 def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
     """Decode the subscriptions of a group; a member that does not lead imports nothing for it."""
-    from coopgroup import leader  # noqa: PLC0415 - only for a leader
+    from coopgroup.core import leader  # noqa: PLC0415 - only for a leader
 
     return leader.read_members(members)
 
@@ -135,7 +135,7 @@ class RoundLeader:
     def assignor(self) -> Assignor:
         """The assignor."""
         if self._assignor is None:
-            from coopgroup.assignors.sticky.assignor import StickyAssignor  # noqa: PLC0415 - slow
+            from coopgroup.core.assignors.sticky.assignor import StickyAssignor  # noqa: PLC0415 - slow
 
             self._assignor = StickyAssignor()
         return self._assignor
@@ -144,7 +144,7 @@ class RoundLeader:
     def policy(self) -> Policy:
         """The policy."""
         if self._policy is None:
-            from coopgroup.policies.simple import SimplePolicy  # noqa: PLC0415 - slow to import
+            from coopgroup.core.policies.simple import SimplePolicy  # noqa: PLC0415 - slow to import
 
             self._policy = SimplePolicy()
         return self._policy
@@ -159,7 +159,7 @@ class RoundLeader:
 
     def _load(self) -> None:
         with _loading:
-            from coopgroup.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
+            from coopgroup.core.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
 
             _ = lead, lead_kafka_round, self.assignor, self.policy
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from coopgroup.core.member import Member, MemberState
 from coopgroup.kafka.clock import now_s
-from coopgroup.member import Member, MemberState
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.driver import GroupDriver

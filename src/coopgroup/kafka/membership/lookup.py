@@ -23,19 +23,19 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    from coopgroup.leader import Lags, TopicMetadata
-    from coopgroup.model.group import Float64Array
+    from coopgroup.core.leader import Lags, TopicMetadata
+    from coopgroup.core.model.group import Float64Array
 
 __all__ = ["ClusterLookup"]
 
@@ -217,7 +217,7 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
-        from coopgroup.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
+        from coopgroup.core.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
 
         wanted = sorted(topic for topic in topics if is_topic_name(topic))
         if not wanted:
@@ -273,7 +273,7 @@ class ClusterLookup:
 
     def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
         """Return the partitions without racks, from an answer that any broker gives."""
-        from coopgroup.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
+        from coopgroup.core.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
 
         existing = self._existing()
         found = {name: existing[name] for name in wanted if name in existing}
@@ -310,7 +310,7 @@ class ClusterLookup:
         import numpy as np  # noqa: PLC0415 - only for a leader
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
 
-        from coopgroup.leader import Lags  # noqa: PLC0415 - only for a leader
+        from coopgroup.core.leader import Lags  # noqa: PLC0415 - only for a leader
 
         committed = self._committed(resources)
         end_offsets = self._offsets(resources, OffsetSpec.latest())

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define
 
+from coopgroup.core.member.transitions import AT_WORK, MemberState
+from coopgroup.core.model import EMPTY
 from coopgroup.kafka.clock import now_s
-from coopgroup.member.transitions import AT_WORK, MemberState
-from coopgroup.model import EMPTY
 from coopgroup.telemetry import MemberReported
 
 if TYPE_CHECKING:
+    from coopgroup.core.member import Member
     from coopgroup.kafka.membership.ports import Application, Transport
     from coopgroup.kafka.membership.work_meter import WorkMeter
-    from coopgroup.member import Member
 
 __all__ = ["MemberReports", "Reporter", "report_of"]
 

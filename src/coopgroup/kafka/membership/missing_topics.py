@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Message
 
+from coopgroup.core.member.effects import Lane
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.questions import WireMessage
 from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
-from coopgroup.member.effects import Lane
 
 __all__ = ["MissingTopics"]
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import define, field
 
+from coopgroup.core.member import Action
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.rpc.outcomes import HandshakeError
-from coopgroup.member import Action
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from coopgroup.core.member.error_actions import error_name
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.membership.ports import Transport
 from coopgroup.kafka.rpc.topics import (
     RECORD_REFUSALS,
@@ -33,8 +35,6 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
 )
 from coopgroup.kafka.rpc.transport import TopicLane, TransportFailure
-from coopgroup.member.error_actions import error_name
-from coopgroup.model.group_api import Coordinator
 from coopgroup.telemetry import Envelope, to_json
 
 __all__ = ["TelemetryTopic"]

@@ -15,11 +15,11 @@ from typing import Final
 
 from attrs import define, field
 
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.worker import Worker
 
 __all__ = ["TopicWatcher", "TopicWish"]

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -24,8 +26,6 @@ from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
 
 __all__ = ["Codes", "Committing"]

@@ -21,6 +21,7 @@ from typing import Any, Final
 from attrs import define, field
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.client_watch import ClientWatch, seen_start
 from coopgroup.kafka.records.partitions import all_but, to_partitions
@@ -28,7 +29,6 @@ from coopgroup.kafka.records.published import PublishedPositions, runs_of
 from coopgroup.kafka.records.record_buffer import Partition, Pauser, RecordBuffer, partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
 from coopgroup.kafka.records.topic_learning import learn_topics
-from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = ["Fetching"]
 

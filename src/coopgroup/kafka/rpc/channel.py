@@ -35,6 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -49,12 +50,11 @@ from coopgroup.kafka.rpc.outcomes import (
 )
 from coopgroup.kafka.rpc.requests import build_message
 from coopgroup.kafka.rpc.tasks import Callback
-from coopgroup.model.group_api import HeartbeatRequest
 
 if TYPE_CHECKING:
+    from coopgroup.core.model.group_api import GroupRequest
     from coopgroup.kafka.config.sasl import OAuthTokenSource
     from coopgroup.kafka.rpc.questions import Question, WireMessage
-    from coopgroup.model.group_api import GroupRequest
 
 __all__ = ["Call", "Channel"]
 

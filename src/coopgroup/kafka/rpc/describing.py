@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
+from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane
-from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name
-from coopgroup.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 
 __all__ = ["GroupDescriber", "describe_group", "find_coordinator"]
 

@@ -1,8 +1,8 @@
 """Group RPCs to the brokers, from one background thread, without ever blocking the caller.
 
-Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out. Each
-request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what an
-error code or a failure means, and whether to try again.
+Rules of this file: plain values go in (`coopgroup.core.model.group_api`), plain values come out.
+Each request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what
+an error code or a failure means, and whether to try again.
 
 Theory of operation. A broker serves one request of a connection at a time, so a JoinGroup that
 waits for the group would hold up all later requests. Therefore there are two lanes, each with its
@@ -38,18 +38,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
 
-from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
-from coopgroup.kafka.rpc.questions import OtherRequest, Question
-from coopgroup.kafka.rpc.tasks import Callback
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
     OffsetCommitRequest,
 )
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
+from coopgroup.kafka.rpc.questions import OtherRequest, Question
+from coopgroup.kafka.rpc.tasks import Callback
+from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.worker import Worker
 
 if TYPE_CHECKING:

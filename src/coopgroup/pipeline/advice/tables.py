@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
+from coopgroup.core.policies.registry import policy_names
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
 from coopgroup.pipeline.episodes.processes import members_of, states_of
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.policies.registry import policy_names
 from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:

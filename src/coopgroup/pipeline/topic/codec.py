@@ -5,8 +5,8 @@ Kafka calls the messages OffsetCommitKey (v0, v1), OffsetCommitValue (v0 to v4),
 protocols (KIP-848, KIP-932, KIP-1071), whose state differs from that of a classic group.
 
 v4 of the values is flexible (KIP-482). A length or count is an UNSIGNED_VARINT of itself plus one,
-or 0 for null, and every structure ends with tagged fields. As in `coopgroup.protocol.reader`, every
-length is checked before use.
+or 0 for null, and every structure ends with tagged fields. As in `coopgroup.core.protocol.reader`,
+every length is checked before use.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from uuid import UUID
 
 from attrs import frozen
 
+from coopgroup.core.protocol.reader import ByteReader, decoded_string
 from coopgroup.errors import BufferUnderflowError, InvalidCountError, UnsupportedVersionError
-from coopgroup.protocol.reader import ByteReader, decoded_string
 
 __all__ = [
     "VALUE_NEWEST",

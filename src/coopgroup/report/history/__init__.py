@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
+from coopgroup.core.telemetry.ownership import Ownership, read_ownership
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.report.history.timeline import Doubles, Spans, doubles_of, gaps_of, unowned_counts
 from coopgroup.report.history.timeline_events import TimelineEvent, known_ms, timeline_events
 from coopgroup.report.runs import LagSamples
 from coopgroup.telemetry import Envelope, WarmEnd, WarmSpan, read_warm_spans
-from coopgroup.telemetry.ownership import Ownership, read_ownership
 
 __all__ = ["Facts", "History", "facts_of", "history_of"]
 

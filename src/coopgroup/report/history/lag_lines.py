@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from coopgroup.core.telemetry.ownership import Ownership
 from coopgroup.report.history.timeline import NOBODY, spans_of
 from coopgroup.report.runs import LagSamples
-from coopgroup.telemetry.ownership import Ownership
 
 __all__ = ["LagLines", "lag_lines"]
 

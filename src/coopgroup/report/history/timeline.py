@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
+from coopgroup.core.telemetry.ownership import Ownership
 from coopgroup.report.palette import ranks
-from coopgroup.telemetry.ownership import Ownership
 
 __all__ = [
     "BARS_MAX",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.rounds import RoundRow
 from coopgroup.telemetry import (
     EndCause,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.telemetry import Ownership, WarmEnd, WarmSpan
 
 __all__ = ["WarmBar", "lanes_of", "warm_bars"]

@@ -15,9 +15,9 @@ from attrs import define, field
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import MemberState
 from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped
 from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
-from coopgroup.member import MemberState
 from tests.unit.kafka.fakes import FakeDriver
 
 

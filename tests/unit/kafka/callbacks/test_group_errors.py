@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import FailMember
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.callbacks.group_errors import GroupErrors
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import FailMember
 from coopgroup.telemetry import RequestRefused, StateChanged
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     FailMember,
     GrantResources,
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     CommitRequested,
     LossHandled,
     Offset,
     RevocationCompleted,
     WarmupFailed,
 )
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.kafka.callbacks import listener as notices_module
+from coopgroup.kafka.callbacks.subscribed import Callbacks
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 

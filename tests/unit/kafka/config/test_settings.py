@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,
@@ -15,7 +16,6 @@ from coopgroup.kafka.config.settings import (
     refusal_of_librdkafka,
 )
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE
-from coopgroup.member import MemberConfig
 
 GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 
 from coopgroup import CooperativeConsumer
-from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.settings import GroupSettings

@@ -12,13 +12,13 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
+from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
-from coopgroup.leader import TopicMetadata
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged, Woken
-from coopgroup.model import ResourceSet
-from coopgroup.session import SeenTopics
 from coopgroup.worker import Job, Worker
 from tests.support.by_hand import Hand
 

@@ -3,9 +3,9 @@
 import pytest
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.published import PublishedPositions
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 ZERO = TopicPartition("t", 0)

@@ -13,12 +13,12 @@ import pytest
 from attrs import frozen
 from kafka.errors import KafkaConnectionError
 
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import HeartbeatAnswer
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc import broker_connection
 from coopgroup.kafka.rpc.channel import _kind
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import HeartbeatAnswer
 from tests.support.oidc_provider import oidc_provider
 from tests.support.sasl_broker import REFUSED, SaslBroker, sasl_broker
 from tests.unit.kafka.rpc.transport_stage import HEARTBEAT, begin, node_at, running

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 from attrs import frozen
 
+from coopgroup.core.model.group_api import Coordinator, OffsetCommitAnswer, OffsetCommitRequest
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport
-from coopgroup.model.group_api import Coordinator, OffsetCommitAnswer, OffsetCommitRequest
 from tests.unit.kafka.rpc.transport_stage import (
     HEARTBEAT,
     HEARTBEAT_KEY,

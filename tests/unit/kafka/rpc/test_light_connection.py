@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Coordinator,
     GroupRequest,
     HeartbeatAnswer,
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from tests.unit.kafka.rpc.transport_stage import (
     CORRELATION,
     HEARTBEAT,

@@ -13,11 +13,8 @@ import pytest
 from attrs import evolve
 from kafka.net.selector import NetworkSelector
 
-from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -26,6 +23,9 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
 from tests.support.mock_broker import mock_broker
 from tests.unit.kafka.one_member_group import fail
 from tests.unit.kafka.rpc.transport_stage import (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.lag_lines import lag_lines
 from tests.support.ownerships import ownership_of
 from tests.unit.report.histories import Samples

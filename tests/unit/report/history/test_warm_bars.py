@@ -3,7 +3,7 @@
 import numpy as np
 from attrs import evolve
 
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
 from coopgroup.telemetry import WarmEnd, WarmSpan
 from tests.support.ownerships import ownership_of

@@ -4,8 +4,8 @@ import attrs
 import numpy as np
 import pytest
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.simulator import Scenario, simulate
 from coopgroup.simulator.scenario import (
     AddPartitions,

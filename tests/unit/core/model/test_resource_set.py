@@ -1,0 +1,160 @@
+"""`ResourceSet`: order, errors, immutability, and a million resources."""
+
+import pickle
+import sys
+from types import FrameType
+
+import numpy as np
+import pytest
+
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.model.plain import FEW
+from coopgroup.errors import ConfigurationError
+from tests.support.programs import output_of
+
+
+def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
+    made = ResourceSet({"é": [0], "b": [3, -1, 0, 3], "B": [7], "none": []})
+    assert list(made) == [
+        Resource("B", 7),
+        Resource("b", -1),
+        Resource("b", 0),
+        Resource("b", 3),
+        Resource("é", 0),
+    ]
+    assert made.names == ("B", "b", "é")
+    assert made != made.to_dict()
+    assert made.starts.tolist() == [0, 1, 4, 5]
+    assert made.flat_indices.tolist() == [7, -1, 0, 3, 0]
+    assert made.name_numbers.tolist() == [0, 1, 1, 1, 2]
+
+
+def test_arrays_when_read_are_int32_and_frozen() -> None:
+    made = ResourceSet({"T": range(3)})
+    assert (made.flat_indices.dtype.name, made.flat_indices.nbytes) == ("int32", 12)
+    with pytest.raises(ValueError, match="read-only"):
+        made.flat_indices[0] = 9
+    with pytest.raises(AttributeError, match="ResourceSet is immutable, cannot set names"):
+        made.names = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([2**31], "indices of T: got 2147483648, expected an index within int32"),
+        ([0, -(2**31) - 1], "indices of T: got -2147483649, expected an index within int32"),
+        ([0.5], "indices of T: got [0.5], expected integers"),
+        (["0"], "indices of T: got ['0'], expected integers"),
+        ([True], "indices of T: got [True], expected integers"),
+        ([[1], [2]], "indices of T: got [[1], [2]], expected integers"),
+        ([2**70], f"indices of T: got [{2**70}], expected integers"),
+    ],
+)
+def test_build_when_an_index_is_no_int32_is_refused(indices: list[int], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ResourceSet({"T": indices})
+    assert str(caught.value) == message
+
+
+def test_build_when_given_arrays_and_iterators_takes_them_all() -> None:
+    expected = ResourceSet({"T": [0, 1, 2]})
+    assert ResourceSet({"T": range(3)}) == expected
+    assert ResourceSet({"T": np.array([2, 1, 0], dtype=np.uint8)}) == expected
+    assert ResourceSet({"T": iter((1, 0, 2))}) == expected
+    assert ResourceSet({"T": {2, 0, 1}}) == expected
+
+
+def test_build_when_given_an_array_does_not_keep_it() -> None:
+    indices = np.arange(3, dtype=np.int32)
+    made = ResourceSet({"T": indices})
+    indices[0] = 9
+    assert made == ResourceSet({"T": range(3)})
+
+
+@pytest.mark.parametrize("stranger", ["T", ("T",), ("T", "0"), (0, "T"), ("T", 0, 0), 0, None])
+def test_membership_when_asked_for_no_pair_is_false(stranger: object) -> None:
+    assert stranger not in ResourceSet({"T": [0]})
+
+
+def test_pickle_when_loaded_is_equal_and_frozen() -> None:
+    made = ResourceSet({"b": [1, 0], "a": [2]})
+    loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
+    assert (loaded, hash(loaded), hash(loaded)) == (made, hash(made), hash(made))
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.flat_indices[0] = 9
+
+
+@pytest.mark.parametrize("size", [1, FEW // 2, FEW // 2 + 1, 2 * FEW])
+def test_algebra_of_few_and_of_many_indices_is_that_of_sets(size: int) -> None:
+    left, right = set(range(0, 2 * size, 2)), set(range(0, 3 * size, 3))
+    mine, theirs = ResourceSet({"T": left}), ResourceSet({"T": right})
+    assert (mine | theirs).to_dict() == {"T": sorted(left | right)}
+    assert (mine & theirs).to_dict() == {"T": sorted(left & right)}
+    assert set(mine - theirs) == {("T", index) for index in left - right}
+    assert mine | (mine & theirs) == mine == (mine - theirs) | (mine & theirs)
+
+
+WITHOUT_NUMPY = """
+import sys
+from coopgroup.core.model import EMPTY, ResourceSet
+made = ResourceSet.from_pairs([("b", 1), ("a", 3), ("b", 0), ("b", 1)])
+print(made, len(made), [tuple(one) for one in made], bool(made), made.names)
+print(made == ResourceSet.from_pairs(made), made | EMPTY == made, made - EMPTY == made)
+print([one in made for one in (("b", 0), ("b", 2), ("c", 0), ("b", 0.0), ("b",), "b", (["b"], 0))])
+print("numpy" in sys.modules)
+print(made - ResourceSet.from_pairs([("b", 0)]), ("b", 0) in made, "numpy" in sys.modules)
+"""
+
+
+def test_small_set_needs_no_numpy_before_algebra() -> None:
+    assert output_of(WITHOUT_NUMPY).splitlines() == [
+        "ResourceSet({'a': [3], 'b': [0, 1]}) 3 [('a', 3), ('b', 0), ('b', 1)] True ('a', 'b')",
+        "True True True",
+        "[True, False, False, False, False, False, False]",
+        "False",
+        "ResourceSet({'a': [3], 'b': [1]}) True True",
+    ]
+
+
+def test_hash_survives_another_thread_that_makes_the_arrays() -> None:
+    made, before = ResourceSet({"T": [1]}), sys.gettrace()
+
+    def reset(_frame: FrameType, _event: str, _argument: object) -> object:
+        object.__setattr__(made, "_hash", None)  # as `_fill` in the other thread, before each line
+        return reset
+
+    sys.settrace(reset)  # type: ignore[arg-type]
+    try:
+        found = hash(made)
+    finally:
+        sys.settrace(before)
+    assert found == hash(ResourceSet({"T": [1]}))
+
+
+FORK_DURING_IMPORT = """
+import os, signal, sys, threading
+from coopgroup.kafka.membership.leading import read_members
+from coopgroup.core.model import ResourceSet
+left, right = (ResourceSet.from_pairs([("T", n) for n in range(count)]) for count in (2, 1))
+uses = {"algebra": lambda: left - right, "leader": lambda: read_members([])}
+begun = threading.Event()
+class Finder:
+    def find_spec(self, name, *_):
+        if name.startswith("numpy."):
+            begun.set()
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=uses[USE])
+thread.start()
+assert begun.wait(30)
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    os._exit(0 if (left - right).to_dict() == {"T": [1]} else 1)
+print(os.waitpid(child, 0)[1])
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("use", ["algebra", "leader"])
+def test_child_forked_while_a_thread_imports_numpy_can_import_it(use: str) -> None:
+    assert output_of(f"USE = {use!r}\n{FORK_DURING_IMPORT}") == "0\n"
