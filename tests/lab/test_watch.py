@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coopgroup.testing.trial.recording import EventLog
-from coopgroup.testing.trial.watch import GroupWatch
+from tests.lab.recording import EventLog
+from tests.lab.watch import GroupWatch
 
 
 def rows_path(folder: Path, name: str) -> Path:

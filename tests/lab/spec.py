@@ -14,19 +14,6 @@ from attrs import asdict, field, frozen
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = [
-    "BELL_TOPIC",
-    "KINDS",
-    "POLICY_ARGUMENTS",
-    "ProducerSpec",
-    "WorkerSpec",
-    "check_kind",
-    "dump_spec",
-    "load_spec",
-    "policy_name",
-    "without_bell",
-]
-
 KINDS: Final = (
     "coopgroup-simple",
     "coopgroup-deferred",

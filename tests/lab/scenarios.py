@@ -16,11 +16,9 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure
-from coopgroup.testing.trial.controller import Trial
-from coopgroup.testing.trial.group import Group
-
-__all__ = ["MEMBERS", "SCENARIOS", "Outcome", "Scenario", "measure_steps", "play_scenarios"]
+from tests.lab.analysis import Facts, TrialLog, Window, measure
+from tests.lab.controller import Trial
+from tests.lab.group import Group
 
 MEMBERS: Final = ("m1", "m2", "m3", "m4")
 JOINERS: Final = ("m5", "m6", "m7", "m8")

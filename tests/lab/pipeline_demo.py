@@ -1,10 +1,9 @@
-"""`coopgroup pipeline demo`: history on a real broker, and what the pipeline makes of it.
+"""`python -m tests.lab.pipeline_demo`: history on a real broker, and what the pipeline makes of it.
 
-A Kafka is started for it, and two groups live through the same half minute: one of confluent_kafka
-as it is without further ado, one of ours that is deferred. A member of each is closed and comes
-back, one is killed and comes back, and one is killed for good, so that lag piles up until the
-others have its partitions. Then the jobs run, as anybody would run them, one after the other, in
-one session of Spark, which starts while the groups live.
+Two groups live through the same half minute on a broker of their own: an eager group of
+confluent_kafka, and a deferred group of ours. A member of each is closed and comes back, one is
+killed and comes back, and one is killed permanently: lag piles up until the others have its
+partitions. Then the jobs run as a user would run them, in one session of Spark.
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ from coopgroup.cli.app import run
 from coopgroup.cli.demo import terminated_as_interrupt
 from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars, require_spark
-from coopgroup.testing.trial import Trial
-from coopgroup.testing.trial.brokers import open_stage
+from coopgroup.testing import KafkaCluster
+from tests.lab.controller import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from coopgroup.testing.trial import Group
+    from tests.lab.group import Group
 
-__all__ = ["EAGER", "OURS", "PARTITIONS", "TOPIC", "command", "jobs"]
 
-TOPIC: Final = "orders"  # of the stage
+TOPIC: Final = "orders"
 PARTITIONS: Final = 12
 RATE_PER_PARTITION: Final = 20.0
 OURS: Final = "orders-deferred"
@@ -78,16 +76,17 @@ def _play(folder: Path, html: str | None) -> int:
     with (
         terminated_as_interrupt(),
         ThreadPoolExecutor(1) as pool,
-        open_stage("kafka", PARTITIONS, console.print) as stage,
+        KafkaCluster() as cluster,
     ):
         session = pool.submit(build_session, jars=jars, extra=LIGHT)
-        bootstrap = stage.client_config["bootstrap.servers"]
+        cluster.create_topic(TOPIC, PARTITIONS)
+        bootstrap = cluster.bootstrap_servers
         telemetry = folder / "telemetry.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         with Trial(
-            client_config=stage.client_config,
-            topics=stage.topics,
-            partitions_per_topic=stage.partitions_per_topic,
+            client_config=cluster.client_config(),
+            topics=[TOPIC],
+            partitions_per_topic=PARTITIONS,
         ) as trial:
             _live(trial, telemetry.resolve(), console)
         session.result()
@@ -204,3 +203,7 @@ def _print(console: Console, title: str, frame: DataFrame) -> None:
     for row in frame.limit(SHOWN_MAX).collect():
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console.print(table)
+
+
+if __name__ == "__main__":
+    command()

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from attrs import define, field
 
-from coopgroup.testing.trial.analysis import IncarnationLog, TrialLog, merge
-from coopgroup.testing.trial.processes import (
+from tests.lab.analysis import IncarnationLog, TrialLog, merge
+from tests.lab.processes import (
     Incarnation,
     TrialError,
     end_input,
@@ -26,11 +26,9 @@ from coopgroup.testing.trial.processes import (
     start_python,
     wait_for_end,
 )
-from coopgroup.testing.trial.recording import EventReader, RowReader, Rows
-from coopgroup.testing.trial.spec import WorkerSpec
-from coopgroup.testing.trial.watch import GroupWatch
-
-__all__ = ["Group"]
+from tests.lab.recording import EventReader, RowReader, Rows
+from tests.lab.spec import WorkerSpec
+from tests.lab.watch import GroupWatch
 
 READY_S_MAX: Final = 30.0
 CLOSE_S_MAX: Final = 15.0
@@ -107,7 +105,7 @@ class Group:
                 log_path=str(log_path),
                 **self.settings,
             )
-            process = start_python("coopgroup.testing.trial.worker", spec)
+            process = start_python("tests.lab.worker", spec)
             incarnation = Incarnation(name, log_path, process)
             self.incarnations.append(incarnation)
             self._prepared[name] = incarnation

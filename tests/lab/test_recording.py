@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowReader
+from tests.lab.recording import Event, EventLog, EventReader, RowReader
 
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from coopgroup.testing.trial.recording import RowLog
+from tests.lab.recording import RowLog
 log = RowLog(Path(sys.argv[1]))
 for offset in range(1000):
     log.append(1 + offset, 2, offset, 3, 4)

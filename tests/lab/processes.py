@@ -16,10 +16,9 @@ from typing import Final
 from attrs import define
 
 from coopgroup.errors import CoopgroupError
-from coopgroup.testing.trial.spec import ProducerSpec, WorkerSpec, dump_spec
+from tests.lab.spec import ProducerSpec, WorkerSpec, dump_spec
 
-__all__ = ["Incarnation", "TrialError", "end_input", "failure", "start_python", "wait_for_end"]
-
+ROOT: Final = Path(__file__).parents[2]
 STDERR_LINES: Final = 30
 
 
@@ -69,12 +68,14 @@ def start_python(module: str, spec: WorkerSpec | ProducerSpec) -> subprocess.Pop
     Its standard error goes into a file beside its logs. Otherwise the clients' messages about cut
     connections would fill the terminal.
     """
+    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with Path(f"{spec.log_path}.stderr").open("ab") as complaints:
         process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if module.endswith("producer") else subprocess.DEVNULL,
             stderr=complaints,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
             text=True,
             start_new_session=True,
         )

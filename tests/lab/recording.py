@@ -24,17 +24,6 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-__all__ = [
-    "ACKNOWLEDGED",
-    "HANDED_OUT",
-    "Event",
-    "EventLog",
-    "EventReader",
-    "RowLog",
-    "RowReader",
-    "Rows",
-]
-
 HANDED_OUT: Final = np.dtype(
     [
         ("at_ns", "<i8"),

@@ -30,19 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.testing.trial.recording import HANDED_OUT, Event, Rows
-
-__all__ = [
-    "UNAVAILABLE_MS",
-    "Facts",
-    "IncarnationLog",
-    "Spell",
-    "TrialLog",
-    "Window",
-    "measure",
-    "merge",
-    "spells_of",
-]
+from tests.lab.recording import HANDED_OUT, Event, Rows
 
 UNAVAILABLE_MS: Final = 100.0
 """Waits up to this long count as noise of the machine, not as unavailability."""

@@ -7,8 +7,8 @@ from attrs import evolve
 
 import coopgroup
 from coopgroup.errors import ConfigurationError
-from coopgroup.testing.trial.consumers import build_consumer, consumer_config
-from coopgroup.testing.trial.spec import (
+from tests.lab.consumers import build_consumer, consumer_config
+from tests.lab.spec import (
     WorkerSpec,
     check_kind,
 )

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field
 
-from coopgroup.testing.trial.recording import Event, EventReader, RowReader, Rows
-
-__all__ = ["GroupWatch"]
+from tests.lab.recording import Event, EventReader, RowReader, Rows
 
 FRESH_NS: Final = 500_000_000
 NOBODY: Final = -1

@@ -1,6 +1,6 @@
 """A member of the group under trial: one process, one consumer, one loop.
 
-Run as `python -m coopgroup.testing.trial.worker` with a `WorkerSpec` as the first line of standard
+Run as `python -m tests.lab.worker` with a `WorkerSpec` as the first line of standard
 input. It imports everything, writes the event `ready`, and joins at the line `go`. The start of an
 interpreter is therefore never part of a measurement. It closes on SIGTERM and at the end of its
 standard input, because a worker must not survive its controller. On SIGUSR1 it retires: it hands
@@ -27,12 +27,10 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from coopgroup.testing.trial.consumers import PollingConsumer, build_consumer, load_code
-from coopgroup.testing.trial.recording import EventLog, RowLog
-from coopgroup.testing.trial.spec import WorkerSpec, load_spec
 from coopgroup.worker import Worker as ThreadWorker
-
-__all__ = ["Worker", "main"]
+from tests.lab.consumers import PollingConsumer, build_consumer, load_code
+from tests.lab.recording import EventLog, RowLog
+from tests.lab.spec import WorkerSpec, load_spec
 
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from coopgroup.testing.trial.spec import (
+from tests.lab.spec import (
     BELL_TOPIC,
     POLICY_ARGUMENTS,
     WorkerSpec,
@@ -21,8 +21,6 @@ from coopgroup.testing.trial.spec import (
     policy_name,
     without_bell,
 )
-
-__all__ = ["PollingConsumer", "build_consumer", "consumer_config", "load_code"]
 
 _STRATEGIES: Final = {
     "eager": "range",

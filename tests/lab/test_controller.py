@@ -8,9 +8,26 @@ import signal
 import pytest
 from attrs import evolve
 
-from coopgroup.testing.trial import Trial, TrialError, measure
-from coopgroup.testing.trial.brokers import Stage
-from tests.support.facts import NOTHING
+from tests.lab.analysis import Facts, measure
+from tests.lab.controller import Trial
+from tests.lab.processes import TrialError
+
+NOTHING = Facts(
+    consumed=0,
+    lost=0,
+    duplicated=0,
+    moved=0,
+    moved_twice=0,
+    retained=0,
+    retained_pause_ms_max=0.0,
+    pause_ms_max=0.0,
+    unavailable_partition_s=0.0,
+    double_owner_ms=0.0,
+    double_owner_transitions=0,
+    commits=0,
+    failed_commits=0,
+    commit_ms_max=0.0,
+)
 
 
 def test_trial_when_played_measures_what_was_consumed(trial: Trial) -> None:
@@ -34,8 +51,9 @@ def test_trial_when_played_measures_what_was_consumed(trial: Trial) -> None:
     assert [log.member for log in group.watch.logs] == ["m1"]
 
 
-def test_trial_when_closed_leaves_neither_process_nor_folder(stage: Stage) -> None:
-    with Trial(client_config=stage.client_config, topics=["x"], partitions_per_topic=4) as trial:
+def test_trial_when_closed_leaves_neither_process_nor_folder(mock_address: str) -> None:
+    config = {"bootstrap.servers": mock_address}
+    with Trial(client_config=config, topics=["x"], partitions_per_topic=4) as trial:
         trial.start_producer(rate_per_partition=5)
         group = trial.group("eager")
         group.start("m1")

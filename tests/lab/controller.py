@@ -29,13 +29,11 @@ from typing import Any, Final, Self
 
 from attrs import define, field
 
-from coopgroup.testing.trial.analysis import Window
-from coopgroup.testing.trial.group import Group
-from coopgroup.testing.trial.processes import TrialError, end_input, failure, start_python
-from coopgroup.testing.trial.recording import RowReader, Rows
-from coopgroup.testing.trial.spec import ProducerSpec, check_kind
-
-__all__ = ["OpenWindow", "Trial"]
+from tests.lab.analysis import Window
+from tests.lab.group import Group
+from tests.lab.processes import TrialError, end_input, failure, start_python
+from tests.lab.recording import RowReader, Rows
+from tests.lab.spec import ProducerSpec, check_kind
 
 RAM_DISK: Final = Path("/dev/shm")  # noqa: S108 - the RAM disk of Linux, not a place for names
 DRAIN_S_MAX: Final = 30.0
@@ -73,7 +71,7 @@ class Trial:
     def __attrs_post_init__(self) -> None:
         parent = RAM_DISK if RAM_DISK.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="coopgroup-trial-", dir=parent))
-        self._chance = random.Random(self.seed)  # noqa: S311 - no secret depends on it
+        self._chance = random.Random(self.seed)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +108,7 @@ class Trial:
             backlog=tuple(backlog),
             keys=keys,
         )
-        self._producer = start_python("coopgroup.testing.trial.producer", spec)
+        self._producer = start_python("tests.lab.producer", spec)
         if self._producer.stdout is None or self._producer.stdout.readline().strip() != "ready":
             raise failure("the producer failed to write its backlog", self.folder / "producer")
         if self._producer.stdin is not None:

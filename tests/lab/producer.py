@@ -1,6 +1,6 @@
 """The producer of a trial: first a backlog, then a constant rate into every partition.
 
-Run as `python -m coopgroup.testing.trial.producer` with a `ProducerSpec` as the first line of
+Run as `python -m tests.lab.producer` with a `ProducerSpec` as the first line of
 standard input. It writes the backlog, waits for the line `go`, then produces one record into each
 partition per tick. It ends when standard input ends, after every record was acknowledged.
 
@@ -19,11 +19,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from coopgroup.testing.trial.recording import RowLog
-from coopgroup.testing.trial.spec import ProducerSpec, load_spec
-from coopgroup.testing.trial.worker import has_ended
-
-__all__ = ["PacedProducer", "main"]
+from tests.lab.recording import RowLog
+from tests.lab.spec import ProducerSpec, load_spec
+from tests.lab.worker import has_ended
 
 FLUSH_S: Final = 30.0
 QUEUE_WAIT_S: Final = 0.05

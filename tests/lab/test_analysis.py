@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coopgroup.testing.trial.analysis import (
+from tests.lab.analysis import (
     IncarnationLog,
     TrialLog,
     Window,
     measure,
     merge,
 )
-from coopgroup.testing.trial.recording import ACKNOWLEDGED, HANDED_OUT, Event, Rows
-from coopgroup.testing.trial.scenarios import measure_steps
+from tests.lab.recording import ACKNOWLEDGED, HANDED_OUT, Event, Rows
+from tests.lab.scenarios import measure_steps
 
 MS = 1_000_000
 ALWAYS = Window(begin_ns=1, end_ns=10_000 * MS)
