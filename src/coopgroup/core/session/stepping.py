@@ -23,6 +23,7 @@ from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
+    CountPartitions,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -88,6 +89,7 @@ _OF_LEADERS: Final = (RoundDecided, LagsChecked)
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
+    | CountPartitions
     | DecideRound
     | CheckLags
     | LookOver
