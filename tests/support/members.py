@@ -95,8 +95,11 @@ class DrivenMember:
     effects: tuple[Effect, ...] = ()
     partition_counts: Mapping[str, int] | None = attrs.field(factory=dict)
 
-    def give(self, event: Event) -> Self:
+    def _step(self, event: Event) -> None:
         self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
+
+    def give(self, event: Event) -> Self:
+        self._step(event)
         asked, counts = self.found(CountPartitions), self.partition_counts
         if asked and counts is not None:
             before = tuple(one for one in self.effects if one is not asked[0])

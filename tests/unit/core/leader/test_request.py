@@ -33,8 +33,7 @@ from tests.unit.core.leader.rounds import (
     unreadable,
 )
 
-
-MANY = tuple(f"missing-{number:04}" for number in range(1_001))
+MANY: dict[str, list[int]] = {f"missing-{number:04}": [0] for number in range(1_001)}
 
 
 def test_read_members_when_all_is_given_keeps_all() -> None:
@@ -144,14 +143,14 @@ def _refused(round_: RoundDecision) -> list[ClaimRefused]:
 
 def test_false_claims_of_many_missing_topics_are_reported() -> None:
     before = _round_after(None, 1, joined("a"), joined("b"))
-    invented = joined("b", dict.fromkeys(MANY, [0]), generation=2)
+    invented = joined("b", MANY, generation=2)
     assert [one.count for one in _refused(_round_after(before.state, 2, invented))] == [len(MANY)]
 
 
 def test_member_that_is_slow_to_stop_many_deleted_topics_claims_nothing_false() -> None:
     """Its new leader cannot know that these topics existed."""
-    before = _round_after(None, 1, joined("a", dict.fromkeys(MANY, [0]), generation=1))
-    again = joined("a", dict.fromkeys(MANY, [0]), generation=2)
+    before = _round_after(None, 1, joined("a", MANY, generation=1))
+    again = joined("a", MANY, generation=2)
     assert _refused(_round_after(before.state, 2, again)) == []
 
 
