@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope
 
 _HEAL_MS: Final = 700  # a session, and a round
-OPEN: Final = frozenset({"exists"})
-"""Rules that members do not keep yet: a leader can assign partitions that do not exist."""
-
 _OF_TWO: Final = frozenset({"commits", "hand-over"})
 _OF_ROUNDS: Final = frozenset({"members", "retained"})
 _EVEN: Final = frozenset({"sticky", "cooperative-sticky"})
@@ -314,7 +311,7 @@ class Witness:
         left += self.violations
         left += self._check_owners(telemetry, damage)
         left += self._check_gains(telemetry)
-        return [one for one in left if one.checker not in OPEN]
+        return left
 
     def _check_gains(self, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
         for one in telemetry:

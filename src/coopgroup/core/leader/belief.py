@@ -6,7 +6,9 @@ against false claims are in this file. `resolve_claims` decides between the rema
 1. No claim can have the generation of this round, or a later one. Exception: a group coordinator
    that was loaded from an older log repeats generations, so the last generation that the leader
    completed or led is possible too. A leader that has not completed a round cannot recognize this
-   case. Then the claim counts, but loses against all others.
+   case. Then the claim counts, but loses against all others. So does a claim of this round's
+   generation in Kafka's cooperative protocol. A coordinator that fails over before the assignments
+   repeats the generation, and clients claim in the generation that they joined (KAFKA-14016).
 2. A leader that led the last round knows what each member may own: the assigned resources, and
    those that it claimed and had to stop. Other claims do not count. If the leader has led rounds
    that it did not complete, perhaps no member has, so a member may also own what it may have owned
@@ -35,6 +37,7 @@ from attrs import frozen
 from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet
 from coopgroup.core.model.absent import NO_GENERATION
 from coopgroup.core.policies.state import Given, PolicyState, Revoked
+from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.telemetry.records import ClaimRefused
 
 if TYPE_CHECKING:
@@ -199,9 +202,15 @@ class _LastRound:
     def is_possible(self, claim: MemberClaim) -> bool:
         return self.newest is None or claim.generation <= self.newest
 
+    def _may_count(self, claim: MemberClaim) -> bool:
+        """Return whether a claim may be honest although its generation is not possible."""
+        here = self.context
+        is_repeated = kafka_protocol(here.protocol) and claim.generation == here.round_generation
+        return here.generation == NO_GENERATION or bool(is_repeated)
+
     def believed(self, claim: MemberClaim) -> tuple[ResourceSet, str]:
         """Return the resources that a member may own, and the reason if it may not own all."""
-        if not self.is_possible(claim) and self.context.generation != NO_GENERATION:
+        if not (self.is_possible(claim) or self._may_count(claim)):
             return EMPTY, "impossible generation" if claim.owned else ""
         given = self.given_to(claim)
         if given is not None and claim.owned == given.assigned:
