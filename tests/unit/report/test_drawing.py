@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from bokeh.models import ColumnDataSource
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.drawing import draw_history
 from coopgroup.report.history import facts_of, history_of
 from coopgroup.report.history.lag_lines import lag_lines
@@ -26,6 +27,8 @@ from coopgroup.simulator.scenario import (
     Span,
     Topic,
 )
+from coopgroup.telemetry import AssignmentReceived
+from tests.unit.report.histories import Story
 
 Array = npt.NDArray[np.float64]
 
@@ -131,3 +134,25 @@ def test_rows_of_warm_ups_are_the_warm_ups() -> None:
         in_window = sum(at_s >= one.from_s for at_s in one.sources[f"{order}_moved"]["x"])
         warm_moves = one.run.measures.moved - one.run.measures.moved_cold
         assert in_window >= warm_moves > 0
+
+
+def test_time_in_which_a_silent_member_may_have_worked_is_hatched() -> None:
+    """Real consumers: the second one is killed at 20 s, and the round at 30 s shows it."""
+    story, both = Story(), ResourceSet({"orders": [0, 1]})
+    story.lead(0, ["a", "b"], granted=both)
+    for name in ("a", "b"):
+        received = AssignmentReceived(leader=name == "a", session_timeout_ms=8_000)
+        story.write(100, name, received)
+        story.work(200, name, ResourceSet({"orders": [name == "b"]}))
+    story.lead(30_000, ["a"], lost=ResourceSet({"orders": [1]}))
+    history = history_of(story.envelopes)
+    drawing = draw_history(history, paints(2), None)
+    sources = {
+        source.name: source.data
+        for figure in drawing.figures
+        for source in figure.select({"type": ColumnDataSource})
+    }
+    data = sources["by_name_unsure"]
+    assert (data["left"].tolist(), data["right"].tolist()) == ([22.0], [30.0])
+    assert (data["who"], data["pattern"]) == (["perhaps b"], ["/"])
+    assert "by_name_unsure" not in drawn(POLICIES[0]).sources
