@@ -27,7 +27,7 @@ from coopgroup.core.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
 from coopgroup.core.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.absent import NO_GENERATION
-from coopgroup.core.model.replacing import replaced, with_fields
+from coopgroup.core.model.replacing import replaced
 from coopgroup.core.telemetry.records import MembershipLost, StateChanged
 from coopgroup.errors import LocalProtocolError
 
@@ -58,9 +58,9 @@ class Turn:
     now_ms: int
     effects: list[Effect] = field(factory=list)
 
-    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`with_fields` checks the names)
+    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`replaced` checks the names)
         """Replace fields of the member."""
-        self.member = with_fields(self.member, changes)
+        self.member = replaced(self.member, **changes)
 
     def emit(self, effect: Effect) -> None:
         """Add an effect."""
@@ -113,7 +113,7 @@ class Turn:
         """
         commits = self.member.commits
         self.set(
-            commits=replaced(commits, await_sync=False) if commits.await_sync else commits,
+            commits=replaced(commits, await_sync=False),
             rejoin_reason=self.member.rejoin_reason or cause,
         )
         self.wait_for_revocations()

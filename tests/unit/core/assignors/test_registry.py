@@ -7,7 +7,7 @@ def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:
     program = (
         "import numpy as np\n"
         "from coopgroup.assignors import assignor_names, create_assignor\n"
-        "from coopgroup.model import MemberClaim, ResourceSet, resolve_claims\n"
+        "from coopgroup.core.model import MemberClaim, ResourceSet, resolve_claims\n"
         "topics = {f'topic-{n}' for n in range(9)}\n"
         "def claim(m):\n"
         "    own = ResourceSet({'topic-' + m: [1, 2], 'topic-7': [1]})\n"

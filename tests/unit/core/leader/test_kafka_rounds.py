@@ -214,7 +214,7 @@ def test_subscription_with_more_than_its_version_says_counts(protocol: KafkaProt
 
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_subscriptions_that_java_wrote_are_read(protocol: KafkaProtocol) -> None:
-    vectors = Path(__file__).parents[3] / "protocol" / "vectors" / "java_subscription.json"
+    vectors = Path(__file__).parents[4] / "protocol" / "vectors" / "java_subscription.json"
     rows = json.loads(vectors.read_text())["vectors"]
     members = [
         JoinedMember(
