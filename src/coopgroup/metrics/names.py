@@ -15,17 +15,6 @@ from attrs import frozen
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 
-__all__ = [
-    "COMMITS",
-    "COMMIT_SECONDS",
-    "COMMON_LABELS",
-    "DROPPED",
-    "METRICS",
-    "Kind",
-    "Merge",
-    "Metric",
-]
-
 COMMON_LABELS: Final = ("group", "client_id", "instance_id")
 """Labels of every metric of a member."""
 
@@ -87,6 +76,19 @@ class Metric:
     merge: Merge = Merge.SUM
     is_of_leader: bool = False
     is_optional: bool = False
+
+
+@frozen
+class Value:
+    """A value of a metric, or what a record adds to it.
+
+    Attributes:
+        labels: values of the labels beside the common ones.
+    """
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
 
 
 _CAUSES: Final = (
