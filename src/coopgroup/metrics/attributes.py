@@ -11,8 +11,6 @@ from typing import Final
 
 from coopgroup.metrics.feed import CommonLabels
 
-__all__ = ["NAMES", "of_member"]
-
 NAMES: Final[Mapping[str, str]] = types.MappingProxyType(
     {
         "group": "messaging.consumer.group.name",

@@ -36,8 +36,6 @@ from coopgroup.telemetry import (
     StateChanged,
 )
 
-__all__ = ["OpenTelemetrySpans"]
-
 _NS_PER_MS: Final = 1_000_000
 _OUTSIDE: Final = frozenset({"unsubscribed", "failed"})
 _QUEUE_RECORDS: Final = 10_000

@@ -33,8 +33,6 @@ from coopgroup.report.wording import seconds
 from coopgroup.telemetry import Envelope, Ledger, Spans, read_ledger
 from coopgroup.watch.values import GroupView, MemberView
 
-__all__ = ["Chapter", "Chronicle"]
-
 _Key: TypeAlias = tuple[str, int]
 _Float64Array: TypeAlias = npt.NDArray[np.float64]
 

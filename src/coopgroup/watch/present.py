@@ -27,8 +27,6 @@ from coopgroup.telemetry import (
 )
 from coopgroup.watch.values import GroupView, MemberView, PartitionView, WarmupView
 
-__all__ = ["Present"]
-
 _Key: TypeAlias = tuple[str, int]
 
 # A member that the brokers do not list yet may have written before.

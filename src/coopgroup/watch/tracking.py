@@ -14,8 +14,6 @@ from coopgroup.report.history.rounds import round_rows
 from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
-__all__ = ["GroupTracker"]
-
 _MOVES_MAX: Final = 200
 _TREND_MS: Final = 30_000
 _WHY_MS: Final = 60_000  # a change of members that is older explains no move

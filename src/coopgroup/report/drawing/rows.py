@@ -28,8 +28,6 @@ from coopgroup.report.history.timeline import Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
 
-__all__ = ["ORDERS", "add_bars", "names_of", "row_frame", "rows_figure"]
-
 Columns: TypeAlias = dict[str, Any]
 
 ORDERS: Final = ("by_owner", "by_name")

@@ -17,8 +17,6 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.telemetry import Ledger
 
-__all__ = ["LagLines", "lag_lines"]
-
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -16,8 +16,6 @@ from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds
 from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided, RoundRefused
 
-__all__ = ["RoundRow", "round_rows"]
-
 Names: TypeAlias = Mapping[str, str]
 
 _MEMBERS_NAMED_MAX = 5
