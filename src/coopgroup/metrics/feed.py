@@ -31,6 +31,7 @@ from coopgroup.metrics.names import (
     COMMITS,
     DROPPED,
     METRICS,
+    CommonLabels,
     Kind,
     Metric,
     Value,
@@ -38,9 +39,6 @@ from coopgroup.metrics.names import (
 from coopgroup.metrics.record_queue import RecordQueue
 from coopgroup.metrics.wanted import WantedMembers
 from coopgroup.telemetry import Envelope
-
-CommonLabels: TypeAlias = tuple[str, str, str]
-"""Group, client id, and instance id."""
 
 
 class Probe(Protocol):

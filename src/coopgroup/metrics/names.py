@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -17,6 +17,23 @@ from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 
 COMMON_LABELS: Final = ("group", "client_id", "instance_id")
 """Labels of every metric of a member."""
+
+CommonLabels: TypeAlias = tuple[str, str, str]
+"""Their values."""
+
+ATTRIBUTES: Final[Mapping[str, str]] = types.MappingProxyType(
+    {
+        "group": "messaging.consumer.group.name",
+        "client_id": "messaging.client.id",
+        "instance_id": "coopgroup.instance_id",
+        "topic": "messaging.destination.name",
+        "partition": "messaging.destination.partition.id",
+        "cause": "coopgroup.cause",
+        "reason": "coopgroup.reason",
+        "outcome": "coopgroup.outcome",
+    }
+)
+"""Attribute of each label on OpenTelemetry, by its conventions for messaging if they have one."""
 
 COMMITS: Final = "coopgroup_commits_total"
 COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
@@ -177,3 +194,10 @@ _TABLE: Final = (
 # fmt: on
 METRICS: Final[Mapping[str, Metric]] = types.MappingProxyType({one.name: one for one in _TABLE})
 """Each metric by its name, in the order of the documentation."""
+
+
+def of_member(labels: CommonLabels) -> dict[str, str]:
+    """Return the attributes of a member on OpenTelemetry; those without a value are left out."""
+    names = ("group", "client_id", "instance_id")
+    found = {ATTRIBUTES[name]: value for name, value in zip(names, labels, strict=True) if value}
+    return {"messaging.system": "kafka", **found}

@@ -16,7 +16,6 @@ from opentelemetry.metrics import (
 )
 
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, HealthLimits
-from coopgroup.metrics.attributes import NAMES, of_member
 from coopgroup.metrics.feed import (
     FeedOptions,
     MemberListener,
@@ -25,7 +24,7 @@ from coopgroup.metrics.feed import (
     Probe,
     Series,
 )
-from coopgroup.metrics.names import METRICS, Kind, Metric
+from coopgroup.metrics.names import ATTRIBUTES, METRICS, Kind, Metric, of_member
 from coopgroup.telemetry import Envelope
 
 
@@ -138,7 +137,7 @@ def _attributes(metric: Metric, key: tuple[str, ...]) -> dict[str, str]:
     if not key:
         return {}
     group, client_id, instance_id, *more = key
-    extra = {NAMES[name]: value for name, value in zip(metric.labels, more, strict=True)}
+    extra = {ATTRIBUTES[name]: value for name, value in zip(metric.labels, more, strict=True)}
     return of_member((group, client_id, instance_id)) | extra
 
 

@@ -10,8 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics import METRICS, OpenTelemetryMetrics
-from coopgroup.metrics.attributes import NAMES
-from coopgroup.metrics.names import COMMON_LABELS
+from coopgroup.metrics.names import ATTRIBUTES, COMMON_LABELS
 from coopgroup.telemetry import StateChanged
 from tests.unit.metrics.members import GivenProbe, told
 
@@ -97,4 +96,4 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
 
 def test_every_label_has_an_attribute() -> None:
     labels = {*COMMON_LABELS, *(label for one in METRICS.values() for label in one.labels)}
-    assert labels == NAMES.keys()
+    assert labels == ATTRIBUTES.keys()
