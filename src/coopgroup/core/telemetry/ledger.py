@@ -250,11 +250,11 @@ class WarmNow:
         open: the spans that last.
     """
 
-    client: str
+    client: str = ""
     open: dict[Resource, WarmSpan] = field(factory=dict)
 
-    def take(self, at_ms: int, record: WarmupsChanged) -> Iterator[WarmSpan]:
-        """Read a record and yield the spans that it ends."""
+    def take(self, at_ms: int, record: WarmupsChanged) -> list[WarmSpan]:
+        """Read a record and return the spans that it ends."""
         for resource in record.begun:
             if resource not in self.open:
                 self.open[resource] = self._begun(resource, at_ms)
@@ -262,12 +262,11 @@ class WarmNow:
             span = self.open.get(resource) or self._begun(resource, at_ms)
             if span.warm_ms is None:
                 self.open[resource] = evolve(span, warm_ms=at_ms)
-        for resources, how in (
-            (record.moved, WarmEnd.MOVED),
-            (record.cancelled, WarmEnd.CANCELLED),
-            (record.failed, WarmEnd.FAILED),
-        ):
-            yield from self.end(at_ms, how, resources)
+        return [
+            *self.end(at_ms, WarmEnd.MOVED, record.moved),
+            *self.end(at_ms, WarmEnd.CANCELLED, record.cancelled),
+            *self.end(at_ms, WarmEnd.FAILED, record.failed),
+        ]
 
     def end(
         self, at_ms: int, how: WarmEnd, resources: Iterable[Resource] | None = None
