@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[3] / "protocol"
+FOLDER = Path(__file__).resolve().parents[4] / "protocol"
 MAGIC = {"user_data": bytes.fromhex("63777564")}
 SCHEMAS = {
     "subscription": "Subscription",

@@ -19,7 +19,7 @@ from coopgroup.protocol import (
     with_signature,
 )
 
-_VECTORS = Path(__file__).parents[3] / "protocol" / "vectors" / "java_user_data.json"
+_VECTORS = Path(__file__).parents[4] / "protocol" / "vectors" / "java_user_data.json"
 HELD = ResourceSet({"orders": [0, 3], "payments": [1]})
 
 
