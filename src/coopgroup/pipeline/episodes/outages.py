@@ -206,7 +206,7 @@ def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
     )
     return known.select(
         *(*_PARTITION, "first_state", "first_generation"),
-        begin_ms.alias("begin_ms"),
+        (sql.col("end_ms") - unavailable_ms).alias("begin_ms"),
         "end_ms",
         sql.coalesce(is_observed, sql.lit(0).cast("boolean")).alias("is_observed"),
         sql.lit(HISTORY).alias("source"),
@@ -274,7 +274,7 @@ def open_outages_of(
     error_ms = sql.coalesce(sql.col("usual_ms") + sql.col("waited_ms") - begin_ms, unavailable_ms)
     return rows.select(
         *(*_PARTITION, "first_state", "first_generation"),
-        begin_ms.alias("begin_ms"),
+        (sql.lit(as_of_ms) - unavailable_ms).alias("begin_ms"),
         sql.lit(None).cast("long").alias("end_ms"),
         sql.col("usual_ms").isNotNull().alias("is_observed"),
         sql.lit(HISTORY).alias("source"),
