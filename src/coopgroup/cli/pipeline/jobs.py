@@ -273,7 +273,7 @@ def episodes(
 def brokers_of(
     bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
 ) -> tuple[Brokers, dict[str, str]]:
-    """Return the cluster, and the options with which Spark reads from it."""
+    """Return the cluster, and the options of Spark's source for it."""
     from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
 
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}

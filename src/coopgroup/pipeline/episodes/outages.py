@@ -19,8 +19,8 @@ keep such gaps apart, and `_bounded` and `_judged` apply them:
 - A group waits for a silent member for at most its session time-out plus the rebalance time-out.
   A longer gap has another reason, and is not observed.
 - The error is one usual interval only if records arrived all the time: the owner has caught up
-  with them after the gap, and they were enough to tell (`_TELLING_RECORDS`). Otherwise the outage
-  may have any length up to the gap.
+  after the gap. Few records prove nothing (`_TELLING_RECORDS`). Otherwise the outage may have any
+  length up to the gap.
 
 If two of these rules bound an outage, the tighter one counts. A group that died has an open outage:
 the time from its last commits until the end of the history.

@@ -5,7 +5,7 @@ telemetry. Without proof it is **likely** if three things hold:
 
 - the newcomer has the client id and the host of the member that left, at most an hour before;
 - in between, the group was smaller than before the absence;
-- the newcomer did not join before the other left.
+- the newcomer joined after the old member had left.
 
 Everything else is a departure and an arrival. A deployment of Kubernetes with `maxSurge` starts a
 new pod before an old one leaves. So the group is smaller only if it has fewer members than before
