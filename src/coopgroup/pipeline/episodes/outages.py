@@ -8,9 +8,9 @@ the new owner has not yet committed in the previous generation, and the old owne
 longer. So if the work stopped, it stopped within the gap between commits that contains the end of
 the round. The estimate is the gap less one usual interval.
 
-A gap counts if the partition changed its owner or had no owner, or if the gap is more than twice
-the usual interval. The second case shows groups that stop all partitions for a rebalance and
-reassign them to the same owners.
+A gap counts if the partition changed its owner or had no owner, or if the group's protocol stops
+all partitions for a rebalance. A gap of more than twice the usual interval counts, too: members may
+stop partitions although their protocol does not demand it.
 
 A partition without records is not committed either, and its gap looks like an outage. Three rules
 keep such gaps apart, and `_bounded` and `_judged` apply them:
@@ -74,7 +74,7 @@ def outages_of(
     # Before its first owner, a partition has no outage.
     moments = changes.where(sql.col("lost_ms").isNotNull()).select(
         *(*_PARTITION, "at_ms", "lost_ms", "first_state", "first_generation"),
-        (sql.col("is_move") | sql.col("is_resumed")).alias("is_changed"),
+        (sql.col("is_move") | sql.col("is_resumed") | sql.col("is_stopped")).alias("is_changed"),
     )
     is_visible = sql.col("usual_ms").isNotNull() & sql.col("end_ms").isNotNull()
     gap_ms = sql.col("end_ms") - sql.col("begin_ms")

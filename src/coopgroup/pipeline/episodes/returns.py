@@ -127,12 +127,16 @@ class _Life:
             }
 
     def _likely(self, step: Mapping[str, Any]) -> _Row | None:
-        """Return the oldest open absence of the same client and host: it ended first."""
+        """Return the oldest open absence of the same client and host, if its return is likely.
+
+        The absence is over in any case: the newcomer took the place of its member.
+        """
         names = ("client_id", "client_host")
         for place, one in enumerate(self._away):
-            is_short = step["at_ms"] - one.row["gone_ms"] <= RETURN_MS_MAX
-            if one.is_smaller and is_short and all(one.row[name] == step[name] for name in names):
-                return self._away.pop(place).row
+            if all(one.row[name] == step[name] for name in names):
+                del self._away[place]
+                is_short = step["at_ms"] - one.row["gone_ms"] <= RETURN_MS_MAX
+                return one.row if one.is_smaller and is_short else None
         return None
 
 
