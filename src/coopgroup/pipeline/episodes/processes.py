@@ -45,9 +45,9 @@ def states_of(generations: DataFrame) -> DataFrame:
 
     Returns:
         (group, life, generation, at_ms, member_count, protocol, SOURCE, state, is_restart,
-        ended_ms). `state` counts from 1 within the group, over all lives. `at_ms` is the end of the round, or
-        the time of the record for a restart. `ended_ms` is the end of the life, null for the
-        present one.
+        ended_ms). `state` counts from 1 within the group, over all lives. `at_ms` is the end of the
+        round, or the time of the record for a restart. `ended_ms` is the end of the life, null for
+        the present one.
     """
     order = Window.partitionBy("group").orderBy("source_offset")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
