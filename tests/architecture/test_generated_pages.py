@@ -5,7 +5,7 @@ import re
 import pytest
 
 from coopgroup.pipeline.schemas import TABLES
-from docs import make_state_diagram, make_table_columns
+from docs import make_key_tables, make_state_diagram, make_table_columns
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -28,6 +28,13 @@ def rows_of(name: str) -> list[list[str]]:
 def test_state_diagram_is_fresh() -> None:
     """If this fails: python docs/make_state_diagram.py."""
     assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+
+
+@pytest.mark.parametrize("page", make_key_tables.PAGES)
+def test_tables_of_keys_are_fresh(page: str) -> None:
+    """If this fails: python docs/make_key_tables.py."""
+    text = (DOCS / f"{page}.md").read_text()
+    assert make_key_tables.made(page, text) == text
 
 
 @pytest.mark.parametrize("use_case", USE_CASES, ids=lambda one: one.name)

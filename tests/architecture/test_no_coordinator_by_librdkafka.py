@@ -65,8 +65,8 @@ ALLOWED = {
     ("watch/telemetry_topics.py", "assign"): "explicit offsets, and no commits",
     ("core/leader/decision.py", "assign"): "on an assignor",
     ("core/session/balancing.py", "assign"): "on an assignor",
-    ("testing/trial/worker.py", "subscribe"): "the client that a trial measures",
-    ("testing/trial/worker.py", "commit"): "the client that a trial measures",
+    ("cli/demo_member.py", "subscribe"): "the client that the demonstration measures",
+    ("cli/demo_member.py", "commit"): "the client that the demonstration measures",
 }
 
 

@@ -5,13 +5,14 @@ This file defines values only. The host carries effects out in the order of `ste
 
 from __future__ import annotations
 
+import enum
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from coopgroup.core.member.events import Answered
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
-from coopgroup.core.model.quick_enum import QuickEnum
 from coopgroup.core.telemetry.records import Record
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "BeginWarmups",
     "CancelJoin",
     "CancelWarmups",
+    "CountPartitions",
     "DecideRound",
     "Effect",
     "FailMember",
@@ -38,7 +40,7 @@ STALLED: Final = "max.poll.interval.ms exceeded"
 """Cause of a loss because the application did not poll."""
 
 
-class Lane(QuickEnum):
+class Lane(enum.Enum):
     """The two connections to the coordinator; a request takes one or the other.
 
     A broker serves one request of a connection at a time. A request that must get through while a
@@ -71,6 +73,21 @@ class Send:
 @frozen(kw_only=True)
 class CancelJoin:
     """Give up the request that waits on the join lane; its outcome no longer matters."""
+
+
+@frozen(kw_only=True)
+class CountPartitions:
+    """Look up how many partitions topics have, and give `answered` again with `partition_counts`.
+
+    The assignment waits for it, so the look-up must be bounded in time.
+
+    Attributes:
+        topics: names, ascending.
+        answered: answer with partitions that the member does not know.
+    """
+
+    topics: tuple[str, ...]
+    answered: Answered
 
 
 @frozen(kw_only=True)
@@ -207,14 +224,20 @@ class FailMember:
 
 @frozen(kw_only=True)
 class Report:
-    """Write a telemetry record."""
+    """Write a telemetry record.
+
+    Attributes:
+        member_id: id under which it happened; None for the present one.
+    """
 
     record: Record
+    member_id: str | None = None
 
 
 Effect: TypeAlias = (
     Send
     | CancelJoin
+    | CountPartitions
     | DecideRound
     | GrantResources
     | RevokeResources
