@@ -351,7 +351,10 @@ def _choice_words(advice: Advice) -> str:
         return "If moves cost nothing, waiting for a lost member only makes an outage longer."
     if not advice.cost.move_ms:
         return "So waiting for a lost member only makes an outage longer."
-    return "Too few are known to return soon enough: waiting would cost more than moving, whatever the time-out."
+    return (
+        "Too few are known to return soon enough: waiting would cost more than moving, "
+        "whatever the time-out."
+    )
 
 
 def _worst_words(advice: Advice) -> str:
