@@ -21,7 +21,8 @@ from attrs import evolve
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport
+from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, JoinGroupRequest
 from tests.support.waiting import wait_for

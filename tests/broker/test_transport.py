@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model import group_api as api
 from coopgroup.testing import KafkaCluster

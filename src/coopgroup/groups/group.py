@@ -174,7 +174,7 @@ class CooperativeGroup:
         )
         self._work.driver = self._driver
         self._probe = MemberProbe(self._driver, GroupWork(self._work))
-        sink.watch(lambda: self._probe)
+        sink.watch(self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
             refresh_ms=settings.refresh_ms,

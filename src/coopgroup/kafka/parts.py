@@ -6,13 +6,12 @@ later part cannot be made. Threads start last and end first.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 from confluent_kafka import KafkaError, KafkaException, Message
 
 # Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
@@ -26,7 +25,10 @@ from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.callbacks.user_callbacks import with_plain_errors
 from coopgroup.kafka.config.settings import ConsumerSettings, refusal_of_librdkafka
 from coopgroup.kafka.config.strategy import assignor_of
+from coopgroup.kafka.health.consumer_work import ConsumerWork
+from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.missing_topics import MissingTopics
 from coopgroup.kafka.membership.subscription import Subscription
@@ -47,12 +49,9 @@ from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.pace import BELL_S, IDLE_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.member.events import Woken
+from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
-
-if TYPE_CHECKING:
-    from coopgroup.kafka.health.consumer_work import ConsumerWork
-    from coopgroup.kafka.health.probe import MemberProbe
-    from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.policies.eager import EagerPolicy
 
 __all__ = ["ConsumerParts", "check_plugins", "choose_plugins", "open_sink_and_slot"]
 
@@ -69,38 +68,6 @@ _NOT_EAGER: Final = (
 _READS_LAGS: Final = "an assignor that reads lags beside it, which {} does not"
 
 
-@define(eq=False)
-class _LateHealth:
-    """What reads the health of a consumer, made at its first use: it is slow to import.
-
-    There is one for all threads, because a reading compares itself with the reading before.
-    """
-
-    _listener: GroupListener
-    _fetching: Fetching
-    _committing: Committing
-    _lookup: ClusterLookup
-    # Reentrant, because a signal handler may read the health, too.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
-    _made: tuple[ConsumerWork, MemberProbe] | None = field(default=None, init=False)
-
-    def get(self) -> tuple[ConsumerWork, MemberProbe]:
-        with self._lock:
-            if self._made is None:
-                from coopgroup.kafka.health.consumer_work import ConsumerWork  # noqa: PLC0415
-                from coopgroup.kafka.health.probe import MemberProbe  # noqa: PLC0415
-
-                work = ConsumerWork(
-                    self._listener,
-                    self._fetching,
-                    self._committing,
-                    self._lookup.log_ranges,
-                    self._lookup.offset_reset,
-                )
-                self._made = work, MemberProbe(self._listener.driver, work)
-            return self._made
-
-
 @frozen(kw_only=True, eq=False)
 class ConsumerParts:
     """The parts of a consumer."""
@@ -115,7 +82,8 @@ class ConsumerParts:
     delivery: Delivery
     decoder: Decoder | None
     subscription: Subscription
-    _health: _LateHealth
+    work: ConsumerWork
+    probe: MemberProbe
     when_dropped: Finalizer
 
     @classmethod
@@ -219,8 +187,9 @@ class ConsumerParts:
         delivery = (
             Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)
         )
-        health = _LateHealth(listener, fetching, committing, lookup)
-        sink.watch(lambda: health.get()[1])
+        work = ConsumerWork(listener, fetching, committing, lookup.log_ranges, lookup.offset_reset)
+        probe = MemberProbe(driver, work)
+        sink.watch(probe)
         return cls(
             sink=sink,
             slot=slot,
@@ -234,7 +203,8 @@ class ConsumerParts:
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
-            health=health,
+            work=work,
+            probe=probe,
             when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
         )
 
@@ -252,16 +222,6 @@ class ConsumerParts:
         # First: a consumer that replaces this one at the same moment takes them from there.
         credentials.replace(username, password)
         credentials.give(self.fetching.consumer)
-
-    @property
-    def work(self) -> ConsumerWork:
-        """The work of this consumer, as `probe` reads it."""
-        return self._health.get()[0]
-
-    @property
-    def probe(self) -> MemberProbe:
-        """The reader of this consumer's health."""
-        return self._health.get()[1]
 
     @property
     def ready(self) -> deque[Message]:
@@ -324,9 +284,6 @@ def check_plugins(assignor: object, policy: object) -> None:
     if policy is None:
         return
     _check_plugin("policy", policy, Policy, _A_POLICY)
-    from coopgroup.policies.balance import BalanceRule  # noqa: PLC0415 - slow to import
-    from coopgroup.policies.eager import EagerPolicy  # noqa: PLC0415 - slow to import
-
     if isinstance(policy, EagerPolicy):
         raise ConfigurationError("policy", policy, _NOT_EAGER)
     balance = getattr(policy, "balance", None)
@@ -365,8 +322,6 @@ def open_sink_and_slot(
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:
         return sink, None
-    from coopgroup.kafka.membership.identity import take_slot  # noqa: PLC0415 - rarely needed
-
     slot = take_slot(settings.state_dir, member.group_id, sink.warn)
     opened.callback(slot.release)
     return sink, slot

@@ -31,7 +31,7 @@ def chosen_assignor(given: AssignorChoice | None, usual: str | None = None) -> A
     if not isinstance(wanted, str | Mapping):
         assignor: Assignor | None = wanted
         return assignor
-    from coopgroup.assignors.registry import choose_assignor  # noqa: PLC0415 - slow to import
+    from coopgroup.assignors.registry import choose_assignor  # noqa: PLC0415 - imports all of them
 
     return choose_assignor(wanted)
 
@@ -44,6 +44,6 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     """
     if not isinstance(given, str | Mapping):
         return given
-    from coopgroup.policies.registry import choose_policy  # noqa: PLC0415 - slow to import
+    from coopgroup.policies.registry import choose_policy  # noqa: PLC0415 - imports all of them
 
     return choose_policy(given)

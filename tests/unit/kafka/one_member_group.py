@@ -16,7 +16,7 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.effects import GrantResources, Lane
 from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged

@@ -133,21 +133,3 @@ def test_instrumentation_of_confluent_kafka_does_not_see_our_fetches() -> None:
         "print('plain')\n"
     )
     assert output_of(program) == "plain\n"
-
-
-def test_consumer_does_not_import_what_few_consumers_need() -> None:
-    rare = (
-        "coopgroup.kafka.config.sasl",
-        "coopgroup.kafka.config.tls",
-        "coopgroup.kafka.health.probe",
-        "importlib.metadata",
-        "confluent_kafka.admin",
-        "coopgroup.assignors.sticky.assignor",
-    )
-    program = (
-        "import sys\nfrom coopgroup import CooperativeConsumer\n"
-        f"with CooperativeConsumer({CONFIGURATION!r}) as consumer:\n"
-        f"    print([one for one in {rare!r} if one in sys.modules])\n"
-        "    print(consumer.health().problems(), 'coopgroup.kafka.health.probe' in sys.modules)\n"
-    )
-    assert output_of(program) == "[]\n() True\n"

@@ -129,32 +129,3 @@ def test_hash_survives_another_thread_that_makes_the_arrays() -> None:
     finally:
         sys.settrace(before)
     assert found == hash(ResourceSet({"T": [1]}))
-
-
-FORK_DURING_IMPORT = """
-import os, signal, sys, threading
-from coopgroup.kafka.membership.leading import read_members
-from coopgroup.model import ResourceSet
-left, right = (ResourceSet.from_pairs([("T", n) for n in range(count)]) for count in (2, 1))
-uses = {"algebra": lambda: left - right, "leader": lambda: read_members([])}
-begun = threading.Event()
-class Finder:
-    def find_spec(self, name, *_):
-        if name.startswith("numpy."):
-            begun.set()
-sys.meta_path.insert(0, Finder())
-thread = threading.Thread(target=uses[USE])
-thread.start()
-assert begun.wait(30)
-child = os.fork()
-if not child:
-    signal.alarm(30)
-    os._exit(0 if (left - right).to_dict() == {"T": [1]} else 1)
-print(os.waitpid(child, 0)[1])
-thread.join()
-"""
-
-
-@pytest.mark.parametrize("use", ["algebra", "leader"])
-def test_child_forked_while_a_thread_imports_numpy_can_import_it(use: str) -> None:
-    assert output_of(f"USE = {use!r}\n{FORK_DURING_IMPORT}") == "0\n"

@@ -21,6 +21,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from coopgroup.kafka.membership.ports import Transport
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
     TOPIC_REFUSALS,
     EndAnswer,
@@ -32,7 +33,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import AnyLane, TopicLane, TransportFailure
+from coopgroup.kafka.rpc.transport import AnyLane, TopicLane
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator

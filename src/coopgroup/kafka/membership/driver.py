@@ -18,23 +18,29 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field
 
+from coopgroup.assignors.base import Assignor
+from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
+from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.lag_watching import LagWatcher
 from coopgroup.kafka.membership.late_thread import LateThread
-from coopgroup.kafka.membership.leading import RoundLeader, read_members
+from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.leader import RoundRequest, read_members
 from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.member.effects import (
     BeginWarmups,
@@ -62,6 +68,8 @@ from coopgroup.member.events import (
 )
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
+from coopgroup.policies.base import Policy
+from coopgroup.policies.simple import SimplePolicy
 from coopgroup.session import (
     CheckLags,
     DecideRound,
@@ -81,13 +89,6 @@ from coopgroup.session import (
 )
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
-
-if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.kafka.membership.identity import IdentitySlot
-    from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
-    from coopgroup.leader import RoundRequest
-    from coopgroup.policies.base import Policy
 
 __all__ = ["GroupDriver"]
 
@@ -194,8 +195,8 @@ class GroupDriver:
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
         )
         self.leader = RoundLeader(
-            assignor=self.assignor,
-            policy=self.policy,
+            assignor=StickyAssignor() if self.assignor is None else self.assignor,
+            policy=SimplePolicy() if self.policy is None else self.policy,
             lookup=self.lookup,
             timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
@@ -212,7 +213,7 @@ class GroupDriver:
         topic = self.settings.bell_topic
         if topic is None:
             return None
-        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - slow to import
+        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - an option
 
         return TopicBell(
             transport=self.transport,
@@ -317,7 +318,6 @@ class GroupDriver:
     # --- the group's thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
-        self.leader.load_soon()
         while (event := self.take(self.pause_s())) is not None:
             self.turn(event)
         self.is_running = False

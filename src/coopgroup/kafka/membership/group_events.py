@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode
 from coopgroup.member.events import Answered, BellRang, RequestFailed, Woken
 from coopgroup.model.group_api import Answer

@@ -13,23 +13,23 @@ end.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 from attrs import define, field
 
+from coopgroup.assignors.base import Assignor
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies.base import Policy
 from coopgroup.session import (
     DecideRound,
     LookOver,
@@ -41,49 +41,10 @@ from coopgroup.session import (
 )
 from coopgroup.worker import URGENT, Job, Worker
 
-if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.kafka.membership.ports import RoundLookup
-    from coopgroup.leader import Lags, RoundRequest, TopicMetadata
-    from coopgroup.policies.base import Policy
-
-__all__ = ["RoundLeader", "read_members"]
-
 _STOP_TIMEOUT_S: Final = 2.0
-# A member that returns has its assignment by then. The import would delay its first record.
-_LOAD_AFTER_S: Final = 0.25
-# The same holds for the client of the look-up.
+# A member that returns has its assignment by then. The client of the look-up would delay its first
+# record.
 _LOOK_AFTER_S: Final = 0.5
-# A child that is forked during an import would wait forever for modules such as NumPy. So a fork
-# waits for the imports of other threads, and then for the one in the background.
-_loading: Final = threading.RLock()
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
-
-
-def _end_imports() -> None:
-    """Wait for other threads that import our modules or NumPy, before a fork.
-
-    In the child these threads are gone, and what they import would stay locked forever. A module of
-    somebody else may run a whole program while it is imported, so nobody waits for these.
-    """
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] in {"coopgroup", "numpy"}:
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "_initializing", False):  # as the import statement itself asks
-                with suppress(Exception):  # the other thread raises it
-                    import_module(name)
-
-
-os.register_at_fork(before=_end_imports)
-
-
-def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
-    """Decode the subscriptions of a group; a member that does not lead imports nothing for it."""
-    from coopgroup import leader  # noqa: PLC0415 - only for a leader
-
-    return leader.read_members(members)
 
 
 @define(eq=False)
@@ -105,16 +66,14 @@ class _Round:
 class RoundLeader:
     """Decides rounds for the driver.
 
-    The assignor and the policy may be None for the defaults, which load when the member leads.
-
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
         turn: held while the assignor runs, because an assignor need not be thread-safe.
     """
 
-    _assignor: Assignor | None
-    _policy: Policy | None
+    assignor: Assignor
+    policy: Policy
     lookup: RoundLookup
     timeout_ms: int
     post: Callable[[RoundDecided | RejoinRequested], None]
@@ -130,38 +89,6 @@ class RoundLeader:
     is_stopped: bool = field(default=False, init=False)
     # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    @property
-    def assignor(self) -> Assignor:
-        """The assignor."""
-        if self._assignor is None:
-            from coopgroup.assignors.sticky.assignor import StickyAssignor  # noqa: PLC0415 - slow
-
-            self._assignor = StickyAssignor()
-        return self._assignor
-
-    @property
-    def policy(self) -> Policy:
-        """The policy."""
-        if self._policy is None:
-            from coopgroup.policies.simple import SimplePolicy  # noqa: PLC0415 - slow to import
-
-            self._policy = SimplePolicy()
-        return self._policy
-
-    def load_soon(self) -> None:
-        """Import, in the background, what only a leader needs: the first round then starts faster.
-
-        A round that comes earlier imports it by itself.
-        """
-        with suppress(RuntimeError):  # no thread is available
-            self._looks.submit(self._load, after_s=_LOAD_AFTER_S)
-
-    def _load(self) -> None:
-        with _loading:
-            from coopgroup.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
-
-            _ = lead, lead_kafka_round, self.assignor, self.policy
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""

@@ -12,19 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from attrs import define
 
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import Application, Transport
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.member import Member
 from coopgroup.member.transitions import AT_WORK, MemberState
 from coopgroup.model import EMPTY
 from coopgroup.telemetry import MemberReported
-
-if TYPE_CHECKING:
-    from coopgroup.kafka.membership.ports import Application, Transport
-    from coopgroup.kafka.membership.work_meter import WorkMeter
-    from coopgroup.member import Member
 
 __all__ = ["MemberReports", "Reporter", "report_of"]
 

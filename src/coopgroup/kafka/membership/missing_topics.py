@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Final
 
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Message
+from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import WireMessage
-from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 
 __all__ = ["MissingTopics"]
@@ -49,8 +51,6 @@ class _FindTopics:
 
     def message(self) -> WireMessage:
         """Return kafka-python's message."""
-        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
-
         topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
         return MetadataRequest(
             topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN

@@ -24,6 +24,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from coopgroup.kafka.membership.ports import Transport
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
     RECORD_REFUSALS,
     TOPIC_REFUSALS,
@@ -32,7 +33,7 @@ from coopgroup.kafka.rpc.topics import (
     Produce,
     ProduceAnswer,
 )
-from coopgroup.kafka.rpc.transport import TopicLane, TransportFailure
+from coopgroup.kafka.rpc.transport import TopicLane
 from coopgroup.member.error_actions import error_name
 from coopgroup.model.group_api import Coordinator
 from coopgroup.telemetry import Envelope, to_json

@@ -11,8 +11,9 @@ from attrs import define, field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
-from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
 from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name

@@ -18,9 +18,6 @@ its result is unknown until then. This holds even if another request on the conn
 
 To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
 
-kafka-python is slow to import. The thread imports it with the first request, or a moment after its
-start, so a consumer's constructor does not wait.
-
 The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
 calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
 """
@@ -33,15 +30,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.channel import Call, Channel
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
 from coopgroup.kafka.rpc.questions import OtherRequest, Question
-from coopgroup.kafka.rpc.tasks import Callback
+from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -52,22 +51,8 @@ from coopgroup.model.group_api import (
 )
 from coopgroup.worker import Worker
 
-if TYPE_CHECKING:
-    from coopgroup.kafka.rpc.channel import Channel
-
-__all__ = [
-    "AnyLane",
-    "FailureKind",
-    "GroupTransport",
-    "OnAnswer",
-    "TopicLane",
-    "TransportFailure",
-]
-
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
-# The import keeps the GIL for 20 ms, and would delay the end of the constructor.
-_IMPORT_AFTER_S: Final = 0.05
 _LEARN_AFTER_S: Final = 1.0
 OnAnswer: TypeAlias = Callable[[Any], None]
 """Called with the answer to the request, or with a `TransportFailure`."""
@@ -241,7 +226,7 @@ class GroupTransport:
             if self._phase is not _Phase.OPEN:
                 raise RuntimeError("the transport is not running")
             self._inbox.append(action)
-            self._net.call_soon_threadsafe(Callback(self._drain_inbox))
+            self._net.call_soon_threadsafe(self._drain_inbox)
 
     # --- the thread's side -----------------------------------------------------------------------
 
@@ -251,7 +236,6 @@ class GroupTransport:
     def _run(self) -> None:
         if not self._begun.acquire(blocking=False):
             return  # `start` was interrupted, and has closed the loop
-        self._net.call_at(time.monotonic() + _IMPORT_AFTER_S, _import_kafka_python)
         while self._phase is _Phase.OPEN:
             try:
                 self._net.poll()
@@ -320,11 +304,9 @@ class GroupTransport:
     def _submit(
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
-        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
-
         channel = self._channel(job.lane, address)
         try:
-            message = channel.message(job.request)
+            message = build_message(job.request)
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
             self._report(error)
             on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
@@ -364,8 +346,6 @@ class GroupTransport:
                 self._report(HandshakeError(outcome.message))
 
     def _channel(self, lane: AnyLane, address: Address) -> Channel:
-        from coopgroup.kafka.rpc.channel import Channel  # noqa: PLC0415 - slow to import
-
         key = (lane, *address)
         channel = self._channels.get(key)
         if channel is None:
@@ -427,10 +407,6 @@ class GroupTransport:
 
     def _learn_brokers(self, lane: AnyLane, address: Address) -> None:
         """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
-        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
-
-        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
-
         now = time.monotonic()
         age_ms = (now - self._brokers_read_at) * 1000
         if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
@@ -454,13 +430,6 @@ class GroupTransport:
         )
 
 
-def _import_kafka_python() -> None:
-    with contextlib.suppress(Exception):  # the first request fails with the same error
-        from coopgroup.kafka.rpc import channel, requests  # noqa: PLC0415 - slow to import
-
-        _ = channel, requests
-
-
 def _asks_any_broker(request: GroupRequest | Question) -> bool:
     if isinstance(request, FindCoordinatorRequest):
         return True
@@ -475,8 +444,6 @@ def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, st
 def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
     if isinstance(outcome, TransportFailure):
         return outcome
-    from coopgroup.kafka.rpc.requests import read_answer  # noqa: PLC0415 - slow to import
-
     try:
         return read_answer(request, outcome)
     except Exception as error:  # noqa: BLE001 -- the request must have an outcome

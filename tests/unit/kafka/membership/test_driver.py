@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coopgroup.kafka.membership import bell as bell_module
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.records.pending_commits import PendingCommits
-from coopgroup.kafka.rpc.transport import FailureKind
+from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.member.events import (
@@ -370,7 +369,7 @@ def test_member_hears_rings_and_rings_as_it_leaves(
         bells.append(FakeBell(given))
         return bells[-1]
 
-    monkeypatch.setattr(bell_module, "TopicBell", make)
+    monkeypatch.setattr("coopgroup.kafka.membership.bell.TopicBell", make)
     with running(hand, more=SLOW) as (driver, group):
         subscribe(hand, driver)
         (bell,) = bells

@@ -15,7 +15,8 @@ from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (

@@ -1,66 +1,79 @@
-"""kafka-python's connection with coopgroup's own authentication.
+"""The SASL authentication of a connection, and its renewal (KIP-368).
 
-It differs from kafka-python's in two ways. The steps of a SASL mechanism run on a thread beside the
+It differs from kafka-python's own in two ways. The steps of a mechanism run on a thread beside the
 loop, because Kerberos asks name servers and a KDC, and SCRAM computes for a long time. The
 heartbeats of other connections must go out meanwhile. The second difference: a broker's refusal of
 the credentials is a separate error. It is final; all other failures may be temporary.
+
+kafka-python's connection therefore knows nothing of SASL. It is open when this file begins.
 """
 
 from __future__ import annotations
 
+import math
+import random
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 import kafka.errors as wire_errors
+from attrs import define, field
 from kafka.net.connection import KafkaConnection
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest, SaslHandshakeRequest
 
 from coopgroup.kafka.aside import Aside, outcome_of
-from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials, TokenOnce
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.config.sasl import TokenOnce
 from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
-
-__all__ = ["BrokerConnection"]
 
 # With fewer, a host that poses as a broker could guess the password quickly. Kafka allows no fewer.
 _SCRAM_ITERATIONS_MIN: Final = 4_096
+# A session is renewed after a random share of its life. Otherwise, connections that were opened at
+# the same time would always be renewed at the same time.
+_LIFE_SHARES: Final = (0.85, 0.95)
+_LIFETIME_MS_MIN: Final = 1_000
+# Time between two looks at a connection while a broker throttles this client (KIP-219).
+_PAUSED_POLL_S: Final = 0.02
 
 
-class BrokerConnection(KafkaConnection):
-    """A connection that authenticates without blocking its loop."""
+@define(eq=False)
+class Authentication:
+    """Authenticates one open connection, several times if its sessions end.
 
-    def __init__(
-        self,
-        net: NetworkSelector,
-        *,
-        aside: Aside,
-        token_source: OAuthTokenSource | None,
-        credentials: SaslCredentials | None,
-        **arguments: Any,  # noqa: ANN401  (kafka-python's own)
-    ) -> None:
-        super().__init__(net, **arguments)  # type: ignore[no-untyped-call]
-        self.aside = aside
-        self.token_source = token_source
-        self.credentials = credentials
-        self._accepted: tuple[str, str] | None = None
+    Attributes:
+        renew_at: when to authenticate again, in seconds of the monotonic clock.
+    """
 
-    async def _sasl_authenticate(self, timeout_at: float | None = None) -> None:
-        base: Any = self  # kafka-python's code has no types
-        until = base._timeout_at() if timeout_at is None else timeout_at  # noqa: SLF001
-        framed = await self._choose_mechanism(until)
-        token = None if self.token_source is None else TokenOnce(self.token_source)
-        name = base.config["sasl_mechanism"]
+    _connection: KafkaConnection
+    _settings: ConnectionSettings
+    _aside: Aside
+    renew_at: float = field(default=math.inf, init=False)
+    # Name and password that the broker accepted last.
+    _accepted: tuple[str, str] | None = field(default=None, init=False)
+
+    async def run(self, until: float) -> None:
+        """Authenticate.
+
+        Raises:
+            CredentialsRefusedError: the broker has refused the credentials.
+            HandshakeError: the authentication failed for another reason.
+            KafkaError: the connection was lost, or the time is over.
+        """
+        settings, name = self._settings, self._settings.connection["sasl_mechanism"]
+        framed = await self._choose_mechanism(name, until)
+        token = None if settings.token_source is None else TokenOnce(settings.token_source)
         # Kerberos derives the service's name from the host name that the user configured.
-        host = base.transport.host or base.transport.getPeer()[0]
-        config = base.config | {"sasl_oauth_token_provider": token, "host": host}
+        transport: Any = self._connection.transport
+        host = transport.host or transport.getPeer()[0]
+        config = {**self._connection.config, **settings.connection}
+        config |= {"sasl_oauth_token_provider": token, "host": host}
         login = None
-        if self.credentials is not None:
-            login = self.credentials.newest
-            config |= self.credentials.arguments()
+        if settings.credentials is not None:
+            login = settings.credentials.newest
+            config |= settings.credentials.arguments()
         mechanism = await self._beside(lambda: get_sasl_mechanism(name)(**config))
         answer: Any = None
         while not mechanism.is_done() and time.monotonic() < until:
@@ -75,10 +88,15 @@ class BrokerConnection(KafkaConnection):
         if not (mechanism.is_done() and mechanism.is_authenticated()):
             raise wire_errors.KafkaTimeoutError(f"SASL {name} did not end in time")
         self._accepted = login
-        if self.token_source is not None:
-            self.token_source.accept()
-        if framed:
-            base._reauth.session_updated(answer.session_lifetime_ms)  # noqa: SLF001
+        if settings.token_source is not None:
+            settings.token_source.accept()
+        lifetime_ms = answer.session_lifetime_ms if framed else 0
+        if lifetime_ms and lifetime_ms > 0:
+            life_s = max(lifetime_ms, _LIFETIME_MS_MIN) / 1000
+            share = random.uniform(*_LIFE_SHARES)  # noqa: S311 -- hides nothing
+            self.renew_at = time.monotonic() + life_s * share
+        else:
+            self.renew_at = math.inf
 
     def _is_final(self, login: tuple[str, str] | None) -> bool:
         """Return whether a refusal of this name and password says that they are wrong.
@@ -86,13 +104,13 @@ class BrokerConnection(KafkaConnection):
         A broker also refuses another user on a connection that has one (KIP-368). And a refusal of
         credentials that were replaced meanwhile says nothing about the new ones.
         """
-        if self.credentials is None:
+        credentials = self._settings.credentials
+        if credentials is None:
             return True
-        return login == self.credentials.newest and self._accepted in {None, login}
+        return login == credentials.newest and self._accepted in {None, login}
 
-    async def _choose_mechanism(self, until: float) -> bool:
+    async def _choose_mechanism(self, name: str, until: float) -> bool:
         """Agree on the mechanism; return whether the next bytes are framed as Kafka requests."""
-        name = str(self.config["sasl_mechanism"])
         answer = await self._ask(SaslHandshakeRequest(mechanism=name, max_version=1), until)
         if answer.error_code or name not in answer.mechanisms:
             offered = ", ".join(answer.mechanisms) or "nothing"
@@ -100,11 +118,15 @@ class BrokerConnection(KafkaConnection):
         return bool(answer.API_VERSION == 1)
 
     async def _ask(self, request: object, until: float) -> Any:  # noqa: ANN401  (kafka-python's)
-        base: Any = self
-        return await base._send_request(request, timeout_at=until)  # noqa: SLF001
+        connection: Any = self._connection
+        while connection.paused and time.monotonic() < until:
+            await connection.net.sleep(_PAUSED_POLL_S)
+        return await connection.send_request(request, (until - time.monotonic()) * 1000)
 
     async def _beside(self, step: Callable[[], object]) -> Any:  # noqa: ANN401  (whatever it gives)
-        return await outcome_of(self.net, lambda on_done: self.aside.alone(step, on_done))
+        return await outcome_of(
+            self._connection.net, lambda on_done: self._aside.alone(step, on_done)
+        )
 
 
 # kafka-python checks the type; registering avoids inheriting from its class.

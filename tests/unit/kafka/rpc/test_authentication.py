@@ -14,9 +14,10 @@ from attrs import frozen
 from kafka.errors import KafkaConnectionError
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc import broker_connection
+from coopgroup.kafka.rpc import authentication
 from coopgroup.kafka.rpc.channel import _kind
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import HeartbeatAnswer
 from tests.support.oidc_provider import oidc_provider
@@ -233,7 +234,7 @@ def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(SlowMechanism, "hung", threading.Event())
         assert stage.ask(Lane.JOIN) == ALIVE
         earlier = named("coopgroup-sasl")
-        monkeypatch.setattr(broker_connection, "get_sasl_mechanism", lambda _: SlowMechanism)
+        monkeypatch.setattr(authentication, "get_sasl_mechanism", lambda _: SlowMechanism)
         slow = stage.begin()
         assert SlowMechanism.waiting.get(timeout=WAIT_S) == "coopgroup-sasl"
         assert stage.ask(Lane.JOIN) == ALIVE

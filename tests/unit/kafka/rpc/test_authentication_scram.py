@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.net.sasl import get_sasl_mechanism
 
-from coopgroup.kafka.rpc.broker_connection import _receive
+from coopgroup.kafka.rpc.authentication import _receive
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 
 NAME = "SCRAM-SHA-256"

@@ -1,4 +1,4 @@
-"""An abandoned connection: only an OffsetCommit on it still waits for its answer."""
+"""A connection: bytes that arrive whole, wrong answers, and commits that outlive it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from typing import Any, Final
 import pytest
 from attrs import frozen
 
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport
-from coopgroup.model.group_api import Coordinator, OffsetCommitAnswer, OffsetCommitRequest
+from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.model.group_api import (
+    Coordinator,
+    HeartbeatAnswer,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
 from tests.unit.kafka.rpc.transport_stage import (
+    CORRELATION,
     HEARTBEAT,
     HEARTBEAT_KEY,
     LONG_MS,
@@ -29,6 +38,8 @@ from tests.unit.kafka.rpc.transport_stage import (
 
 SHORT_MS: Final = 100
 COMMIT_KEY: Final = 8
+SYNC_KEY: Final = 14
+ALIVE: Final = struct.pack(">ih", 0, 0)
 COMMIT: Final = OffsetCommitRequest(
     group_id="g",
     generation=1,
@@ -50,7 +61,7 @@ class Stage:
         return begin(self.transport, request, self.node, timeout_ms)
 
     def accept(self) -> socket.socket:
-        return self.broker.accept({COMMIT_KEY: 7, HEARTBEAT_KEY: 3})
+        return self.broker.accept({COMMIT_KEY: 7, HEARTBEAT_KEY: 3, SYNC_KEY: 3})
 
     def give_up(self) -> None:
         """Let a heartbeat time out, which abandons its connection."""
@@ -119,3 +130,33 @@ def test_commit_on_a_given_up_connection_has_one_outcome_however_it_ends(
         stage.transport.close()
     assert committed.get(timeout=WAIT_S).kind is kind
     assert committed.empty()
+
+
+def test_answer_to_another_request_closes_the_connection(stage: Stage) -> None:
+    outcome = stage.send(HEARTBEAT, LONG_MS)
+    stage.accept()
+    request = stage.broker.request()
+    stage.broker.answer(request[: CORRELATION.start] + struct.pack(">i", 1_000_000), ALIVE)
+    assert outcome.get(timeout=WAIT_S).kind is FailureKind.DISCONNECTED
+
+
+def test_request_larger_than_the_buffer_of_the_kernel_arrives_whole(stage: Stage) -> None:
+    assignment = bytes(range(256)) * 80_000
+    sync = SyncGroupRequest(
+        group_id="g",
+        generation=1,
+        member_id="m",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocol_name="p",
+        assignments=(("m", assignment),),
+    )
+    synced = stage.send(sync, LONG_MS)
+    beaten = stage.send(HEARTBEAT, LONG_MS)  # waits until the request before it has left
+    stage.accept()
+    request = stage.broker.request()
+    assert request.endswith(assignment)
+    stage.broker.answer(request, struct.pack(">ihi", 0, 0, 0))
+    assert synced.get(timeout=WAIT_S) == SyncGroupAnswer(error_code=0, assignment=b"")
+    stage.broker.answer(stage.broker.request(), ALIVE)
+    assert beaten.get(timeout=WAIT_S) == HeartbeatAnswer(error_code=0)
