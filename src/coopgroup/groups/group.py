@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
@@ -22,21 +21,18 @@ from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.lookup import CatalogueLookup
+from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
-from coopgroup.groups.watching import CatalogueWatcher
-from coopgroup.groups.work import ResourceWork
-from coopgroup.groups.work_probe import GroupWork
-from coopgroup.kafka.clock import now_s
+from coopgroup.groups.work import GroupWork, ResourceWork
+from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.leaving import has_left, wait_left
-from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
+from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
 from coopgroup.kafka.plugins import (
     AssignorChoice,
     PolicyChoice,
+    check_plugins,
     chosen_assignor,
     chosen_policy,
 )
@@ -243,7 +239,7 @@ class CooperativeGroup:
         while not (self._work.wait_idle(0) and self._is_given_nothing()):
             if now_s() >= deadline_s:
                 return False
-            time.sleep(_STEP_S)
+            pause(_STEP_S)
         return True
 
     def _refuse_own(self, action: str) -> None:
@@ -253,7 +249,7 @@ class CooperativeGroup:
     def _is_given_nothing(self) -> bool:
         member = self._driver.member
         is_settled = member.state is MemberState.STABLE and member.last_join.topics == ()
-        return is_settled or has_left(member) or self._closed
+        return is_settled or self._driver.has_left or self._closed
 
     def close(self, timeout_s: float | None = None) -> None:
         """Stop all resources concurrently, and leave the group.
@@ -282,7 +278,7 @@ class CooperativeGroup:
                 self._work.close(limit_s)
             finally:
                 self._driver.leave("closed", for_good=False)
-                wait_left(self._driver)
+                self._driver.wait_left()
                 self._driver.stop()
                 self._work.wait_told()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,11 @@ now_s: Final[Callable[[], float]] = partial(time.clock_gettime, CLOCK)
 
 It is no function of Python: an idle consumer reads the clock more often than it does anything else.
 """
+
+
+def pause(seconds: float) -> None:
+    """Wait, and hold no lock meanwhile: a signal handler may run, and close the consumer."""
+    threading.Event().wait(seconds)
 
 
 def now_ms() -> int:

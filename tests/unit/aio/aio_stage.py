@@ -20,9 +20,8 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
 from coopgroup.kafka import clock
-from coopgroup.kafka.callbacks.listener import GroupListener
-from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.consumer import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore

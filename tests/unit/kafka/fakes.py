@@ -18,6 +18,7 @@ from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
 from coopgroup.kafka.rpc.transport import AnyLane
+from coopgroup.member import MemberState
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
@@ -308,6 +309,9 @@ class FakeDriver:
 
     def leave(self, reason: str, *, for_good: bool) -> None:
         self.left.append((reason, for_good))
+
+    def wait_left(self) -> bool:
+        return bool(self.member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED})
 
     def wait_for_commits(self, limit_s: float) -> bool:
         self.waited_s.append(limit_s)

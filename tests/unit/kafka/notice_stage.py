@@ -8,12 +8,11 @@ from typing import Any
 from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from coopgroup.kafka.callbacks.listener import GroupListener
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.consumer import Delivery
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
-from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources

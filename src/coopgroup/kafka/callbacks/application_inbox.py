@@ -3,6 +3,14 @@
 Grants, revocations and losses arrive on the group's thread. The application's thread handles them
 in the order of their arrival. A loss voids all notices that were queued before it, except those of
 warm-ups: their state is local.
+
+Errors of the group's own connections, for the application's `error_cb`.
+
+librdkafka is not a member of the group, so it does not see these errors. They are reported with
+librdkafka's codes: a coordinator that does not answer is `_TRANSPORT`, a refused login is
+`_AUTHENTICATION`. Refusals that belong to a rebalance are not errors: the member handles them.
+
+Rule of this file: `error_cb` runs on the application's thread, in `poll`, as with librdkafka.
 """
 
 from __future__ import annotations
@@ -11,12 +19,14 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, define, field
+from confluent_kafka import KafkaError
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.member import ErrorCode
 from coopgroup.member.effects import (
     STALLED,
     BeginWarmups,
@@ -24,11 +34,10 @@ from coopgroup.member.effects import (
     FailMember,
     LoseResources,
 )
+from coopgroup.telemetry import Record, RequestRefused
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
-
-__all__ = ["ApplicationInbox"]
 
 
 @define(eq=False)
@@ -125,3 +134,34 @@ class ApplicationInbox:
 
     def _keep(self, *kinds: type) -> None:
         self._notices = deque(one for one in self._notices if isinstance(one, kinds))
+
+
+_CODES: Final = {
+    ErrorCode.NO_ANSWER.name: KafkaError._TRANSPORT,
+    ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,
+    ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,
+}
+# librdkafka suppresses a repeated error for the same time.
+_AGAIN_S: Final = 30.0
+
+
+@define(eq=False)
+class GroupErrors:
+    """Reports the errors of one consumer's group."""
+
+    error_cb: Callable[[KafkaError], Any]
+    inbox: ApplicationInbox
+    _told_at_s: dict[str, float] = field(factory=dict, init=False)
+
+    def hear(self, record: Record) -> None:
+        """Report a refused request, on the group's thread; ignore all other records."""
+        if not isinstance(record, RequestRefused):
+            return
+        code = _CODES.get(record.error)
+        now = now_s()
+        if code is None or now < self._told_at_s.get(record.error, -math.inf) + _AGAIN_S:
+            return
+        self._told_at_s[record.error] = now
+        words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
+        error_cb, error = self.error_cb, KafkaError(code, words)
+        self.inbox.call_soon(lambda: error_cb(error))

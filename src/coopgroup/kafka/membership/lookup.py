@@ -56,7 +56,7 @@ _ABOUT_TOPIC: Final = frozenset(
     }
 )
 # Look-ups in a row without an answer until the next one gets a new client. librdkafka's client may
-# have lost all brokers, and then it never connects again (`client_watch`). The number doubles with
+# have lost all brokers, and then it never connects again (`fetching`). The number doubles with
 # each new client without an answer: a client that needs long to connect must not be replaced first.
 _FAILURES_MAX: Final = 2
 _PATIENCE_MAX: Final = 64

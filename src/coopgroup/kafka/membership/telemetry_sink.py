@@ -45,10 +45,9 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from coopgroup.kafka.membership.member_reports import Reporter
     from coopgroup.kafka.membership.ports import Transport
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
-    from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
+    from coopgroup.kafka.membership.telemetry_topic import Reporter, TelemetryTopic
 
 _WARNINGS: Final = (
     AssigningMoved,
@@ -132,7 +131,7 @@ class TelemetrySink:
         topic = self._topic
         if topic is None or not interval_ms:
             return
-        from coopgroup.kafka.membership.member_reports import MemberReports  # noqa: PLC0415 - an option
+        from coopgroup.kafka.membership.telemetry_topic import MemberReports  # noqa: PLC0415 - an option
 
         def put(report: MemberReported) -> None:
             # A report that waits is out of date when it arrives.

@@ -13,14 +13,13 @@ Rules of this file:
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from attrs import define, field
 
-from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.clock import now_ms, now_s, pause
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import FinishCommit
 from coopgroup.member.events import CommitRequested, Offset
@@ -105,7 +104,7 @@ class PendingCommits:
                 return False
             # Poll: a condition needs a lock. A signal handler may close the consumer, and it could
             # not take the lock if it interrupted the holder.
-            time.sleep(_STEP_S)
+            pause(_STEP_S)
         return True
 
     def _has_until(self, last_id: int) -> bool:

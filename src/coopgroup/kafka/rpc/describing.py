@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import queue
-import time
 from contextlib import closing
 from typing import Any, Final
 
 from attrs import define, field, frozen
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
@@ -70,9 +70,9 @@ class GroupDescriber:
             self._transport = GroupTransport(self.settings, lambda _: None)
             self._transport.start()
         try:
-            asking = _Asking(self._transport, self.settings, time.monotonic() + timeout_ms / 1000)
+            asking = _Asking(self._transport, self.settings, now_s() + timeout_ms / 1000)
             while (described := asking.describe(self.group_id)) is None:
-                time.sleep(_PAUSE_S)
+                pause(_PAUSE_S)
         except BaseException:
             self.close()  # the next question connects anew
             raise
@@ -106,7 +106,7 @@ class _Asking:
         return (found.coordinator, answer) if answer.error_code == ErrorCode.NONE else None
 
     def _ask(self, request: GroupRequest | DescribeGroupRequest, node: Coordinator | None) -> Any:  # noqa: ANN401
-        left_ms = round(1000 * (self.until_s - time.monotonic()))
+        left_ms = round(1000 * (self.until_s - now_s()))
         if left_ms <= 0:
             raise self._refusal("no answer in time")
         outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -15,7 +15,7 @@ from coopgroup.member.effects import (
     RevokeResources,
 )
 from coopgroup.model import ResourceSet
-from tests.unit.kafka.records.test_delivery_interruption import interrupt, strike
+from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
 THREADING = {"threading.py"}
 SOME = ResourceSet({"orders": [0, 1]})

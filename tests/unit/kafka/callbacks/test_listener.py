@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.member.effects import (
     BeginWarmups,
     FailMember,

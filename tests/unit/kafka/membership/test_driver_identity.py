@@ -11,7 +11,6 @@ import pytest
 
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.member import KeptIdentity
 from coopgroup.member.events import LeaveRequested
 from coopgroup.model.group_api import (
@@ -102,7 +101,7 @@ def test_driver_comes_back_as_who_was_kept(
         assert driver.leader.seen == (seen or SeenTopics())
         driver.post(LeaveRequested(reason="closed"))
         hand.run()
-        assert has_left(driver.member)
+        assert driver.has_left
         assert not driver.leads
 
 
@@ -117,7 +116,7 @@ def test_driver_keeps_who_the_member_is_unless_it_leaves_permanently(
     if for_good is not None:
         driver.leave("closed", for_good=for_good)
         hand.run()
-    assert has_left(driver.member) is (for_good is not None)
+    assert driver.has_left is (for_good is not None)
     assert (LeaveGroupRequest in group.requests) is bool(for_good)
     slot.release()
     again = take_slot(str(slot.path.parent), "g", fail)

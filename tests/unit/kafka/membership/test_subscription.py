@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaException
 
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.watching import TopicWish
 from coopgroup.member import MemberState

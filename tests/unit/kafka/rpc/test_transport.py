@@ -16,8 +16,7 @@ from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
+from coopgroup.kafka.rpc.transport import THREAD_PREFIX, GroupTransport
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     Coordinator,

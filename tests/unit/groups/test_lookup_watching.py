@@ -8,8 +8,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.lookup import CatalogueLookup
-from coopgroup.groups.watching import CatalogueWatcher
+from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.member import Member, MemberConfig, new_member
 from coopgroup.member.events import CatalogueSeen, RejoinRequested
 from coopgroup.member.parts import LastJoin

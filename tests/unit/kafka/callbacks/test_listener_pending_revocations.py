@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.pending_revocations import PutOff
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks, PutOff
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import LossHandled, Offset, RevocationCompleted

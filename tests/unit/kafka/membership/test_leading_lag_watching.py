@@ -10,8 +10,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup.assignors import LagAwareAssignor
-from coopgroup.kafka.membership.lag_watching import LagWatcher
-from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
 from coopgroup.leader import Lags
 from coopgroup.model import ResourceSet
 from coopgroup.policies import BalanceRule

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coopgroup.aio.aside import aside
-from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.loop_port import LoopPort, aside
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import run_virtual, time_passes
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Message
 
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset

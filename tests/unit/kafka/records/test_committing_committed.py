@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.records.committed import read_committed
+from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.member import ErrorCode
 from tests.unit.kafka.fakes import FakeCoordinator

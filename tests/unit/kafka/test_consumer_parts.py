@@ -16,7 +16,7 @@ from coopgroup import (
     StickyAssignor,
 )
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.parts import check_plugins
+from coopgroup.kafka.plugins import check_plugins
 from coopgroup.policies import EagerPolicy
 from tests.support.inner import inner
 from tests.support.programs import output_of
@@ -89,7 +89,7 @@ def test_consumer_without_a_token_says_so_as_confluent_kafka(
     def refuse(_: object) -> None:
         raise refusal
 
-    monkeypatch.setattr("coopgroup.kafka.parts.Consumer", refuse)
+    monkeypatch.setattr("coopgroup.kafka.consumer.Consumer", refuse)
     with pytest.raises(KafkaException) as caught:
         CooperativeConsumer(CONFIGURATION)
     assert caught.value is refusal
@@ -110,7 +110,7 @@ def test_credentials_that_change_during_a_replacement_reach_the_new_client(
         def set_sasl_credentials(self, username: str, password: str) -> None:
             self.given.append((username, password))
 
-    monkeypatch.setattr("coopgroup.kafka.parts.Consumer", Client)
+    monkeypatch.setattr("coopgroup.kafka.consumer.Consumer", Client)
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "old"}
     configuration = {**CONFIGURATION, **login, "security.protocol": "SASL_PLAINTEXT"}
     with CooperativeConsumer({**configuration, "log_level": 0}) as consumer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coopgroup.kafka.membership.late_thread import LateThread
+from coopgroup.kafka.membership.driver import LateThread
 from tests.support.by_hand import Hand
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from coopgroup.kafka.membership.member_reports import report_of
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.telemetry_topic import report_of
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import TopicLane

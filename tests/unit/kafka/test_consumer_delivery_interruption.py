@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.consumer import CooperativeConsumer, DecodedDelivery
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
-from coopgroup.kafka.records.delivery import DecodedDelivery
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, Stage, owning
 

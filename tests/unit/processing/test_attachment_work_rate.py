@@ -9,8 +9,8 @@ import pytest
 
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.processing import Limits
+from coopgroup.processing.attachment import HandlerWork
 from coopgroup.processing.scheduler import Order, Scheduler
-from coopgroup.processing.work_rate import HandlerWork
 from tests.support.fake_records import FakeRecord
 
 

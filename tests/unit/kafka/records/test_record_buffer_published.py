@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.kafka.records.record_buffer import PublishedPositions
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 

@@ -6,8 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
-from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.callbacks.group_errors import GroupErrors
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox, GroupErrors
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import FailMember
 from coopgroup.telemetry import RequestRefused, StateChanged
@@ -50,7 +49,7 @@ def test_errors_of_connections_are_told_and_steps_of_a_rebalance_are_not(
 
 def test_the_same_error_is_told_again_after_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("coopgroup.kafka.callbacks.group_errors.now_s", lambda: now)
+    monkeypatch.setattr("coopgroup.kafka.callbacks.application_inbox.now_s", lambda: now)
     told: list[KafkaError] = []
     inbox = ApplicationInbox()
     errors = GroupErrors(told.append, inbox)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coopgroup.aio.work_rate import LoopWork
+from coopgroup.aio.hand_out import LoopWork
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import AioStage

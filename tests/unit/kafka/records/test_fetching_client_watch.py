@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
 
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.kafka.records.record_buffer import PublishedPositions
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
@@ -20,8 +20,7 @@ class Stage:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *begin: TopicPartition) -> None:
         self.now_s = 100.0
-        for module in ("client_watch", "fetching"):
-            monkeypatch.setattr(f"coopgroup.kafka.records.{module}.now_s", lambda: self.now_s)
+        monkeypatch.setattr("coopgroup.kafka.records.fetching.now_s", lambda: self.now_s)
         self.clients = [FakeLibrdkafka()]
         self.brokers_are_gone = False
         self.refusal: Exception | None = None

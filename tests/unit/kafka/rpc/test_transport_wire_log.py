@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
+from coopgroup.kafka.rpc.transport import THREAD_PREFIX, keep_quiet_about_connections
 
 NAME = "kafka.net.transport"
 SECRET = "hunter2-canary"  # noqa: S105 -- of nobody
