@@ -15,17 +15,17 @@ from tests.support.programs import output_of
 PUBLIC = {
     "coopgroup",
     "coopgroup.aio",
-    "coopgroup.assignors",
+    "coopgroup.core.assignors",
     "coopgroup.health",
     "coopgroup.integrations.faststream",
     "coopgroup.metrics",
     "coopgroup.pipeline.views",
-    "coopgroup.policies",
+    "coopgroup.core.policies",
     "coopgroup.processing",
-    "coopgroup.protocol",
+    "coopgroup.core.protocol",
     "coopgroup.report",
     "coopgroup.simulator",
-    "coopgroup.telemetry",
+    "coopgroup.core.telemetry",
     "coopgroup.testing",
     "coopgroup.testing.trial",  # apart from its parent, which must not import a consumer
 }

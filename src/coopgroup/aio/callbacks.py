@@ -32,10 +32,10 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, Interceptor, as_resources
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.model import ResourceSet
 
 __all__ = ["AsyncCallback", "GivenCallbacks", "LoopCallbacks", "ToldCallbacks"]
 

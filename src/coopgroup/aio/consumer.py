@@ -33,7 +33,10 @@ from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.offsets import Offsets
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
-from coopgroup.assignors.base import Assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.member.events import WarmedUp
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.policies.base import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.finalizer import keep_callbacks
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
@@ -44,9 +47,6 @@ from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.subscription import read_topics
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
-from coopgroup.member.events import WarmedUp
-from coopgroup.model import ResourceSet
-from coopgroup.policies.base import Policy
 
 
 @define(eq=False, kw_only=True)

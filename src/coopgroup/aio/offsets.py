@@ -22,11 +22,11 @@ from confluent_kafka import (
 from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import GivenOffsets, read_offsets_to_commit
+from coopgroup.core.member.events import Offset
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.member.events import Offset
 
 __all__ = ["Offsets"]
 

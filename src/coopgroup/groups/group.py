@@ -16,8 +16,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.weighted import WeightedAssignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.weighted import WeightedAssignor
+from coopgroup.core.member import MemberState
+from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.eager import EagerPolicy
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.telemetry import Record
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
@@ -36,13 +43,6 @@ from coopgroup.kafka.plugins import (
     chosen_assignor,
     chosen_policy,
 )
-from coopgroup.member import MemberState
-from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.policies.base import Policy
-from coopgroup.policies.eager import EagerPolicy
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
 __all__ = ["CooperativeGroup"]

@@ -23,13 +23,13 @@ import attrs
 import numpy as np
 from attrs import define, field
 
+from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.core.member import Member
+from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
 from coopgroup.kafka.clock import now_s
-from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
-from coopgroup.member import Member
-from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
 from coopgroup.worker import Worker
 
 # Time between two reads of a leader with an outdated catalogue.

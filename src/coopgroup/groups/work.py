@@ -44,6 +44,30 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from coopgroup.core.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
+from coopgroup.core.member.events import (
+    LossHandled,
+    RevocationCompleted,
+    SubscriptionChanged,
+    WarmedUp,
+    WarmupFailed,
+)
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.session import one_line
+from coopgroup.core.telemetry import (
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+    WorkFailed,
+)
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
@@ -52,24 +76,6 @@ from coopgroup.kafka.health.value import StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    FailMember,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
-)
-from coopgroup.member.events import (
-    LossHandled,
-    RevocationCompleted,
-    SubscriptionChanged,
-    WarmedUp,
-    WarmupFailed,
-)
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.session import one_line
-from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 from coopgroup.worker import URGENT, Worker
 
 

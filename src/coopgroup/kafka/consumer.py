@@ -38,7 +38,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.cimpl import Consumer
 from confluent_kafka.error import ConsumeError
 
-from coopgroup.assignors.base import Assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.member.events import WarmedUp, Woken
+from coopgroup.core.policies.base import Policy
 from coopgroup.kafka.callbacks.application_inbox import GroupErrors
 from coopgroup.kafka.callbacks.finalizer import (
     Finalizer,
@@ -89,8 +91,6 @@ from coopgroup.kafka.records.pace import AWAY_S, BELL_S, IDLE_S, Pace
 from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
 from coopgroup.kafka.records.record_buffer import partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.member.events import WarmedUp, Woken
-from coopgroup.policies.base import Policy
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from coopgroup.assignors.base import Assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.policies.balance import BalanceRule
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.errors import ConfigurationError
-from coopgroup.policies.balance import BalanceRule
-from coopgroup.policies.base import Policy
-from coopgroup.policies.eager import EagerPolicy
 
 _AN_ASSIGNOR: Final = (
     "an assignor: an object with name, needs_lags and assign(group, lags), or create_assignor(name)"
@@ -44,7 +44,7 @@ def chosen_assignor(given: AssignorChoice | None, usual: str | None = None) -> A
     if not isinstance(wanted, str | Mapping):
         assignor: Assignor | None = wanted
         return assignor
-    from coopgroup.assignors.registry import choose_assignor  # noqa: PLC0415 - imports all of them
+    from coopgroup.core.assignors.registry import choose_assignor  # noqa: PLC0415 - imports all of them
 
     return choose_assignor(wanted)
 
@@ -57,7 +57,7 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     """
     if not isinstance(given, str | Mapping):
         return given
-    from coopgroup.policies.registry import choose_policy  # noqa: PLC0415 - imports all of them
+    from coopgroup.core.policies.registry import choose_policy  # noqa: PLC0415 - imports all of them
 
     return choose_policy(given)
 

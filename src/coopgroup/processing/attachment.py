@@ -24,13 +24,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
+from coopgroup.core.member.events import Offset
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Interceptor
 from coopgroup.kafka.consumer import ConsumerParts, CooperativeConsumer
 from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.decoding import Decoder
-from coopgroup.member.events import Offset
 from coopgroup.processing.scheduler import Partition, Scheduler, StoredOffset
 
 

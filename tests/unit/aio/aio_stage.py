@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from attrs import define, field
 from confluent_kafka import Message, TopicPartition
+from coopgroup.core.member.effects import GrantResources
+from coopgroup.core.member.events import CommitRequested
+from coopgroup.core.model import ResourceSet
 
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
@@ -25,9 +28,6 @@ from coopgroup.kafka.consumer import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.member.effects import GrantResources
-from coopgroup.member.events import CommitRequested
-from coopgroup.model import ResourceSet
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import block, run_virtual, time_passes
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts

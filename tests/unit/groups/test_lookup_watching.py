@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from coopgroup.core.member import Member, MemberConfig, new_member
+from coopgroup.core.member.events import CatalogueSeen, RejoinRequested
+from coopgroup.core.member.parts import LastJoin
+from coopgroup.core.model.replacing import with_fields
 
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
-from coopgroup.member import Member, MemberConfig, new_member
-from coopgroup.member.events import CatalogueSeen, RejoinRequested
-from coopgroup.member.parts import LastJoin
-from coopgroup.model.replacing import with_fields
 from tests.support.by_hand import Hand
 
 REFRESH_S = 5.0

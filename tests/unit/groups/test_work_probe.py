@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from coopgroup.core.model import Resource
 
 from coopgroup.groups import work as work_module
 from coopgroup.groups.work import GroupWork, Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
-from coopgroup.model import Resource
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:

@@ -9,6 +9,13 @@ from typing import Any
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from coopgroup.core.member import MemberState
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -18,9 +25,6 @@ from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
 from coopgroup.kafka.rpc.transport import AnyLane
-from coopgroup.member import MemberState
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
 Partition = tuple[str, int]
 HERE = Coordinator(node_id=1, host="here", port=1)

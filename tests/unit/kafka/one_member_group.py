@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-
-from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.membership import driver as driver_module
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.identity import IdentitySlot
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.leader import TopicMetadata
-from coopgroup.member.effects import GrantResources, Lane
-from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member.effects import GrantResources, Lane
+from coopgroup.core.member.events import CommitRequested, Offset, SubscriptionChanged
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorAnswer,
@@ -39,8 +32,15 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.session import SeenTopics
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.session import SeenTopics
+
+from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.membership import driver as driver_module
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from tests.support.by_hand import Hand
 from tests.support.turned_driver import turn_drivers
 

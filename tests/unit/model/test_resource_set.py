@@ -6,10 +6,10 @@ from types import FrameType
 
 import numpy as np
 import pytest
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.model.plain import FEW
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.model.plain import FEW
 from tests.support.programs import output_of
 
 
@@ -96,7 +96,7 @@ def test_algebra_of_few_and_of_many_indices_is_that_of_sets(size: int) -> None:
 
 WITHOUT_NUMPY = """
 import sys
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 made = ResourceSet.from_pairs([("b", 1), ("a", 3), ("b", 0), ("b", 1)])
 print(made, len(made), [tuple(one) for one in made], bool(made), made.names)
 print(made == ResourceSet.from_pairs(made), made | EMPTY == made, made - EMPTY == made)

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import Factory, define, field
 from confluent_kafka import KafkaError
 
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import (
     STALLED,
     BeginWarmups,
     CancelWarmups,
     FailMember,
     LoseResources,
 )
-from coopgroup.telemetry import Record, RequestRefused
+from coopgroup.core.telemetry import Record, RequestRefused
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

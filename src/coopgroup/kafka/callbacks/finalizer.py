@@ -82,7 +82,7 @@ _CALLBACKS: Final = (
     "on_commit",
     "key.deserializer",
     "value.deserializer",
-    "coopgroup.telemetry.listener",
+    "coopgroup.core.telemetry.listener",
 )
 _LOGGER: Final = "logger"
 

@@ -25,14 +25,7 @@ import attrs
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.exceptions import kafka_exception, refusal
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.records.committing import Committing
-from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions, to_resources
-from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
@@ -40,10 +33,17 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import LossHandled, RevocationCompleted, WarmupFailed
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.session import one_line
-from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmupFailed
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.session import one_line
+from coopgroup.core.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_exception, refusal
+from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.kafka.records.record_buffer import Partition
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

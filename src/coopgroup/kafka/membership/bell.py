@@ -20,6 +20,9 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.membership.ports import Transport
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
@@ -34,9 +37,6 @@ from coopgroup.kafka.rpc.topics import (
     RingsAnswer,
 )
 from coopgroup.kafka.rpc.transport import AnyLane, TopicLane
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import Coordinator
 
 __all__ = ["TopicBell"]
 

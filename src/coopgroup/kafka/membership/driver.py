@@ -1,7 +1,7 @@
 """The group's thread: hosts a `Session` on real time, sockets and threads.
 
 Only this thread touches the session; all other threads post events. The thread takes an event,
-carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.session`
+carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.core.session`
 numbers these duties. Values for the application's thread (`lease_until_s`, the snapshot) are
 published after each step and never changed in place.
 
@@ -31,25 +31,11 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.errors import LocalProtocolError
-from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.clock import now_ms, now_s, pause
-from coopgroup.kafka.config.settings import ConsumerSettings
-from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
-from coopgroup.kafka.membership.group_metadata import Fence
-from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
-from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
-from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.leader import RoundRequest, read_members
-from coopgroup.member import ErrorCode, KeptIdentity, Member, MemberState
-from coopgroup.member.effects import (
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.leader import RoundRequest, read_members
+from coopgroup.core.member import ErrorCode, KeptIdentity, Member, MemberState
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
@@ -64,7 +50,7 @@ from coopgroup.member.effects import (
     RingBell,
     Send,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     Answered,
     ApplicationStalled,
     BellRang,
@@ -73,11 +59,11 @@ from coopgroup.member.events import (
     LeaveRequested,
     Woken,
 )
-from coopgroup.member.transitions import AT_WORK
-from coopgroup.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
-from coopgroup.policies.base import Policy
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.session import (
+from coopgroup.core.member.transitions import AT_WORK
+from coopgroup.core.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LookOver,
@@ -94,7 +80,21 @@ from coopgroup.session import (
     step,
     with_rate,
 )
-from coopgroup.telemetry import ClaimRefused, Record
+from coopgroup.core.telemetry import ClaimRefused, Record
+from coopgroup.errors import LocalProtocolError
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_ms, now_s, pause
+from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
+from coopgroup.kafka.membership.group_metadata import Fence
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
+from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.worker import Worker, require_threads
 
 _SHARE_OF_SESSION: Final = 0.25

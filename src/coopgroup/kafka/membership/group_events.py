@@ -14,11 +14,11 @@ from typing import Final
 
 from attrs import define, field
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.events import Answered, BellRang, RequestFailed, Woken
+from coopgroup.core.model.group_api import Answer
+from coopgroup.core.session import RoundDecided, SessionEvent
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.member import ErrorCode
-from coopgroup.member.events import Answered, BellRang, RequestFailed, Woken
-from coopgroup.model.group_api import Answer
-from coopgroup.session import RoundDecided, SessionEvent
 
 __all__ = ["CODE_OF_FAILURE", "GroupEvents", "outcome_event"]
 

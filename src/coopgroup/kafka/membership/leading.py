@@ -27,16 +27,13 @@ from typing import Final
 import attrs
 from attrs import define, field
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import RoundLookup
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
-from coopgroup.member.events import RejoinRequested
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies.base import Policy
-from coopgroup.session import (
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.core.member.events import RejoinRequested
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LagsChecked,
@@ -48,6 +45,9 @@ from coopgroup.session import (
     lead_round,
     one_line,
 )
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import RoundLookup
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.worker import URGENT, Job, Worker
 
 _STOP_TIMEOUT_S: Final = 2.0
@@ -185,7 +185,9 @@ class RoundLeader:
         self._finish(led, outcome)
 
     def _give_up(self, led: _Round) -> None:
-        self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
+        self._refuse(
+            led, f"no decision within coopgroup.core.leader.timeout.ms ({self.timeout_ms})"
+        )
 
     def _refuse(self, led: _Round, failure: str) -> None:
         outcome = lead_round(

@@ -25,15 +25,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from coopgroup.core.leader import Lags, TopicMetadata
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group import Float64Array
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.leader import Lags, TopicMetadata
-from coopgroup.model import ResourceSet
-from coopgroup.model.group import Float64Array
 
 __all__ = ["ClusterLookup"]
 

@@ -16,13 +16,13 @@ from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Message
 from kafka.protocol.metadata import MetadataRequest
 
+from coopgroup.core.member.effects import Lane
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import WireMessage
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member.effects import Lane
 
 __all__ = ["MissingTopics"]
 

@@ -12,6 +12,9 @@ from typing import Final
 from attrs import define, field
 from confluent_kafka import KafkaError
 
+from coopgroup.core.member import MemberState
+from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.clock import now_s
@@ -20,9 +23,6 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-from coopgroup.member import MemberState
-from coopgroup.member.events import SubscriptionChanged, WarmSetDeclared
-from coopgroup.model import ResourceSet
 
 __all__ = ["Subscription", "read_topics"]
 

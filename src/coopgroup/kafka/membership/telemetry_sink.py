@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.file_limits import FileLimits
-from coopgroup.kafka.rpc.outcomes import HandshakeError
-from coopgroup.member import Action
-from coopgroup.model import ResourceSet
-from coopgroup.telemetry import (
+from coopgroup.core.member import Action
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry import (
     AssigningMoved,
     AssignmentReceived,
     AssignmentRefused,
@@ -43,6 +40,9 @@ from coopgroup.telemetry import (
     WorkFailed,
     to_json,
 )
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.rpc.outcomes import HandshakeError
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Transport
@@ -98,7 +98,9 @@ class TelemetrySink:
             self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
         except OSError as cause:
             raise ConfigurationError(
-                "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
+                "coopgroup.core.telemetry.file",
+                self.file_path,
+                f"a file to write ({cause.strerror})",
             ) from None
 
     def watch(self, probe: object) -> None:

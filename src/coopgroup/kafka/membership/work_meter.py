@@ -21,7 +21,7 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.session import smoothed_rate
+from coopgroup.core.session import smoothed_rate
 
 __all__ = ["WorkMeter"]
 

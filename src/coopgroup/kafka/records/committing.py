@@ -19,6 +19,9 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry import CommitFailed
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
@@ -29,9 +32,6 @@ from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
-from coopgroup.model import ResourceSet
-from coopgroup.telemetry import CommitFailed
 
 Codes: TypeAlias = tuple[tuple[str, int, int], ...]
 """(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""

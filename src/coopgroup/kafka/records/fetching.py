@@ -41,6 +41,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.kafka.records.record_buffer import (
@@ -52,7 +53,6 @@ from coopgroup.kafka.records.record_buffer import (
     runs_of,
 )
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
-from coopgroup.model import EMPTY, ResourceSet
 
 # More topics than this are looked up in one request for all topics of the cluster.
 _SINGLE_TOPICS_MAX: Final = 5

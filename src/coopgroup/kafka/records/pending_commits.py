@@ -19,10 +19,10 @@ from typing import Final, TypeAlias
 
 from attrs import define, field
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import FinishCommit
+from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.kafka.clock import now_ms, now_s, pause
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import FinishCommit
-from coopgroup.member.events import CommitRequested, Offset
 
 __all__ = ["OnCommitted", "PendingCommits"]
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
+from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane
-from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name
-from coopgroup.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 
 __all__ = ["GroupDescriber", "describe_group", "find_coordinator"]
 

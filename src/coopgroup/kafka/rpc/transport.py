@@ -1,6 +1,6 @@
 """Group RPCs to the brokers, from one background thread, without ever blocking the caller.
 
-Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out. Each
+Rules of this file: plain values go in (`coopgroup.core.model.group_api`), plain values come out. Each
 request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what an
 error code or a failure means, and whether to try again.
 
@@ -47,18 +47,18 @@ from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.channel import Call, Channel
-from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
-from coopgroup.kafka.rpc.questions import OtherRequest, Question
-from coopgroup.kafka.rpc.requests import build_message, read_answer
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
     OffsetCommitRequest,
 )
+from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.channel import Call, Channel
+from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
+from coopgroup.kafka.rpc.questions import OtherRequest, Question
+from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.worker import Worker
 
 THREAD_PREFIX: Final = "coopgroup-transport-"

@@ -4,9 +4,7 @@ import threading
 from typing import Any
 
 import pytest
-
-from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
@@ -14,7 +12,9 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
+
+from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
 THREADING = {"threading.py"}

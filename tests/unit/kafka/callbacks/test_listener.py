@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-
-from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.listener import Callbacks
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     FailMember,
     GrantResources,
     LoseResources,
     RevokeResources,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     CommitRequested,
     LossHandled,
     Offset,
     RevocationCompleted,
     WarmupFailed,
 )
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.telemetry import CommitFailed, ResourcesStarted, StopReason
+
+from coopgroup.kafka.callbacks import listener as notices_module
+from coopgroup.kafka.callbacks.listener import Callbacks
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 
 LOSS = LoseResources(resources=BOTH, cause="lease expired")

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-
-from coopgroup.kafka.membership import driver as driver_module
-from coopgroup.kafka.membership.group_events import GroupEvents
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.records.pending_commits import PendingCommits
-from coopgroup.kafka.rpc.outcomes import FailureKind
-from coopgroup.member import ErrorCode, MemberState
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources
-from coopgroup.member.events import (
+from coopgroup.core.member import ErrorCode, MemberState
+from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources
+from coopgroup.core.member.events import (
     Answered,
     CommitRequested,
     CommitsAbandoned,
@@ -28,8 +22,8 @@ from coopgroup.member.events import (
     SubscriptionChanged,
     Woken,
 )
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import (
     FindCoordinatorRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -37,7 +31,13 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.session import Session, SessionEvent, step
+from coopgroup.core.session import Session, SessionEvent, step
+
+from coopgroup.kafka.membership import driver as driver_module
+from coopgroup.kafka.membership.group_events import GroupEvents
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.records.pending_commits import PendingCommits
+from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (

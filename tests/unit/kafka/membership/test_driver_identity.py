@@ -8,12 +8,9 @@ from typing import cast
 
 import attrs
 import pytest
-
-from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
-from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.member import KeptIdentity
-from coopgroup.member.events import LeaveRequested
-from coopgroup.model.group_api import (
+from coopgroup.core.member import KeptIdentity
+from coopgroup.core.member.events import LeaveRequested
+from coopgroup.core.model.group_api import (
     GroupRequest,
     JoinGroupAnswer,
     JoinGroupRequest,
@@ -21,14 +18,17 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.protocol.assignment_trailer import (
+from coopgroup.core.protocol import Assignment, encode_assignment
+from coopgroup.core.protocol.assignment_trailer import (
     AssignmentTrailer,
     names_digest,
     resources_digest,
     with_trailer,
 )
-from coopgroup.session import LookOver, SeenTopics
+from coopgroup.core.session import LookOver, SeenTopics
+
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.leading import RoundLeader
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,

@@ -9,26 +9,26 @@ import attrs
 import numpy as np
 import pytest
 from attrs import define, field
+from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.core.member.events import RejoinRequested
+from coopgroup.core.model import GroupSnapshot, ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.core.policies.incremental import IncrementalPolicy
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.protocol import Subscription, decode_assignment, encode_subscription
+from coopgroup.core.protocol.assignment_trailer import resources_digest
+from coopgroup.core.protocol.subscription import read_subscription
+from coopgroup.core.session import DecideRound, LookOver, RoundDecided, SeenTopics
+from coopgroup.core.telemetry import RoundRefused
 
-from coopgroup.assignors.lag.assignor import LagAwareAssignor
-from coopgroup.assignors.sticky.assignor import StickyAssignor
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.leader import Lags, RoundRequest, TopicMetadata, read_members
-from coopgroup.member.events import RejoinRequested
-from coopgroup.model import GroupSnapshot, ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
-from coopgroup.policies.incremental import IncrementalPolicy
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import PolicyState
-from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
-from coopgroup.protocol.assignment_trailer import resources_digest
-from coopgroup.protocol.subscription import read_subscription
-from coopgroup.session import DecideRound, LookOver, RoundDecided, SeenTopics
-from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import fail
@@ -257,7 +257,7 @@ def test_refusal_decodes_no_subscription_again(
         hand.advance(0.05, urgent=True)
         return read_subscription(content, index_min=0, skips_rest=options["skips_rest"])
 
-    monkeypatch.setattr("coopgroup.leader.request.read_subscription", read_slowly)
+    monkeypatch.setattr("coopgroup.core.leader.request.read_subscription", read_slowly)
     duty = _duty(1)
     context = attrs.evolve(duty.context, protocol=protocol)
     led.lead(timeout_ms=50).start(attrs.evolve(duty, context=context))

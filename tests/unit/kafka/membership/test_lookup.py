@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
+from coopgroup.core.leader.request import TopicMetadata
+from coopgroup.core.model import ResourceSet
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.leader.request import TopicMetadata
-from coopgroup.model import ResourceSet
 from coopgroup.testing.trial.brokers import open_stage
 from tests.support.by_hand import Hand
 

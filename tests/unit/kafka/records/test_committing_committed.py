@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from coopgroup.core.member import ErrorCode
 
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member import ErrorCode
 from tests.unit.kafka.fakes import FakeCoordinator
 
 ASKED = [TopicPartition("t", one, 99) for one in (1, 0, 2, 1)]

@@ -15,11 +15,11 @@ from confluent_kafka import (
     KafkaError,
     TopicPartition,
 )
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model import ResourceSet
 
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member import ErrorCode
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
 from tests.unit.kafka.test_consumer_delivery_interruption import PLACES_MAX, interrupt, strike
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 from attrs import frozen
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import HeartbeatAnswer
 from kafka.errors import KafkaConnectionError
 
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -18,8 +20,6 @@ from coopgroup.kafka.rpc import authentication
 from coopgroup.kafka.rpc.channel import _kind
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import HeartbeatAnswer
 from tests.support.oidc_provider import oidc_provider
 from tests.support.sasl_broker import REFUSED, SaslBroker, sasl_broker
 from tests.unit.kafka.rpc.transport_stage import HEARTBEAT, begin, node_at, running

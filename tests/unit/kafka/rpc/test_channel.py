@@ -11,10 +11,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import frozen
-
-from coopgroup.kafka.rpc.outcomes import FailureKind
-from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.model.group_api import (
+from coopgroup.core.model.group_api import (
     Coordinator,
     HeartbeatAnswer,
     OffsetCommitAnswer,
@@ -22,6 +19,9 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+
+from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.unit.kafka.rpc.transport_stage import (
     CORRELATION,
     HEARTBEAT,

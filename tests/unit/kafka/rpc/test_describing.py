@@ -5,13 +5,17 @@ from typing import Any, cast
 
 import pytest
 from attrs import define, field
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.kafka.rpc.questions import DescribedGroup
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 from tests.support.by_hand import Hand
 from tests.unit.kafka.rpc.transport_stage import settings_for
 

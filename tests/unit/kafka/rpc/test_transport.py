@@ -12,13 +12,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 from confluent_kafka import Producer
-from kafka.net.selector import NetworkSelector
-
-from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.transport import THREAD_PREFIX, GroupTransport
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -27,6 +22,11 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from kafka.net.selector import NetworkSelector
+
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import THREAD_PREFIX, GroupTransport
 from tests.unit.kafka.one_member_group import fail
 from tests.unit.kafka.rpc.transport_stage import (
     HEARTBEAT,
