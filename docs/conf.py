@@ -35,6 +35,6 @@ nitpick_ignore = [
     ("py:class", "coopgroup.health.server.Member"),
     ("py:class", "coopgroup.health.server.Metrics"),
     ("py:class", "coopgroup.metrics.names.Merge"),
-    ("py:class", "coopgroup.model.named_factories.T"),
-    ("py:class", "coopgroup.policies.state.Given"),
+    ("py:class", "coopgroup.core.model.named_factories.T"),
+    ("py:class", "coopgroup.core.policies.state.Given"),
 ]

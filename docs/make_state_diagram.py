@@ -8,7 +8,7 @@ are left out of the picture.
 
 from pathlib import Path
 
-from coopgroup.member import TRANSITIONS, MemberState
+from coopgroup.core.member import TRANSITIONS, MemberState
 
 DOCS = Path(__file__).parent
 DIAGRAM = DOCS / "member-states.mmd"

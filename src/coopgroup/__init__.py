@@ -19,6 +19,10 @@ if TYPE_CHECKING:
         StickyAssignor,
         WeightedAssignor,
     )
+    from coopgroup.core.model import (
+        Resource,
+        ResourceSet,
+    )
     from coopgroup.errors import (
         AssignorError,
         BufferUnderflowError,
@@ -46,10 +50,6 @@ if TYPE_CHECKING:
     )
     from coopgroup.kafka.consumer import (
         CooperativeConsumer,
-    )
-    from coopgroup.model import (
-        Resource,
-        ResourceSet,
     )
     from coopgroup.policies import (
         DeferredPolicy,
@@ -149,7 +149,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "SimplePolicy",
                 "Warmup",
             ),
-            "coopgroup.model": (
+            "coopgroup.core.model": (
                 "Resource",
                 "ResourceSet",
             ),

@@ -35,9 +35,9 @@ from cattrs.errors import (
 )
 from cattrs.gen import make_dict_structure_fn, override
 
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
-from coopgroup.model.resource_set import Int32Array
 
 __all__ = [
     "INT32_MAX",

@@ -21,16 +21,16 @@ from coopgroup.assignors import (
     WeightedAssignor,
     assignor_names,
 )
-from coopgroup.assignors.drain.assignor import LOOKS_MAX
-from coopgroup.assignors.move_budget import MoveBudget
-from coopgroup.assignors.quota_flow import ARCS_MAX
 from coopgroup.cli import compare, simulate, sweep
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import advise
-from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS
+from coopgroup.core.assignors.drain.assignor import LOOKS_MAX
+from coopgroup.core.assignors.move_budget import MoveBudget
+from coopgroup.core.assignors.quota_flow import ARCS_MAX
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry import codec, records
 from coopgroup.metrics.events import _CAUSES
 from coopgroup.metrics.names import METRICS
-from coopgroup.model import ResourceSet
 from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep, read_sweep
 from coopgroup.policies import Policy, SimplePolicy, policy_names
 from coopgroup.report.charts import AXIS_WORDS
@@ -38,7 +38,7 @@ from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
 from coopgroup.simulator.scenario.tables import EVENT_KINDS, KEYS
-from coopgroup.telemetry import EndCause, Envelope, StopReason, codec, records, to_json
+from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files
 
@@ -168,14 +168,6 @@ def test_page_goes_through_every_method_of_the_consumer() -> None:
     assert [name for name, (word, said) in verdicts.items() if word != "same" and not said] == []
 
 
-def test_page_lists_every_key_of_a_group() -> None:
-    """Its own in the order of the code, with defaults; and those that it shares with consumers."""
-    rows = _rows(r"^\| `(coopgroup\.[\w.]+)` \| (\d+) \|", _text("groups"))
-    assert [(key, int(default)) for key, default in rows] == list(OWN_KEYS.items())
-    shared = _text("groups").split("## Configuration")[1].split("| key |")[0]
-    assert set(re.findall(r"`([a-z]+\.[\w.]+)`", shared)) == set(GROUP_KEYS)
-
-
 # --- assignors and policies -----------------------------------------------------------------------
 
 
@@ -228,8 +220,8 @@ def test_examples_of_assignors_and_policies_run(monkeypatch: pytest.MonkeyPatch)
     assert names["evened_out"] == LagAwareAssignor(scope="group", moves_max=50)
     assert names["by_speed"] == DrainTimeAssignor(moves_max=50)
     for registry, known in {
-        "assignors.registry._ASSIGNORS": {"sticky": StickyAssignor},
-        "policies.registry._POLICIES": {"simple": SimplePolicy},
+        "core.assignors.registry._ASSIGNORS": {"sticky": StickyAssignor},
+        "core.policies.registry._POLICIES": {"simple": SimplePolicy},
     }.items():
         monkeypatch.setattr(f"coopgroup.{registry}._factories", known)
     assert isinstance(_defined_in("custom_assignor")["ColocatedAssignor"](), Assignor)

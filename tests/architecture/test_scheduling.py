@@ -16,7 +16,7 @@ TESTS = [
     *(f"tests/broker/test_{name}.py::test_{number}" for name in "ab" for number in range(4)),
     *(f"tests/interop/test_c.py::test_{number}" for number in range(4)),
     *(f"tests/property/test_d.py::test_{number}" for number in range(4)),
-    *(f"tests/unit/model/test_{name}.py::test_{number}" for name in "efg" for number in range(4)),
+    *(f"tests/unit/watch/test_{name}.py::test_{number}" for name in "efg" for number in range(4)),
     *(f"tests/spark/test_{name}.py::test_{number}" for name in "hij" for number in range(4)),
 ]
 BROKERS = {"test_a.py", "test_b.py", "test_c.py"}

@@ -26,7 +26,7 @@ import numpy as np
 from attrs import evolve
 
 from coopgroup.assignors import Assignor, create_assignor
-from coopgroup.model import resolve_claims
+from coopgroup.core.model import resolve_claims
 from tests.benchmarks.drawn_groups import (
     CASES,
     Group,

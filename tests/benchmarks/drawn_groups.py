@@ -13,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
-from coopgroup.assignors.pools import Pool
-from coopgroup.model import EMPTY, NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.assignors.pools import Pool
+from coopgroup.core.model import (
+    EMPTY,
+    NOBODY,
+    GroupSnapshot,
+    MemberClaim,
+    ResourceSet,
+    resolve_claims,
+)
 
 __all__ = [
     "CASES",

@@ -20,8 +20,8 @@ The same leader leads these rounds of one group, in this order:
     settled  it has left permanently, and others get its partitions
     leave    another member without memory leads a round: a member is missing
 
-A leader need not decode again what it decoded recently (`coopgroup.protocol.recent`). Before the
-last round that cache is cleared as well, as in a process that has never led.
+A leader need not decode again what it decoded recently (`coopgroup.core.protocol.recent`). Before
+the last round that cache is cleared as well, as in a process that has never led.
 
 `python -m tests.benchmarks.leader --write` puts the last result into docs/leader_round.md.
 """
@@ -38,7 +38,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from coopgroup import DeferredPolicy, StickyAssignor
-from coopgroup.leader import (
+from coopgroup.core.leader import (
     NO_LAGS,
     RoundDecision,
     TopicMetadata,
@@ -47,17 +47,12 @@ from coopgroup.leader import (
     lead,
     read_members,
 )
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies.base import RoundContext
-from coopgroup.protocol import (
-    Subscription,
-    decode_assignment,
-    encode_subscription,
-    resource_array,
-    subscription,
-)
-from coopgroup.protocol.recent import RecentlyRead
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.protocol import resource_array, subscription
+from coopgroup.core.protocol.recent import RecentlyRead
+from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from tests.benchmarks.results import DOCS, show_table
 
 __all__ = ["run", "table"]

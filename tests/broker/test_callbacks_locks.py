@@ -20,8 +20,8 @@ import pytest
 from attrs import define, field
 
 from coopgroup import CooperativeConsumer, CooperativeGroup
-from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.model import Resource
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.model import Resource
 from coopgroup.policies import SimplePolicy
 from coopgroup.telemetry import Envelope
 from coopgroup.testing import KafkaCluster

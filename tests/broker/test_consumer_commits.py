@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer, StickyAssignor
-from coopgroup.model.group import GroupSnapshot
-from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.model.group import GroupSnapshot
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 from tests.support.waiting import wait_for

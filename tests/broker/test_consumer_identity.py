@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import KeptIdentity
 from coopgroup.kafka.membership.identity import take_slot
-from coopgroup.member import KeptIdentity
 from coopgroup.telemetry import MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial.analysis import measure
+from tests.lab.analysis import measure
 from tests.support.live_group import Crew, playing, unique
 from tests.support.waiting import wait_for
 

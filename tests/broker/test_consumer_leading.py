@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup import LagAwareAssignor
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.protocol import Subscription, encode_subscription
 from coopgroup.telemetry import ClaimRefused, RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
@@ -84,7 +84,7 @@ def test_group_goes_on_beside_a_member_that_claims_all(
                 )
             return encode_subscription(content, **more)
 
-        monkeypatch.setattr("coopgroup.member.protocols.encode_subscription", lie)
+        monkeypatch.setattr("coopgroup.core.member.protocols.encode_subscription", lie)
         crew.add("liar", configuration={"client.rack": "liar"}).subscribe([topic])
         fair = 12 if topics == () else 8
         shares: list[int] = []

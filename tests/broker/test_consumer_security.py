@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from coopgroup.cli import app
-from coopgroup.member.effects import Lane
+from coopgroup.core.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
 from tests.support.live_group import Crew, produce, unique

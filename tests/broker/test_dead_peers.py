@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import Coordinator, JoinGroupRequest
-
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind

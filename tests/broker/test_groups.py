@@ -13,7 +13,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup import Catalogue, CooperativeGroup
-from coopgroup.model import Resource
+from coopgroup.core.model import Resource
 from coopgroup.telemetry import ResourcesStarted
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Message
 
 from coopgroup import CooperativeConsumer
-from coopgroup.member.effects import Lane
-from coopgroup.model import ResourceSet
-from coopgroup.model import group_api as api
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import group_api as api
 from coopgroup.protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from coopgroup.testing import KafkaCluster
 from tests.support.conformance_broker import BrokerClients, connect

@@ -12,9 +12,9 @@ from typing import Protocol
 import pytest
 from attrs import define, field
 
-from coopgroup.assignors.registry import create_assignor
-from coopgroup.member import MemberConfig
-from coopgroup.policies.registry import create_policy
+from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.member import MemberConfig
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.simulation import Simulation

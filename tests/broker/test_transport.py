@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model import group_api as api
-
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport

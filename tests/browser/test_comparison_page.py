@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report import write_comparison_page
 from coopgroup.report.palette import COLOURS, GAP
 from tests.browser.chromium import Page

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope

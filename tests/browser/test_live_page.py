@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.palette import COLOURS
 from coopgroup.telemetry import Envelope, RoundDecided
 from coopgroup.watch import picture

@@ -30,8 +30,8 @@ from typing import Any, Final
 from attrs import asdict, frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.testing.trial.recording import EventLog
 from tests.chaos.network import enter_namespace
+from tests.lab.recording import EventLog
 
 __all__ = ["KINDS", "MemberSpec", "dump_spec"]
 
@@ -213,7 +213,7 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
     # The wall clock is patched before.
     from coopgroup import CooperativeConsumer  # noqa: PLC0415
     from coopgroup.assignors import create_assignor  # noqa: PLC0415
-    from coopgroup.policies.registry import create_policy  # noqa: PLC0415
+    from coopgroup.core.policies.registry import create_policy  # noqa: PLC0415
 
     policy, assignor = dict(spec.policy), dict(spec.assignor)
     return CooperativeConsumer(
@@ -225,8 +225,8 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
 
 def _forget_the_lease() -> None:
     """Make a member that continues without a lease, however long no heartbeat was answered."""
+    from coopgroup.core.member.member import Member  # noqa: PLC0415
     from coopgroup.kafka.clock import now_ms  # noqa: PLC0415 - only this control needs it
-    from coopgroup.member.member import Member  # noqa: PLC0415
 
     for name in ("lost_at_ms", "hold_until_ms"):
         if not isinstance(getattr(Member, name, None), property):

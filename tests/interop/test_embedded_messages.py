@@ -13,7 +13,7 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
-from tests.unit.protocol.reference import Row, Vector, load_vectors
+from tests.unit.core.protocol.reference import Row, Vector, load_vectors
 
 SHARED = [
     vector

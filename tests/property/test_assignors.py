@@ -9,8 +9,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, LagAwareAssignor, assignor_names, create_assignor
-from coopgroup.assignors.sticky.assignor import StickyAssignor
-from coopgroup.model import (
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.model import (
     NOBODY,
     GroupSnapshot,
     MemberClaim,
@@ -18,7 +18,7 @@ from coopgroup.model import (
     ResourceSet,
     resolve_claims,
 )
-from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import check_target
 from tests.support.checkers import (
     check_balanced,

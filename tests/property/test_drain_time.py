@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import DrainTimeAssignor
-from coopgroup.assignors.drain.work import work_of
-from coopgroup.assignors.levelling.longest_first import deal_by_time
-from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.resource_set import Int64Array
+from coopgroup.core.assignors.drain.work import work_of
+from coopgroup.core.assignors.levelling.longest_first import deal_by_time
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model.resource_set import Int64Array
 from tests.support.checkers import holders, load_of, subscribers_of
 from tests.support.strategies import uniform_groups
 
@@ -62,7 +62,7 @@ def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
         return float(ends.max()), np.bincount(columns, minlength=size).tolist()
 
     singly = dealt()
-    with mock.patch("coopgroup.assignors.levelling.longest_first._SINGLES_MAX", 0):
+    with mock.patch("coopgroup.core.assignors.levelling.longest_first._SINGLES_MAX", 0):
         batches = dealt()
     if len(set(jobs)) == 1:
         assert batches[0] == pytest.approx(singly[0])

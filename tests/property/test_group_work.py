@@ -12,11 +12,11 @@ import hypothesis.strategies as st
 from attrs import define, field
 from hypothesis import given, settings
 
+from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeResources
+from coopgroup.core.member.events import LossHandled, RevocationCompleted
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups.callbacks import Callbacks
 from coopgroup.groups.work import ResourceWork, WorkLimits
-from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted
-from coopgroup.model import Resource, ResourceSet
 
 RESOURCES = (Resource("a", -1), Resource("a", 0), Resource("b", 0))
 STEPS_MAX = 30

@@ -2,7 +2,7 @@
 
 The leader is not the hostile member. Each example plays several rounds: the other members obey, the
 hostile members send other arbitrary bytes in each round. The checks are written over plain sets and
-share nothing with `coopgroup.policies.safety`.
+share nothing with `coopgroup.core.policies.safety`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from coopgroup import (
     SimplePolicy,
     StickyAssignor,
 )
-from coopgroup.leader import Lags, TopicMetadata, read_members
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies.base import RoundContext
+from coopgroup.core.leader import Lags, TopicMetadata, read_members
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.protocol.user_data import MAGIC
+from coopgroup.core.session import DecideRound, RoundDecided, lead_round
 from coopgroup.protocol import (
     Subscription,
     UserData,
@@ -36,15 +38,13 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
-from coopgroup.protocol.user_data import MAGIC
-from coopgroup.session import DecideRound, RoundDecided, lead_round
 from coopgroup.telemetry import Envelope, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.policies.base import Policy
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.policies.base import Policy
 
 Pairs = frozenset[tuple[str, int]]
 

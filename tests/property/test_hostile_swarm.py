@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.leader.belief import _LastRound
+from coopgroup.core.leader.belief import _LastRound
 from coopgroup.simulator.scenario import Identity
 from tests.swarm.hostile import HOSTILE
 from tests.swarm.play import play

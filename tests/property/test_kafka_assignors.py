@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import RangeAssignor, RoundRobinAssignor
-from coopgroup.model import GroupSnapshot, MemberClaim, Resource, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, ResourceSet, resolve_claims
 from tests.support.checkers import holders
 from tests.support.groups import no_lags
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, DrainTimeAssignor, LagAwareAssignor
-from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from tests.support.checkers import holders, kept_count, subscribers_of
 from tests.support.strategies import mixed_groups, uniform_groups
 
@@ -27,8 +27,8 @@ def many(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with (
-        mock.patch("coopgroup.assignors.levelling.steps._TOGETHER_MIN", 2),
-        mock.patch("coopgroup.assignors.levelling.pairing._PAIRS_MIN", 1),
+        mock.patch("coopgroup.core.assignors.levelling.steps._TOGETHER_MIN", 2),
+        mock.patch("coopgroup.core.assignors.levelling.pairing._PAIRS_MIN", 1),
     ):
         yield
 

@@ -1,6 +1,6 @@
 """Any group comes to rest, and no round on the way gives a resource two owners.
 
-The checks are written here over plain sets and share nothing with `coopgroup.policies.safety`.
+The checks are written here over plain sets and share nothing with `coopgroup.core.policies.safety`.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
-from coopgroup.assignors.base import Assignor
-from coopgroup.leader import (
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import (
     Lags,
     RoundDecision,
     RoundRequest,
@@ -21,11 +21,11 @@ from coopgroup.leader import (
     lead,
     read_members,
 )
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies.base import RoundContext
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import PolicyState
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.state import PolicyState
 from coopgroup.protocol import Assignment, Subscription, decode_assignment, encode_subscription
 
 Pairs: TypeAlias = frozenset[tuple[str, int]]

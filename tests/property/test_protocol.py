@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from coopgroup.core.model import NO_LOSS
+from coopgroup.core.protocol.user_data import MAGIC
 from coopgroup.errors import DecodeError
-from coopgroup.model import NO_LOSS
 from coopgroup.protocol import (
     ASSIGNMENT_NEWEST,
     KAFKA_ASSIGNMENT_NEWEST,
@@ -18,14 +19,13 @@ from coopgroup.protocol import (
     Subscription,
     UserData,
 )
-from coopgroup.protocol.user_data import MAGIC
-from tests.unit.protocol.reference import (
+from tests.unit.core.protocol.reference import (
     Row,
     load_vectors,
     reference_decode,
     reference_encode,
 )
-from tests.unit.protocol.rows import DECODERS, Value, ascending, encode, value_of
+from tests.unit.core.protocol.rows import DECODERS, Value, ascending, encode, value_of
 
 KINDS = sorted(DECODERS)
 NEWEST = {

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coopgroup.assignors import StickyAssignor, quotas
-from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.assignors import StickyAssignor
+from coopgroup.core.assignors import quotas
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from tests.support.checkers import check_each_resource_once
 from tests.support.groups import no_lags
 

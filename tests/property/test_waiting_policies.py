@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.model import GroupSnapshot, ResourceSet, RoundPlan
+from coopgroup.core.model import GroupSnapshot, ResourceSet, RoundPlan
+from coopgroup.core.policies.state import state_from_json, state_to_json
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,
@@ -22,7 +23,6 @@ from coopgroup.policies import (
     SimplePolicy,
     violations,
 )
-from coopgroup.policies.state import state_from_json, state_to_json
 from tests.support.checkers import check_nothing_dropped, check_one_owner_in_force, holders
 from tests.support.groups import Told, no_lags
 from tests.support.policy_drill import Drill, steady

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from coopgroup.assignors.registry import create_assignor
-from coopgroup.member.events import SubscriptionChanged
-from coopgroup.policies.registry import create_policy
+from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.member.events import SubscriptionChanged
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.simulator.host.process import Process, RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation

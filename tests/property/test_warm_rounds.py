@@ -15,12 +15,12 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from coopgroup.assignors import LagAwareAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
-from coopgroup.assignors.base import Assignor
-from coopgroup.leader import RoundDecision
-from coopgroup.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import RoundDecision
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
-from coopgroup.policies.base import Policy
-from coopgroup.policies.warming.option import warmup_of
 from tests.support.warm_group import WarmGroup, WarmMember
 
 NAMES = tuple("abcdef")

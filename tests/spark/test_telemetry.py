@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coopgroup.cli.app import run
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.pipeline.tables import Tables
 from coopgroup.pipeline.telemetry import file_lines, write_telemetry
 from coopgroup.telemetry import (

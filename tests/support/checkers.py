@@ -6,8 +6,8 @@ failing check shows the evidence. Unit, property and stateful tests share them.
 
 from collections import Counter
 
-from coopgroup.model import GroupSnapshot, RoundPlan
-from coopgroup.model.resource_set import Int32Array, Resource
+from coopgroup.core.model import GroupSnapshot, RoundPlan
+from coopgroup.core.model.resource_set import Int32Array, Resource
 
 
 def holders(group: GroupSnapshot, holder: Int32Array) -> dict[Resource, str]:

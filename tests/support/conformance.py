@@ -23,8 +23,8 @@ from typing import Any, Final
 import attrs
 from attrs import define, field, frozen
 
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     Answer,
     GroupRequest,
     JoinGroupAnswer,

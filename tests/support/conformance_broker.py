@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model import group_api as api
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member.effects import Lane
-from coopgroup.model import group_api as api
 from tests.support.waiting import wait_for
 
 LONG_MS: Final = 90_000

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.model.group_api import (
+from coopgroup.core.model.group_api import (
     Answer,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import define, field
+
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member import MemberState
@@ -38,14 +39,13 @@ from coopgroup.core.member.events import (
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest
 from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.telemetry import Envelope, Record
-
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.simulator.coordinator import GroupCoordinator
+from coopgroup.telemetry import Envelope, Record
 from tests.support.by_hand import Hand, by_hand
 
 STEP_S: Final = 0.01

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import (
     HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupAnswer,

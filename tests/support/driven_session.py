@@ -5,15 +5,14 @@ from typing import Any, Self, TypeVar, cast
 import attrs
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.assignors.base import Assignor
-from coopgroup.leader import TopicMetadata, read_members
-from coopgroup.member import RequestKind
-from coopgroup.member.effects import Effect
-from coopgroup.member.protocols import offered_subscriptions
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies import Policy, RoundContext, SimplePolicy
-from coopgroup.session import (
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import TopicMetadata, read_members
+from coopgroup.core.member import RequestKind
+from coopgroup.core.member.effects import Effect
+from coopgroup.core.member.protocols import offered_subscriptions
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.session import (
     DecideRound,
     RoundDecided,
     Session,
@@ -22,6 +21,7 @@ from coopgroup.session import (
     lead_round,
     step,
 )
+from coopgroup.policies import Policy, RoundContext, SimplePolicy
 from tests.support.members import DrivenMember, joined
 
 THREE = ResourceSet({"T": range(3)})

@@ -12,9 +12,9 @@ from typing import Any
 from attrs import define, field, frozen
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.record_buffer import RecordBuffer
-from coopgroup.model import EMPTY, ResourceSet
 
 
 @frozen(kw_only=True)

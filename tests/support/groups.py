@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.model.plan import RoundPlan, revoked_by_member
-from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model.plan import RoundPlan, revoked_by_member
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 
 Indices = Mapping[str, Iterable[int]]
 

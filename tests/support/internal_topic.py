@@ -4,7 +4,15 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.protocol.writer import (
+    packed_int32,
+    packed_int64,
+    packed_nullable_bytes,
+    packed_nullable_string,
+    packed_string,
+    require_version,
+)
 from coopgroup.pipeline.topic.codec import (
     VALUE_NEWEST,
     GroupKey,
@@ -18,14 +26,6 @@ from coopgroup.protocol import (
     Subscription,
     encode_kafka_assignment,
     encode_subscription,
-)
-from coopgroup.protocol.writer import (
-    packed_int32,
-    packed_int64,
-    packed_nullable_bytes,
-    packed_nullable_string,
-    packed_string,
-    require_version,
 )
 
 _FLEXIBLE_FROM: Final = 4

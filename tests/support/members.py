@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.member import (
+from coopgroup.core.member import (
     ErrorCode,
     KeptIdentity,
     Member,
@@ -19,7 +19,7 @@ from coopgroup.member import (
     new_member,
     step,
 )
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     Effect,
     FinishCommit,
     GrantResources,
@@ -27,7 +27,7 @@ from coopgroup.member.effects import (
     RevokeResources,
     Send,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     Answered,
     Event,
     LeaveRequested,
@@ -37,8 +37,8 @@ from coopgroup.member.events import (
     SubscriptionChanged,
     Woken,
 )
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorAnswer,

@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.model.group_api import (
+from coopgroup.core.model.group_api import (
     Answer,
     GroupRequest,
     HeartbeatRequest,

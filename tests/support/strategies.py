@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 
 NAMES = ("T0", "T1", "T2", "T3")
 

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from attrs import define, field
 
+from coopgroup.core.session import SessionEvent
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.group_events import GroupEvents
-from coopgroup.session import SessionEvent
 from coopgroup.worker import Job
 
 _TURNS_MAX: Final = 100_000

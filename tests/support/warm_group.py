@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from attrs import define, field
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.assignors.base import Assignor
-from coopgroup.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, read_members
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinedMember
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, read_members
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import Policy
 from coopgroup.policies import (
     PolicyState,
     RoundContext,
@@ -17,7 +18,6 @@ from coopgroup.policies import (
     state_from_json,
     state_to_json,
 )
-from coopgroup.policies.base import Policy
 from coopgroup.protocol import (
     Assignment,
     Subscription,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import define, field
 
-from coopgroup.member.effects import Lane, Send
-from coopgroup.member.events import Answered, RequestFailed
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.claims import NO_GENERATION
-from coopgroup.model.group_api import (
+from coopgroup.core.member.effects import Lane, Send
+from coopgroup.core.member.events import Answered, RequestFailed
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.model.group_api import (
     Coordinator,
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Sequence
 
-    from coopgroup.member import MemberConfig
-    from coopgroup.model.group_api import Answer, GroupRequest, JoinedMember
+    from coopgroup.core.member import MemberConfig
+    from coopgroup.core.model.group_api import Answer, GroupRequest, JoinedMember
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import World

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.protocol.reader import INT16, INT32, INT64
+from coopgroup.core.protocol.resource_array import packed_nullable_resources, packed_resources
+from coopgroup.core.protocol.user_data import MAGIC
+from coopgroup.core.protocol.writer import packed_nullable_string
 from coopgroup.protocol import (
     Assignment,
     Subscription,
@@ -28,10 +32,6 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coopgroup.protocol.reader import INT16, INT32, INT64
-from coopgroup.protocol.resource_array import packed_nullable_resources, packed_resources
-from coopgroup.protocol.user_data import MAGIC
-from coopgroup.protocol.writer import packed_nullable_string
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 from tests.swarm.warm import draw_warm
@@ -39,7 +39,7 @@ from tests.swarm.warm import draw_warm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from coopgroup.model.group_api import JoinedMember
+    from coopgroup.core.model.group_api import JoinedMember
     from coopgroup.simulator.simulation import Simulation
 
 HOSTILE: Final = "hostile"

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.coordinator.consumer_group import ConsumerSeat
 from coopgroup.simulator.coordinator.state import ClassicGroup
 
 if TYPE_CHECKING:
-    from coopgroup.member import Member
-    from coopgroup.model.group_api import Answer
+    from coopgroup.core.member import Member
+    from coopgroup.core.model.group_api import Answer
     from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
     from coopgroup.simulator.coordinator.state import Seat
     from coopgroup.simulator.host.process import Process

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.checkers import check_commits, check_pairs, check_single_owner
 from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.scenario import Choice, Identity

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 from attrs import define, field, frozen
 
-from coopgroup.assignors.registry import create_assignor
-from coopgroup.member import Member, MemberConfig, MemberState
-from coopgroup.member.effects import Lane
-from coopgroup.member.events import RejoinRequested, SubscriptionChanged
-from coopgroup.member.transitions import AT_WORK
-from coopgroup.model import group_api
-from coopgroup.model.claims import NO_GENERATION
-from coopgroup.policies.registry import create_policy
+from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.member import Member, MemberConfig, MemberState
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.core.member.transitions import AT_WORK
+from coopgroup.core.model import group_api
+from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from coopgroup.member.events import RejoinRequested, Woken
-from coopgroup.model import ResourceSet
-from coopgroup.policies.warming.option import warmup_of
-from coopgroup.session.own_rounds import policy_deadline_ms
+from coopgroup.core.member.events import RejoinRequested, Woken
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.checkers.warmups import WarmSets
@@ -20,7 +20,7 @@ from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from coopgroup.policies.warming.option import Warmup
+    from coopgroup.core.policies.warming.option import Warmup
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests

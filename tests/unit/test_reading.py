@@ -8,8 +8,8 @@ import attrs
 import pytest
 from attrs import field, frozen
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.reading import (
     OneOrMore,
     StrictConverter,

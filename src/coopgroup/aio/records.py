@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Message, TopicPartition
 
+from coopgroup.core.member.events import Offset
 from coopgroup.kafka.records.offsets import given_offsets
-from coopgroup.member.events import Offset
 
 __all__ = [
     "ConsumerRecord",

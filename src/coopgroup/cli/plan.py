@@ -18,8 +18,8 @@ import click
 from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.formats.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.cli.formats.plan_output import line_bytes, refused_row, round_row
+from coopgroup.core.leader import decide_round
 from coopgroup.errors import ConfigurationError, InvariantViolationError
-from coopgroup.leader import decide_round
 from coopgroup.simulator.scenario.checks import check_choice
 
 __all__ = ["answer_lines", "command"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 from attrs import frozen
 
-from coopgroup.model import Resource
+from coopgroup.core.model import Resource
 
 __all__ = ["Callbacks", "ResourceCallback", "WorkFailure"]
 

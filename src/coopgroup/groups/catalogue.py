@@ -13,8 +13,8 @@ from typing import Final, Self, SupportsIndex
 
 from attrs import field, frozen
 
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import Resource, ResourceSet
 
 __all__ = ["EVERYTHING", "INDEX_MIN", "TASKS_MAX", "Catalogue"]
 

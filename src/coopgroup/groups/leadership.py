@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from coopgroup.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.model import Resource
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.callbacks import WorkFailure
 from coopgroup.groups.catalogue import Catalogue
@@ -21,7 +22,6 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
-from coopgroup.model import Resource
 
 __all__ = ["Leadership"]
 

@@ -22,9 +22,9 @@ from typing import Final, TypeAlias
 
 from attrs import define, field
 
-from coopgroup.member.events import WarmedUp, WarmupFailed
-from coopgroup.model import Resource, ResourceSet
-from coopgroup.session import one_line
+from coopgroup.core.member.events import WarmedUp, WarmupFailed
+from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.session import one_line
 
 __all__ = ["Reporter", "ResourceWarmth"]
 

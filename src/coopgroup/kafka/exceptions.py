@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from coopgroup.member import ErrorCode
+from coopgroup.core.member import ErrorCode
 
 __all__ = ["PASSING_ERRORS", "kafka_error", "kafka_exception", "refusal"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,

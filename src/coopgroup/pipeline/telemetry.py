@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
+from coopgroup.core.telemetry.codec import CLASS_OF_KIND, REPORT
 from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.streams import start_job
 from coopgroup.pipeline.tables import NO_BATCH
 from coopgroup.telemetry import SCHEMA_VERSION
-from coopgroup.telemetry.codec import CLASS_OF_KIND, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

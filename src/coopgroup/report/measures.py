@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from coopgroup.model import Resource
+from coopgroup.core.model import Resource
 from coopgroup.report.wording import seconds
 
 __all__ = ["LABELS", "Cell", "ComparisonRow", "comparison_rows", "measure_rows", "without_warmups"]

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import Envelope
 
 __all__ = ["LagSamples", "PlayedRun", "PlayedScenario", "Violated"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import attrs
 from attrs import define, field, frozen
 
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.codec import RESOURCES_MAX
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, from_json
-from coopgroup.telemetry.codec import RESOURCES_MAX
 
 __all__ = ["Damage", "Reading", "read_files"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 
 __all__ = ["counted", "listed", "rounded", "seconds"]
 

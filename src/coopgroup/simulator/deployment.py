@@ -10,8 +10,8 @@ from typing import assert_never
 
 from attrs import define, field
 
-from coopgroup.member.events import RejoinRequested
-from coopgroup.model import ResourceSet
+from coopgroup.core.member.events import RejoinRequested
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import (

@@ -18,10 +18,10 @@ from typing import TypeAlias
 import numpy as np
 from attrs import define, field
 
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.errors import DecodeError
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
-from coopgroup.model.resource_set import Resource
 from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest
 from coopgroup.simulator.simulation import Simulation

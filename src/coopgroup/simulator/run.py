@@ -8,13 +8,13 @@ from typing import Final
 import attrs
 from attrs import frozen
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.registry import create_assignor
-from coopgroup.member import MemberConfig
-from coopgroup.policies.balance import BalanceRule
-from coopgroup.policies.base import Policy
-from coopgroup.policies.registry import create_policy
-from coopgroup.policies.warming.option import warmup_of
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.member import MemberConfig
+from coopgroup.core.policies.balance import BalanceRule
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment

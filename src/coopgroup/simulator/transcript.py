@@ -16,10 +16,9 @@ from typing import Final
 import attrs
 from attrs import define, field
 
-from coopgroup.errors import DecodeError
-from coopgroup.member.error_actions import error_name
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.member.error_actions import error_name
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import (
     Answer,
     FindCoordinatorAnswer,
     GroupRequest,
@@ -32,6 +31,7 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
+from coopgroup.errors import DecodeError
 from coopgroup.protocol import decode_assignment, decode_subscription, kafka_protocol
 from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatAnswer, ConsumerBeatRequest
 from coopgroup.simulator.world.calls import Call
@@ -185,4 +185,5 @@ def _record_in_words(record: Record) -> str:
 
 
 def _goes_without_saying(name: str, value: object) -> bool:
-    return name == "protocol" and kafka_protocol(str(value)) is None
+    is_ours = name == "protocol" and kafka_protocol(str(value)) is None
+    return is_ours or name == "session_timeout_ms"  # a setting of the scenario

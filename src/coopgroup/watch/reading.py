@@ -29,6 +29,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -36,7 +37,6 @@ from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.describing import GroupDescriber
-from coopgroup.model import ResourceSet
 from coopgroup.protocol import (
     decode_kafka_assignment,
     decode_subscription,

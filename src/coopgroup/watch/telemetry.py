@@ -10,9 +10,9 @@ from typing import Final
 import attrs
 from attrs import define, field
 
+from coopgroup.core.telemetry.codec import REPORT
 from coopgroup.errors import CoopgroupError
 from coopgroup.telemetry import Envelope, MemberReported, from_json
-from coopgroup.telemetry.codec import REPORT
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.present import Present
 from coopgroup.watch.telemetry_topics import TelemetryReader

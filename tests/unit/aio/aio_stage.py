@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from attrs import define, field
 from confluent_kafka import Message, TopicPartition
-from coopgroup.core.member.effects import GrantResources
-from coopgroup.core.member.events import CommitRequested
-from coopgroup.core.model import ResourceSet
 
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
+from coopgroup.core.member.effects import GrantResources
+from coopgroup.core.member.events import CommitRequested
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka import clock
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.consumer import ConsumerParts

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.aio.offsets import Offsets
-from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.core.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
+from coopgroup.core.member.events import LossHandled, RevocationCompleted
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 

@@ -9,10 +9,15 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.member.effects import BeginWarmups, CancelWarmups, GrantResources, RevokeResources
-from coopgroup.member.events import RevocationCompleted, WarmedUp, WarmupFailed
-from coopgroup.member.parts import Warmups
-from coopgroup.model import EMPTY
+from coopgroup.core.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    GrantResources,
+    RevokeResources,
+)
+from coopgroup.core.member.events import RevocationCompleted, WarmedUp, WarmupFailed
+from coopgroup.core.member.parts import Warmups
+from coopgroup.core.model import EMPTY
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 

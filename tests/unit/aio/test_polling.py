@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaException
 
 from coopgroup.aio.records import by_partition
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import FailMember, RevokeResources
-from coopgroup.member.events import RevocationCompleted
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import FailMember, RevokeResources
+from coopgroup.core.member.events import RevocationCompleted
 from tests.support.inner import inner
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import ONE, AioStage

@@ -6,7 +6,6 @@ import asyncio
 
 from coopgroup.core.member.effects import GrantResources, RevokeResources
 from coopgroup.core.member.events import RevocationCompleted
-
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, P1, ZERO, AioStage
 

@@ -70,7 +70,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ([*CONSUME, "--config", "foo=1"], f"foo: {UNKNOWN_KEY}"),
         (["consume", "orders", "--group", ""], "group.id: got '', expected the name of the group"),
         ([*CONSUME, "--policy", "x"], "policy: got 'x', expected one of deferred, eager, incremen"),
-        (["demo", "--broker", "rabbit"], "broker: got 'rabbit', expected auto, kafka, mock or HOS"),
         (["plan", "--policy", "lazy"], "--policy: got 'lazy', expected one of "),
         (["plan", "no-such-file"], "Invalid value for"),
         (["protocol", "decode", "0002"], "Missing option '--kind'."),
@@ -134,7 +133,6 @@ def test_refusal_is_one_line(
         ([*ADVISE, "--today", ":"], "--today: got ':', expected NAME"),
         ([*ADVISE, "--html", "no/page"], "--html: got 'no/page', expected "),
         ([*ADVISE, "--group", "h", "--html", "page"], "a page has one group"),
-        (["demo", "--tables", "."], "is not empty; name a new folder"),
     ],
 )
 def test_job_of_the_pipeline_is_refused_before_spark_starts(

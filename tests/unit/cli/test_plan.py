@@ -16,9 +16,9 @@ from coopgroup.cli import app
 from coopgroup.cli.formats import plan_input
 from coopgroup.cli.formats.plan_input import Defaults
 from coopgroup.cli.plan import answer_lines
+from coopgroup.core.model import GroupSnapshot
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.errors import InvariantViolationError
-from coopgroup.model import GroupSnapshot
-from coopgroup.model.resource_set import Int32Array, Int64Array
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}\n'

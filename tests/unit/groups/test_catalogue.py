@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups import Catalogue
-from coopgroup.model import Resource, ResourceSet
 
 PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
 

@@ -11,21 +11,30 @@ import pytest
 from coopgroup import (
     Catalogue,
     CooperativeGroup,
+    SimplePolicy,
+    Warmup,
 )
+from coopgroup.core.member.effects import GrantResources, LoseResources
+from coopgroup.core.member.error_actions import RequestKind
+from coopgroup.core.member.events import Answered, WarmSetDeclared
+from coopgroup.core.member.member import Outstanding
+from coopgroup.core.member.parts import (
+    NO_JOIN,
+    NOTHING_TO_JOIN_FOR,
+    LastJoin,
+    Lease,
+    NextJoin,
+    Round,
+)
+from coopgroup.core.member.transitions import MemberState
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import SyncGroupAnswer
+from coopgroup.core.model.replacing import replaced
+from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.member.effects import GrantResources, LoseResources
-from coopgroup.member.error_actions import RequestKind
-from coopgroup.member.events import Answered, WarmSetDeclared
-from coopgroup.member.member import Outstanding
-from coopgroup.member.parts import NO_JOIN, NOTHING_TO_JOIN_FOR, LastJoin, Lease, NextJoin, Round
-from coopgroup.member.transitions import MemberState
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import SyncGroupAnswer
-from coopgroup.model.replacing import with_fields
 from coopgroup.protocol import Assignment, encode_assignment
-from coopgroup.session import Session
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
@@ -66,19 +75,17 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
 ) -> None:
     driver, now = inner(group, "_driver"), int(hand.now_s * 1000)
     sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
-    member = with_fields(
+    member = replaced(
         driver.member,
-        {
-            "state": MemberState.SYNCING,
-            "next_join": NextJoin(topics=("*",)),
-            "last_join": LastJoin(topics=("*",)),
-            "member_id": "m",
-            "generation": 5,
-            "lease": Lease(settled_at_ms=now - 60_000, until_ms=now - 15_000),
-            "round": Round(protocol="resources"),
-            "outstanding": {RequestKind.SYNC_GROUP: sync},
-            "next_request_id": 8,
-        },
+        state=MemberState.SYNCING,
+        next_join=NextJoin(topics=("*",)),
+        last_join=LastJoin(topics=("*",)),
+        member_id="m",
+        generation=5,
+        lease=Lease(settled_at_ms=now - 60_000, until_ms=now - 15_000),
+        round=Round(protocol="resources"),
+        outstanding={RequestKind.SYNC_GROUP: sync},
+        next_request_id=8,
     )
     monkeypatch.setattr(driver, "_session", Session(member=member))
     heard = list[tuple[type, bool, float]]()
@@ -116,7 +123,7 @@ def test_callback_that_would_wait_for_itself_is_refused(
 
     made = make(start=start, on_error=lambda failure: failures.append(str(failure.error)))
     driver = inner(made, "_driver")
-    member = with_fields(driver.member, {"claim_generation": 3})
+    member = replaced(driver.member, claim_generation=3)
     monkeypatch.setattr(driver, "_session", Session(member=member))
     inner(made, "_work").put(GrantResources(resources=ResourceSet.from_pairs([ONE])))
     hand.run()
@@ -136,9 +143,7 @@ def test_hand_over_waits_for_a_round(
     """The round may still grant a resource."""
     group.join()
     driver = inner(group, "_driver")
-    joining = with_fields(
-        driver.member, {"state": MemberState.JOINING, "next_join": NextJoin(topics=("*",))}
-    )
+    joining = replaced(driver.member, state=MemberState.JOINING, next_join=NextJoin(topics=("*",)))
     monkeypatch.setattr(GroupDriver, "member", joining)
     assert not group.hand_over(0.0)
     left = {
@@ -146,7 +151,7 @@ def test_hand_over_waits_for_a_round(
         "next_join": NOTHING_TO_JOIN_FOR,
         "last_join": NO_JOIN,
     }
-    monkeypatch.setattr(GroupDriver, "member", with_fields(joining, left))
+    monkeypatch.setattr(GroupDriver, "member", replaced(joining, **left))
     assert group.hand_over(0.0)
     monkeypatch.undo()
 
@@ -175,6 +180,12 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
             )
             for found in (5, [5], [("x",)])
         ),
+        # Otherwise `cool` deletes the state as soon as the member has joined.
+        (
+            {"warm": print, "found": [("a", 0)]},
+            ConfigurationError,
+            r"^found: got \[\('a', 0\)\], expected a policy with the option warmup beside it$",
+        ),
         # A user who forgets the parentheses would otherwise share nothing, forever.
         ({"catalogue": Catalogue}, ConfigurationError, "catalogue: got"),
     ],
@@ -185,7 +196,7 @@ def test_wrong_arguments_fail(more: dict[str, Any], error: type[Exception], said
 
 
 def test_member_declares_what_it_found_before_it_subscribes() -> None:
-    group = make(warm=print, found=[ONE])
+    group = make(warm=print, found=[ONE], policy=SimplePolicy(warmup=Warmup()))
     assert group.warmups() == ()
     posted = list[Any]()
     with pytest.MonkeyPatch.context() as patched:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from coopgroup import DeferredPolicy, Leadership, RangeAssignor, SimplePolicy, WeightedAssignor
+from coopgroup.core.member.effects import GrantResources
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.replacing import replaced
+from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError
-from coopgroup.member.effects import GrantResources
-from coopgroup.model import ResourceSet
-from coopgroup.model.replacing import replaced
-from coopgroup.session import Session
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 

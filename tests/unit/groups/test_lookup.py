@@ -7,15 +7,15 @@ import pytest
 from attrs import define, field
 
 from coopgroup.assignors import StickyAssignor
+from coopgroup.core.leader import NO_LAGS, TopicMetadata, lead
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.protocol.assignment_trailer import names_digest, trailer_of
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
-from coopgroup.leader import NO_LAGS, TopicMetadata, lead
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies import SimplePolicy
-from coopgroup.policies.base import RoundContext
 from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
-from coopgroup.protocol.assignment_trailer import names_digest, trailer_of
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 

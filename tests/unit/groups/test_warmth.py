@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coopgroup.member.effects import (
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     GrantResources,
 )
-from coopgroup.member.events import RevocationCompleted, WarmedUp, WarmupFailed
+from coopgroup.core.member.events import RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.telemetry import WorkFailed
 from tests.unit.groups.test_work import (
     HEAVY,

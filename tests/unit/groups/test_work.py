@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 
+from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.core.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups.callbacks import Callbacks, WorkFailure
 from coopgroup.groups.work import ResourceWork, WorkLimits
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
-from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -189,6 +189,23 @@ def test_stop_in_progress_when_all_is_lost_is_not_reported(
     assert bench.stops() == [(HEAVY, "lost")]
     assert bench.posted == [LossHandled()]
     assert bench.actions() == actions
+
+
+@pytest.mark.parametrize("how", ["revoked", "closing"])
+def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) -> None:
+    """SIGSTOP, SIGTERM, SIGCONT: a flush in `stop` ran beside the next owner."""
+    bench.grant(ONLY_HEAVY)
+    if how == "revoked":
+        bench.work.put(REVOKE_HEAVY)  # no thread has run the stop when the freeze has ended
+    bench.lease_until_s = bench.hand.now_s
+    if how == "revoked":
+        bench.hand.run()
+    else:
+        assert bench.work.close(STOP_S)
+    assert bench.actions() == ["start", "lost"]
+    assert bench.stops() == [(HEAVY, "lost")]
+    assert bench.given_up() == ([HEAVY] if how == "revoked" else [])
+    bench.check()
 
 
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:

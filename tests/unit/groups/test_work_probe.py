@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coopgroup.core.model import Resource
 
+from coopgroup.core.model import Resource
 from coopgroup.groups import work as work_module
 from coopgroup.groups.work import GroupWork, Wish, Work
 from coopgroup.kafka.health.probe import WorkSample

@@ -6,9 +6,9 @@ import math
 import pytest
 from attrs import evolve
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.health.answers import live, ready
 from coopgroup.kafka.health.value import Health, HealthLimits
-from coopgroup.model import ResourceSet
 
 FINE = Health(group_id="g", generation=1, state="stable", is_joined=True, lease_s=math.inf)
 STUCK = evolve(FINE, since_poll_s=400.0, owned=ResourceSet({"t": [0]}), lease_s=12.3456)

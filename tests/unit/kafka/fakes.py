@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
@@ -16,7 +17,6 @@ from coopgroup.core.model.group_api import (
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
 )
-
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup

@@ -7,11 +7,10 @@ from typing import Any
 
 from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
+
 from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry import ResourcesStopped, StopReason
-
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.consumer import Delivery
 from coopgroup.kafka.membership.ports import Notice
@@ -19,6 +18,7 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.telemetry import ResourcesStopped, StopReason
 from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
 BOTH = ResourceSet({"t": [0, 1]})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member.effects import GrantResources, Lane
@@ -34,7 +35,6 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.session import SeenTopics
-
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver

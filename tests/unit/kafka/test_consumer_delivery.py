@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Message
+
 from coopgroup.core.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.core.model import ResourceSet
-
 from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.worker import Worker

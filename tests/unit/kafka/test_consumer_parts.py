@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from attrs import frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from coopgroup.core.policies import EagerPolicy
 
 from coopgroup import (
     CooperativeConsumer,
@@ -18,6 +17,7 @@ from coopgroup import (
 )
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.plugins import check_plugins
+from coopgroup.policies import EagerPolicy
 from tests.support.inner import inner
 from tests.support.programs import output_of
 

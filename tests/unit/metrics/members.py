@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import define, field
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.health.value import GroupLoad, Health
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import AssignmentReceived, Envelope, Record, RoundDecided
 
 __all__ = ["HEALTH", "ROUND", "GivenProbe", "told"]

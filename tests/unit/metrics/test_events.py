@@ -6,9 +6,9 @@ from typing import Any
 import attrs
 import pytest
 
-from coopgroup.member.effects import STALLED
+from coopgroup.core.member.effects import STALLED
+from coopgroup.core.model import ResourceSet
 from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,

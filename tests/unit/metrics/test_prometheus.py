@@ -7,10 +7,10 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.metrics import PrometheusMetrics
 from coopgroup.metrics.names import COMMON_LABELS
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import MembershipLost, ResourcesStopped, StateChanged, StopReason
 from tests.unit.metrics.members import HEALTH, ROUND, GivenProbe, told
 

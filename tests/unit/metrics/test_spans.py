@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.metrics import OpenTelemetrySpans
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,

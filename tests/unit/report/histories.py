@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     EndCause,
     Envelope,

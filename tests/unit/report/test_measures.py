@@ -3,7 +3,7 @@
 import pytest
 from attrs import frozen
 
-from coopgroup.model import Resource, ResourceSet
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.report.measures import Cell, comparison_rows, measure_rows
 from coopgroup.report.wording import listed, rounded
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry import codec
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.report import telemetry_files
 from coopgroup.report.telemetry_files import Damage, read_files
-from coopgroup.telemetry import MemberReported, codec, to_json
+from coopgroup.telemetry import MemberReported, to_json
 from tests.unit.report.histories import Story
 
 HALF_RIGHT = (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from attrs import frozen
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.report import (
     Objection,
     write_comparison_page,

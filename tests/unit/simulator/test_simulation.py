@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from coopgroup.assignors import WeightedAssignor
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.policies import create_policy
 from coopgroup.simulator.host.process import RunSettings
 from coopgroup.simulator.scenario import Identity, Span

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,

@@ -18,11 +18,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import Coordinator
 from coopgroup.protocol import (
     KafkaAssignment,
     encode_kafka_assignment,

@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
 from coopgroup.watch import telemetry
 from coopgroup.watch.telemetry import TelemetryView

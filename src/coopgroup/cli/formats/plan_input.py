@@ -13,16 +13,16 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 from attrs import Attribute, field, frozen
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.assignors.registry import choose_assignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.registry import choose_assignor
+from coopgroup.core.leader import Lags, TopicMetadata
+from coopgroup.core.model import EMPTY, NO_LOSS, MemberClaim, ResourceSet
+from coopgroup.core.model.group import Float64Array
+from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.policies.base import Policy, RoundContext
+from coopgroup.core.policies.registry import choose_policy
+from coopgroup.core.policies.state import PolicyState, state_from_json, state_to_json
 from coopgroup.errors import ConfigurationError
-from coopgroup.leader import Lags, TopicMetadata
-from coopgroup.model import EMPTY, NO_LOSS, MemberClaim, ResourceSet
-from coopgroup.model.group import Float64Array
-from coopgroup.model.resource_set import Int32Array
-from coopgroup.policies.base import Policy, RoundContext
-from coopgroup.policies.registry import choose_policy
-from coopgroup.policies.state import PolicyState, state_from_json, state_to_json
 from coopgroup.reading import (
     INT32_MAX,
     NOTHING,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from coopgroup.leader import RoundDecision, member_assignments
-from coopgroup.policies.state import state_to_json
+from coopgroup.core.leader import RoundDecision, member_assignments
+from coopgroup.core.policies.state import state_to_json
 from coopgroup.protocol import Assignment
 from coopgroup.telemetry import Envelope, Record, to_json
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.protocol.assignment_trailer import without_trailer
 from coopgroup.errors import ConfigurationError, EncodeError, InvalidValueError
-from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.protocol import (
     ASSIGNMENT_NEWEST,
     KAFKA_ASSIGNMENT_NEWEST,
@@ -31,7 +32,6 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.protocol.assignment_trailer import without_trailer
 from coopgroup.reading import Row, StrictConverter, parse_json, structure, wrong
 
 __all__ = ["Dialect", "Kind", "decoded_item", "encoded_item", "error_line"]

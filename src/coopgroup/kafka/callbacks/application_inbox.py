@@ -32,9 +32,9 @@ from coopgroup.core.member.effects import (
     FailMember,
     LoseResources,
 )
-from coopgroup.core.telemetry import Record, RequestRefused
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.telemetry import Record, RequestRefused
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

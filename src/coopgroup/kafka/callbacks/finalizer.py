@@ -82,7 +82,7 @@ _CALLBACKS: Final = (
     "on_commit",
     "key.deserializer",
     "value.deserializer",
-    "coopgroup.core.telemetry.listener",
+    "coopgroup.telemetry.listener",
 )
 _LOGGER: Final = "logger"
 

@@ -36,7 +36,6 @@ from coopgroup.core.member.effects import (
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmupFailed
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.session import one_line
-from coopgroup.core.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -44,6 +43,7 @@ from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions, to_resources
 from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

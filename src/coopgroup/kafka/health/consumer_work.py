@@ -15,6 +15,7 @@ from typing import Final
 from attrs import define, field
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import GroupListener
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
@@ -23,7 +24,6 @@ from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import first_offset, to_partitions
-from coopgroup.model import ResourceSet
 from coopgroup.worker import Worker
 
 __all__ = ["ConsumerWork"]

@@ -16,8 +16,8 @@ from typing import Final
 import attrs
 from attrs import field, frozen
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import ClaimRefused
 
 __all__ = ["DEFAULT_LIMITS", "GroupLoad", "Health", "HealthLimits", "StuckPartition"]

@@ -1,9 +1,9 @@
 """The group's thread: hosts a `Session` on real time, sockets and threads.
 
 Only this thread touches the session; all other threads post events. The thread takes an event,
-carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.core.session`
-numbers these duties. Values for the application's thread (`lease_until_s`, the snapshot) are
-published after each step and never changed in place.
+carries out its effects in order, and sleeps until the next event or deadline.
+`coopgroup.core.session` numbers these duties. Values for the application's thread
+(`lease_until_s`, the snapshot) are published after each step and never changed in place.
 
 No exception ends the thread. An error in the member's own step fails the member, and the
 application gets the error. Any other error (of a log, of the transport) is logged.
@@ -80,7 +80,6 @@ from coopgroup.core.session import (
     step,
     with_rate,
 )
-from coopgroup.core.telemetry import ClaimRefused, Record
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s, pause
@@ -95,6 +94,7 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
 
 _SHARE_OF_SESSION: Final = 0.25
@@ -519,10 +519,11 @@ class GroupDriver:
                 if self._bell is not None:
                     self._bell.ring()
             case Report():
+                own = self.member
                 self.sink.write(
                     effect.record,
-                    member_id=self.member.member_id,
-                    generation=self.member.generation,
+                    member_id=own.member_id if effect.member_id is None else effect.member_id,
+                    generation=own.generation,
                 )
 
     def _lead(self, effect: DecideRound | CheckLags | LookOver) -> None:

@@ -21,8 +21,8 @@ from typing import Final
 
 from attrs import frozen
 
-from coopgroup.member import Member, MemberConfig
-from coopgroup.model.absent import NO_GENERATION
+from coopgroup.core.member import Member, MemberConfig
+from coopgroup.core.model.absent import NO_GENERATION
 
 __all__ = ["Fence", "encode_group_metadata"]
 

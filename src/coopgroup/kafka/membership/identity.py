@@ -45,10 +45,10 @@ from typing import Any, Final, TypeAlias
 
 from attrs import Factory, define, field
 
+from coopgroup.core.member import KeptIdentity
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
-from coopgroup.member import KeptIdentity
-from coopgroup.model import ResourceSet
-from coopgroup.session import SeenTopics
 from coopgroup.worker import Worker
 
 __all__ = ["IdentitySlot", "slot_path", "take_slot"]

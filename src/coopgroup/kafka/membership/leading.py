@@ -185,9 +185,7 @@ class RoundLeader:
         self._finish(led, outcome)
 
     def _give_up(self, led: _Round) -> None:
-        self._refuse(
-            led, f"no decision within coopgroup.core.leader.timeout.ms ({self.timeout_ms})"
-        )
+        self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
 
     def _refuse(self, led: _Round, failure: str) -> None:
         outcome = lead_round(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
-from coopgroup.kafka.rpc.transport import AnyLane
-from coopgroup.leader import Lags, TopicMetadata
-from coopgroup.member.effects import (
+from coopgroup.core.leader import Lags, TopicMetadata
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
@@ -19,8 +18,9 @@ from coopgroup.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import Coordinator
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import Coordinator
+from coopgroup.kafka.rpc.transport import AnyLane
 
 __all__ = ["Application", "Bell", "Notice", "RoundLookup", "Transport"]
 

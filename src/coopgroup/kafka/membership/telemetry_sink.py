@@ -22,7 +22,10 @@ from attrs import define, field
 
 from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry import (
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.rpc.outcomes import HandshakeError
+from coopgroup.telemetry import (
     AssigningMoved,
     AssignmentReceived,
     AssignmentRefused,
@@ -40,9 +43,6 @@ from coopgroup.core.telemetry import (
     WorkFailed,
     to_json,
 )
-from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.file_limits import FileLimits
-from coopgroup.kafka.rpc.outcomes import HandshakeError
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Transport
@@ -98,7 +98,7 @@ class TelemetrySink:
             self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
         except OSError as cause:
             raise ConfigurationError(
-                "coopgroup.core.telemetry.file",
+                "coopgroup.telemetry.file",
                 self.file_path,
                 f"a file to write ({cause.strerror})",
             ) from None

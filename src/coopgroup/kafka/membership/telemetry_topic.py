@@ -37,7 +37,6 @@ from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.core.telemetry import Envelope, MemberReported, to_json
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.ports import Application, Transport
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -51,6 +50,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
 )
 from coopgroup.kafka.rpc.transport import TopicLane
+from coopgroup.telemetry import Envelope, MemberReported, to_json
 
 # The records of a round come within moments: they make one batch.
 _LINGER_S: Final = 0.1

@@ -21,7 +21,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry import CommitFailed
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
@@ -32,6 +31,7 @@ from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset
+from coopgroup.telemetry import CommitFailed
 
 Codes: TypeAlias = tuple[tuple[str, int, int], ...]
 """(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""

@@ -21,15 +21,19 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import define, field
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
+from coopgroup.core.model.group_api import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane
-from coopgroup.member.error_actions import Action, RequestKind, action_for, error_name
-from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
 __all__ = ["OffsetLookup", "Partition", "Transport", "read_offsets"]
 

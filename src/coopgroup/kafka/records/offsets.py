@@ -14,12 +14,12 @@ from typing import Any
 from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from coopgroup.core.member.events import Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
-from coopgroup.member.events import Offset
-from coopgroup.model import ResourceSet
 
 __all__ = [
     "OffsetStore",

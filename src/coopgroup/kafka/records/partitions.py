@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.member.events import Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member.events import Offset
-from coopgroup.model import ResourceSet
 
 __all__ = [
     "TOPIC_NAME_RULE",

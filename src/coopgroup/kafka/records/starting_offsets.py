@@ -31,13 +31,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from coopgroup.core.member.effects import GrantResources, LoseResources
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error
 from coopgroup.kafka.records.offset_lookup import OffsetLookup, Partition
 from coopgroup.kafka.records.partitions import to_partition
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member.effects import GrantResources, LoseResources
-from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice

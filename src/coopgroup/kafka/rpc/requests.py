@@ -18,18 +18,7 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
-from coopgroup.kafka.rpc.questions import (
-    CommittedOffset,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroupRequest,
-    FetchOffsetsAnswer,
-    FetchOffsetsRequest,
-    OtherRequest,
-    Question,
-    WireMessage,
-)
-from coopgroup.model.group_api import (
+from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorAnswer,
@@ -46,6 +35,17 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
     SyncGroupAnswer,
     SyncGroupRequest,
+)
+from coopgroup.kafka.rpc.questions import (
+    CommittedOffset,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupRequest,
+    FetchOffsetsAnswer,
+    FetchOffsetsRequest,
+    OtherRequest,
+    Question,
+    WireMessage,
 )
 
 __all__ = ["build_message", "read_answer"]

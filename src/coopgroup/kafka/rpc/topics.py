@@ -22,7 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from coopgroup.model.group_api import Coordinator
+from coopgroup.core.model.group_api import Coordinator
 
 __all__ = [
     "RECORD_REFUSALS",

@@ -1,8 +1,8 @@
 """Group RPCs to the brokers, from one background thread, without ever blocking the caller.
 
-Rules of this file: plain values go in (`coopgroup.core.model.group_api`), plain values come out. Each
-request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what an
-error code or a failure means, and whether to try again.
+Rules of this file: plain values go in (`coopgroup.core.model.group_api`), plain values come out.
+Each request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what
+an error code or a failure means, and whether to try again.
 
 Theory of operation. A broker serves one request of a connection at a time, so a JoinGroup that
 waits for the group would hold up all later requests. Therefore there are two lanes, each with its

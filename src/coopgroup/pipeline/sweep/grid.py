@@ -25,8 +25,8 @@ import attrs
 from attrs import Attribute, evolve, field, frozen
 
 from coopgroup import __version__
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.errors import ConfigurationError
-from coopgroup.policies.registry import create_policy
 from coopgroup.reading import (
     INT32_MAX,
     OneOrMore,

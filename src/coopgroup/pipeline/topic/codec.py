@@ -5,19 +5,20 @@ Kafka calls the messages OffsetCommitKey (v0, v1), OffsetCommitValue (v0 to v4),
 protocols (KIP-848, KIP-932, KIP-1071), whose state differs from that of a classic group.
 
 v4 of the values is flexible (KIP-482). A length or count is an UNSIGNED_VARINT of itself plus one,
-or 0 for null, and every structure ends with tagged fields. As in `coopgroup.protocol.reader`, every
-length is checked before use.
+or 0 for null, and every structure ends with tagged fields. As in `coopgroup.core.protocol.reader`,
+every length is checked before use.
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from typing import Final, TypeVar
 from uuid import UUID
 
 from attrs import frozen
 
+from coopgroup.core.protocol.reader import ByteReader, decoded_string
 from coopgroup.errors import BufferUnderflowError, InvalidCountError, UnsupportedVersionError
-from coopgroup.protocol.reader import ByteReader, decoded_string
 
 __all__ = [
     "VALUE_NEWEST",
@@ -29,6 +30,7 @@ __all__ = [
     "decode_group_value",
     "decode_key",
     "decode_offset_value",
+    "topic_id_text",
 ]
 
 VALUE_NEWEST: Final = 4
@@ -137,6 +139,11 @@ class GroupValue:
     state_ms: int = -1
     members: tuple[GroupMember, ...]
     version: int = VALUE_NEWEST
+
+
+def topic_id_text(raw: bytes) -> str:
+    """Return a topic's id in the form of Kafka's tools: URL-safe base64 without padding."""
+    return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def decode_key(content: bytes) -> OffsetKey | GroupKey:

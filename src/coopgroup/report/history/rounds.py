@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.protocol import kafka_protocol
 from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 from attrs import frozen
 
-from coopgroup.model import ResourceSet
-from coopgroup.policies.warming.option import Warmup
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.policies.warming.option import Warmup
 from coopgroup.simulator.checkers.balance import check_balance
 from coopgroup.simulator.checkers.bundles import are_always_together, check_bundles, in_bundles
 from coopgroup.simulator.checkers.commits import check_commits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation, late_commit_of
 from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers.losses import Waits
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (

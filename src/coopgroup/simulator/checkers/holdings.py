@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from attrs import define, field
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,

@@ -15,8 +15,8 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.checkers.warmups import WarmSets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from coopgroup.model import ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (

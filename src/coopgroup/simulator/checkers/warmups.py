@@ -14,9 +14,9 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
-from coopgroup.policies.warming.option import Warmup
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
+from coopgroup.core.policies.warming.option import Warmup
 from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorAnswer,

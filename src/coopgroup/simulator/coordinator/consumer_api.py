@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 from attrs import frozen
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 
 if TYPE_CHECKING:
-    from coopgroup.model.group_api import Answer
+    from coopgroup.core.model.group_api import Answer
 
 __all__ = ["JOINS", "LEAVES", "ConsumerBeatAnswer", "ConsumerBeatRequest", "beat_answer"]
 

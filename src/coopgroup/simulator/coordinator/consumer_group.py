@@ -21,9 +21,9 @@ from itertools import count
 import attrs
 from attrs import define, field
 
-from coopgroup.member import ErrorCode
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import (
     Answer,
     HeartbeatAnswer,
     HeartbeatRequest,

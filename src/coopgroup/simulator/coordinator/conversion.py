@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.errors import DecodeError
-from coopgroup.member import ErrorCode
-from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.protocol import (
     KafkaAssignment,
     decode_kafka_assignment,

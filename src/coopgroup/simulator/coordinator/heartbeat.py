@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatAnswer, HeartbeatRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import HeartbeatAnswer, HeartbeatRequest
 from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 
 __all__ = ["heartbeat"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import attrs
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import JoinGroupRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import JoinGroupRequest
 from coopgroup.simulator.coordinator.answers import join_refusal, joined, sync_refusal
 from coopgroup.simulator.coordinator.rounds import prepare_or_complete, prepare_round
 from coopgroup.simulator.coordinator.state import (

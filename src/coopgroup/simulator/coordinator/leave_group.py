@@ -5,8 +5,8 @@ Version notes: as v5, with one member per request.
 
 from __future__ import annotations
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import LeaveGroupAnswer, LeaveGroupRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import LeaveGroupAnswer, LeaveGroupRequest
 from coopgroup.simulator.coordinator.rounds import prepare_or_complete, remove_member
 from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 

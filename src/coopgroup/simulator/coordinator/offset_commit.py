@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import OffsetCommitRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import OffsetCommitRequest
 from coopgroup.simulator.coordinator.answers import refusal
 from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coopgroup.member import ErrorCode
+from coopgroup.core.member import ErrorCode
 from coopgroup.simulator.coordinator.answers import join_refusal, joined, sync_refusal
 from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState
 

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import Answer
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import Answer
 
 __all__ = [
     "NEW_MEMBER_JOIN_TIMEOUT_MS",

@@ -5,8 +5,8 @@ Version notes: as v5: protocol type and name are compared with the group's.
 
 from __future__ import annotations
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import SyncGroupAnswer, SyncGroupRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import SyncGroupAnswer, SyncGroupRequest
 from coopgroup.simulator.coordinator.answers import sync_refusal
 from coopgroup.simulator.coordinator.state import ClassicGroup, GroupState, Token
 

@@ -1,6 +1,6 @@
 """`Application`: the user of a consumer, with its callbacks, work and commits.
 
-It fulfils the host's duties 5 and 6 of `coopgroup.session`:
+It fulfils the host's duties 5 and 6 of `coopgroup.core.session`:
 
 - callbacks run one after the other, shortly after they are due, as in an application that polls;
 - every resource is stopped, committed, given up and restored separately, so that a heavy resource
@@ -21,10 +21,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 from attrs import define, field
 
-from coopgroup.member import MemberConfig, MemberState
-from coopgroup.member.effects import FinishCommit
-from coopgroup.member.error_actions import error_name
-from coopgroup.member.events import (
+from coopgroup.core.member import MemberConfig, MemberState
+from coopgroup.core.member.effects import FinishCommit
+from coopgroup.core.member.error_actions import error_name
+from coopgroup.core.member.events import (
     CommitRequested,
     LeaveRequested,
     LossHandled,
@@ -33,9 +33,9 @@ from coopgroup.member.events import (
     WarmedUp,
     WarmupFailed,
 )
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Int64Array, Resource
-from coopgroup.session import SessionEvent, smoothed_rate
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Int64Array, Resource
+from coopgroup.core.session import SessionEvent, smoothed_rate
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.run_settings import RunSettings, WarmupMishaps
 from coopgroup.simulator.scenario import Span

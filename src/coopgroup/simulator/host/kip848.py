@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
-from coopgroup.member import ErrorCode, MemberConfig, MemberState
-from coopgroup.member.effects import FinishCommit, Lane, Send
-from coopgroup.member.events import (
+from coopgroup.core.member import ErrorCode, MemberConfig, MemberState
+from coopgroup.core.member.effects import FinishCommit, Lane, Send
+from coopgroup.core.member.events import (
     Answered,
     CommitRequested,
     LeaveRequested,
@@ -25,14 +25,14 @@ from coopgroup.member.events import (
     RequestFailed,
     RevocationCompleted,
 )
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import (
     Coordinator,
     GroupRequest,
     OffsetCommitAnswer,
     OffsetCommitRequest,
 )
-from coopgroup.session import SessionEvent
+from coopgroup.core.session import SessionEvent
 from coopgroup.simulator.coordinator.consumer_api import (
     JOINS,
     LEAVES,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
 
 __all__ = ["LocalState"]
 

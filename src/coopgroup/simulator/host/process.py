@@ -1,8 +1,8 @@
 """`Process`: one life of a process, with a session, an application and its own clock.
 
-It fulfils the duties of a host that `coopgroup.session` lists. A paused process handles no events:
-messages and timers wait until it resumes. After the pause the session is woken first, and then it
-receives the events that waited.
+It fulfils the duties of a host that `coopgroup.core.session` lists. A paused process handles no
+events: messages and timers wait until it resumes. After the pause the session is woken first,
+and then it receives the events that waited.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from coopgroup.errors import LocalProtocolError
-from coopgroup.leader import TopicMetadata, read_members
-from coopgroup.member import KeptIdentity, MemberConfig, MemberState
-from coopgroup.member.effects import (
+from coopgroup.core.leader import TopicMetadata, read_members
+from coopgroup.core.member import KeptIdentity, MemberConfig, MemberState
+from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
@@ -30,7 +29,7 @@ from coopgroup.member.effects import (
     RingBell,
     Send,
 )
-from coopgroup.member.events import (
+from coopgroup.core.member.events import (
     ApplicationStalled,
     BellRang,
     RejoinRequested,
@@ -38,9 +37,9 @@ from coopgroup.member.events import (
     WarmSetDeclared,
     Woken,
 )
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.policies.warming.option import warmup_of
-from coopgroup.session import (
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LookOver,
@@ -58,7 +57,8 @@ from coopgroup.session import (
     session_deadline_ms,
     with_rate,
 )
-from coopgroup.session import step as step_session
+from coopgroup.core.session import step as step_session
+from coopgroup.errors import LocalProtocolError
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.round_check import taken_from_owners
 from coopgroup.simulator.host.run_settings import RunSettings
@@ -304,11 +304,14 @@ class Process:
         if self.alive and not self.paused and not self.network.is_cut(self.name):
             self.give(BellRang())
 
-    def write(self, record: Record) -> None:
-        """Write a telemetry record."""
+    def write(self, record: Record, member_id: str | None = None) -> None:
+        """Write a telemetry record; of the present member id, if none is given."""
         member = self.session.member
         self.world.write(
-            record, client=self.name, member=member.member_id, generation=member.generation
+            record,
+            client=self.name,
+            member=member.member_id if member_id is None else member_id,
+            generation=member.generation,
         )
 
     def _carry_out(self, effect: SessionEffect) -> None:
@@ -316,7 +319,7 @@ class Process:
             case Send():
                 self.network.send(self, effect)
             case Report():
-                self.write(effect.record)
+                self.write(effect.record, effect.member_id)
             case RingBell():
                 self.on_ring()
             case CancelJoin():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coopgroup.model import NOBODY
-from coopgroup.policies.warming.bundles import bundles_of
-from coopgroup.policies.warming.option import warmup_of
+from coopgroup.core.model import NOBODY
+from coopgroup.core.policies.warming.bundles import bundles_of
+from coopgroup.core.policies.warming.option import warmup_of
 
 if TYPE_CHECKING:
-    from coopgroup.model import GroupSnapshot, RoundPlan
-    from coopgroup.model.resource_set import BoolArray
-    from coopgroup.policies.base import Policy
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
+    from coopgroup.core.model.resource_set import BoolArray
+    from coopgroup.core.policies.base import Policy
 
 __all__ = ["taken_from_owners"]
 

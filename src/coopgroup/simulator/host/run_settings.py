@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from coopgroup.assignors.base import Assignor
-from coopgroup.policies.base import Policy
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.policies.base import Policy
 from coopgroup.simulator.scenario import Span
 
 __all__ = ["RunSettings", "WarmupMishaps"]

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.reading import OneOrMore, between
 from coopgroup.simulator.scenario.shares import (
     AddPartitions,

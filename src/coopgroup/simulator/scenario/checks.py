@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from attrs import frozen
 
-from coopgroup.assignors.registry import create_assignor
+from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
-from coopgroup.policies.registry import create_policy
 from coopgroup.reading import NOTHING, joined
 from coopgroup.simulator.scenario import (
     LEADER,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from coopgroup.assignors.weighted import WeightedAssignor
+from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.reading import (
     NOTHING,
     Row,

@@ -7,8 +7,8 @@ from typing import assert_never
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model import ResourceSet
-from coopgroup.model.resource_set import Int64Array
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.simulator.scenario import (
     AddPartitions,
     Capacity,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from coopgroup.model.group_api import Answer
+from coopgroup.core.model.group_api import Answer
 from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import Envelope, FaultInjected, Record
 

@@ -11,9 +11,9 @@ from typing import Final, cast
 
 from attrs import define, field
 
-from coopgroup.member import ErrorCode
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import Answer, FindCoordinatorRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import Answer, FindCoordinatorRequest
 from coopgroup.simulator.coordinator import GroupCoordinator, refusal
 from coopgroup.simulator.coordinator.answers import find_coordinator
 from coopgroup.simulator.world import World

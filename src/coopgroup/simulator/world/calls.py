@@ -11,9 +11,9 @@ from typing import Protocol
 
 from attrs import define, field
 
-from coopgroup.member import MemberConfig
-from coopgroup.member.effects import Send
-from coopgroup.session import Session, SessionEvent
+from coopgroup.core.member import MemberConfig
+from coopgroup.core.member.effects import Send
+from coopgroup.core.session import Session, SessionEvent
 
 __all__ = ["Call", "Client", "Clock", "Connection"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from attrs import define, field, setters
 
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.world.drawing import between
 

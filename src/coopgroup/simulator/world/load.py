@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
-from coopgroup.leader import Lags
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.resource_set import Int64Array
+from coopgroup.core.leader import Lags
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Int64Array
 
 __all__ = ["LagHistory", "Load"]
 

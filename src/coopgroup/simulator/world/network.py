@@ -20,10 +20,10 @@ import random
 
 from attrs import define, field, frozen
 
-from coopgroup.member import ErrorCode
-from coopgroup.member.effects import Lane, Send
-from coopgroup.member.events import Answered, RequestFailed
-from coopgroup.model.group_api import Answer, GroupRequest, OffsetCommitRequest
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane, Send
+from coopgroup.core.member.events import Answered, RequestFailed
+from coopgroup.core.model.group_api import Answer, GroupRequest, OffsetCommitRequest
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import World, late_commit_of

@@ -7,12 +7,12 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.cli.formats.plan_input import RESOURCES_MAX, Defaults, parse_line, read_line
+from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.model import MemberClaim, ResourceSet
+from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.state import PolicyState, state_to_json
 from coopgroup.errors import ConfigurationError
-from coopgroup.leader import TopicMetadata
-from coopgroup.model import MemberClaim, ResourceSet
-from coopgroup.policies.base import RoundContext
-from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import PolicyState, state_to_json
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 FULL: dict[str, Any] = {

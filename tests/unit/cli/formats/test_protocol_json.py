@@ -13,7 +13,7 @@ from coopgroup.cli.formats.protocol_json import (
 )
 from coopgroup.errors import EncodeError, InvalidValueError
 from tests.support.cases import cases
-from tests.unit.protocol.reference import Vector, load_vectors
+from tests.unit.core.protocol.reference import Vector, load_vectors
 
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("assigned", "revoked", "scheduled_rebalance_timeout_ms", "user_data_hex")

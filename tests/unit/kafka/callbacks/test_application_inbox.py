@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+
 from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -13,7 +14,6 @@ from coopgroup.core.member.effects import (
     RevokeResources,
 )
 from coopgroup.core.model import ResourceSet
-
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 

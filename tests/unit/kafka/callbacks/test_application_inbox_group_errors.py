@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from coopgroup.core.member import ErrorCode
-from coopgroup.core.member.effects import FailMember
-from coopgroup.core.telemetry import RequestRefused, StateChanged
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import FailMember
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox, GroupErrors
+from coopgroup.telemetry import RequestRefused, StateChanged
 
 
 def refused(error: ErrorCode) -> RequestRefused:

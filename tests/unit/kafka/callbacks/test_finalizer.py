@@ -114,7 +114,7 @@ class Application:
                 **NOBODY,
                 **given[chosen],
                 "coopgroup.state.dir": str(folder / "state"),
-                "coopgroup.core.telemetry.file": str(folder / "telemetry.jsonl"),
+                "coopgroup.telemetry.file": str(folder / "telemetry.jsonl"),
                 "statistics.interval.ms": 100,
             }
         )
@@ -131,7 +131,7 @@ class Application:
         return "token", time.time() + 3_600
 
 
-KEYS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "coopgroup.core.telemetry.listener")
+KEYS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "coopgroup.telemetry.listener")
 CHOICES = (*KEYS, "logger", "oauth_cb", "listener", "all")
 
 

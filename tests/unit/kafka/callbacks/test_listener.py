@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+
 from coopgroup.core.member.effects import (
     BeginWarmups,
     FailMember,
@@ -24,10 +25,9 @@ from coopgroup.core.member.events import (
     WarmupFailed,
 )
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.telemetry import CommitFailed, ResourcesStarted, StopReason
-
 from coopgroup.kafka.callbacks import listener as notices_module
 from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 
 LOSS = LoseResources(resources=BOTH, cause="lease expired")

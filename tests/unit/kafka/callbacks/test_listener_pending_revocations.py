@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+
 from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import LossHandled, Offset, RevocationCompleted
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.telemetry import StopReason
-
 from coopgroup.kafka.callbacks import listener as notices_module
 from coopgroup.kafka.callbacks.listener import Callbacks, PutOff
 from coopgroup.kafka.membership.ports import Notice
+from coopgroup.telemetry import StopReason
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 

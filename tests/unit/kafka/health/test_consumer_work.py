@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.model import EMPTY, ResourceSet
 from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 from attrs import define, evolve, field
 
+from coopgroup.core.leader import Lags
+from coopgroup.core.member.events import SubscriptionChanged
+from coopgroup.core.member.parts import LastAssignment
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.kafka.health.probe import MemberProbe, WorkSample
 from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
-from coopgroup.leader import Lags
-from coopgroup.member.events import SubscriptionChanged
-from coopgroup.member.parts import LastAssignment
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import HeartbeatRequest
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import ORDERS, OneMemberGroup, running, subscribe
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import Health, HealthLimits, StuckPartition
-from coopgroup.model import ResourceSet
 
 FINE = Health(
     group_id="g",

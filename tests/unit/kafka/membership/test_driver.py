@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+
 from coopgroup.core.member import ErrorCode, MemberState
 from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.core.member.events import (
@@ -32,7 +33,6 @@ from coopgroup.core.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.core.session import Session, SessionEvent, step
-
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink

@@ -8,6 +8,7 @@ from typing import cast
 
 import attrs
 import pytest
+
 from coopgroup.core.member import KeptIdentity
 from coopgroup.core.member.events import LeaveRequested
 from coopgroup.core.model.group_api import (
@@ -18,7 +19,6 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.core.protocol import Assignment, encode_assignment
 from coopgroup.core.protocol.assignment_trailer import (
     AssignmentTrailer,
     names_digest,
@@ -26,9 +26,9 @@ from coopgroup.core.protocol.assignment_trailer import (
     with_trailer,
 )
 from coopgroup.core.session import LookOver, SeenTopics
-
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.protocol import Assignment, encode_assignment
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,

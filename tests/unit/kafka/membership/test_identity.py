@@ -19,11 +19,11 @@ import pytest
 from attrs import define, field
 
 from coopgroup import CooperativeConsumer
+from coopgroup.core.member import KeptIdentity
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.identity import IdentitySlot, slot_path, take_slot
-from coopgroup.member import KeptIdentity
-from coopgroup.model import ResourceSet
-from coopgroup.session import SeenTopics
 from tests.unit.kafka.one_member_group import WAIT_S
 
 ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders"))
@@ -39,7 +39,7 @@ sys.stdin.read()
 FORKER = """
 import os, sys
 from coopgroup.kafka.membership.identity import take_slot
-from coopgroup.member import KeptIdentity
+from coopgroup.core.member import KeptIdentity
 slot = take_slot(sys.argv[1], "g", print)
 slot.keep(KeptIdentity(member_id="parent", generation=1, topics=()))
 assert slot.flush(10)

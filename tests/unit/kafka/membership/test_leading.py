@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 from attrs import define, field
+
 from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
@@ -20,15 +21,14 @@ from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRoun
 from coopgroup.core.policies.incremental import IncrementalPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.policies.state import PolicyState
-from coopgroup.core.protocol import Subscription, decode_assignment, encode_subscription
 from coopgroup.core.protocol.assignment_trailer import resources_digest
 from coopgroup.core.protocol.subscription import read_subscription
 from coopgroup.core.session import DecideRound, LookOver, RoundDecided, SeenTopics
-from coopgroup.core.telemetry import RoundRefused
-
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
+from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import fail

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 from attrs import define, field
-from coopgroup.core.assignors import LagAwareAssignor
+
+from coopgroup.assignors import LagAwareAssignor
 from coopgroup.core.leader import Lags
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies import BalanceRule
 from coopgroup.core.session import CheckLags, LagsChecked, LagWatch
-
 from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
+from coopgroup.policies import BalanceRule
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.support.groups import claim, group_of

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, ResourcesStarted
 from tests.support.by_hand import Hand
 
@@ -29,7 +29,7 @@ WRITER = """
 import sys
 from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import ResourcesStarted
 
 sink = TelemetrySink("g", sys.argv[1], None, FileLimits(max_bytes=20_000, backups=100))
@@ -311,7 +311,7 @@ def test_forked_child_neither_writes_nor_waits(tmp_path: Path) -> None:
     program = f"""
 import os
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import ResourcesStarted
 sink = TelemetrySink("g", {str(path)!r})
 record = ResourcesStarted(resources=ResourceSet({{"t": [1]}}))

@@ -8,11 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 
+from coopgroup.core.member import Action
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.member import Action
-from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentRefused,
     CommitFailed,

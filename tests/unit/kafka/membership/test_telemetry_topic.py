@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import TopicLane
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import Coordinator
 from coopgroup.telemetry import Envelope, ResourcesStarted, from_json
 from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
 

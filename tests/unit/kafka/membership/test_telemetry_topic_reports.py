@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from attrs import define, evolve, field
+
 from coopgroup.core.member import Member, MemberConfig, MemberState
 from coopgroup.core.member.parts import NextJoin, Revocation, Warmups
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.core.telemetry import Envelope, MemberReported, from_json
-
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.telemetry_topic import report_of
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import TopicLane
+from coopgroup.telemetry import Envelope, MemberReported, from_json
 from tests.unit.kafka.fakes import HandTransport
 
 CONFIG = MemberConfig(group_id="g")

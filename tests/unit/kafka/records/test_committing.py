@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.committing import Codes, Committing
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeDriver, starts
 
 OFFSETS = (Offset("t", 0, 5),)

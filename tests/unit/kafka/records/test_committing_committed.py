@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from coopgroup.core.member import ErrorCode
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.rpc.questions import CommittedOffset

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import Pauser
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1, 50)]

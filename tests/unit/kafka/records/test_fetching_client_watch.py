@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
-from coopgroup.core.model import ResourceSet
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import PublishedPositions
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts

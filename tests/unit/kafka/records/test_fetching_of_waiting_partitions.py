@@ -15,9 +15,9 @@ from confluent_kafka import (
     KafkaError,
     TopicPartition,
 )
+
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import ResourceSet
-
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts

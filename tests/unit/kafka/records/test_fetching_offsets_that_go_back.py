@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message, TopicPartition
-from coopgroup.core.model import ResourceSet
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.record_buffer import PublishedPositions

@@ -9,11 +9,15 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaException
 
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
 from coopgroup.kafka.records.offset_lookup import OffsetLookup, read_offsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 from tests.unit.kafka.fakes import FakeCoordinator
 
 A, B = ("t", 0), ("t", 1)

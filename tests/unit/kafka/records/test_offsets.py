@@ -6,13 +6,13 @@ import attrs
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from coopgroup.core.member import MemberConfig, new_member
+from coopgroup.core.member.events import Offset
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metadata
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore, given_offsets
 from coopgroup.kafka.records.partitions import all_but, to_partitions
-from coopgroup.member import MemberConfig, new_member
-from coopgroup.member.events import Offset
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 HELD = ResourceSet({"t": [0, 1]})

@@ -2,8 +2,8 @@
 
 import pytest
 from confluent_kafka import TopicPartition
-from coopgroup.core.model import ResourceSet
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.record_buffer import PublishedPositions
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from coopgroup.core.member.effects import GrantResources, LoseResources
+from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from coopgroup.member.effects import GrantResources, LoseResources
-from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeCoordinator, starts
 
 HELD = ResourceSet({"t": [0, 1]})

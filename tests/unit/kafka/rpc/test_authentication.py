@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 from attrs import frozen
-from coopgroup.core.member.effects import Lane
-from coopgroup.core.model.group_api import HeartbeatAnswer
 from kafka.errors import KafkaConnectionError
 
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import HeartbeatAnswer
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc import authentication
 from coopgroup.kafka.rpc.channel import _kind

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import frozen
+
 from coopgroup.core.model.group_api import (
     Coordinator,
     HeartbeatAnswer,
@@ -19,7 +20,6 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-
 from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.unit.kafka.rpc.transport_stage import (

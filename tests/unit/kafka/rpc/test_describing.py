@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 from attrs import define, field
+
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
 )
-
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.kafka.rpc.questions import DescribedGroup

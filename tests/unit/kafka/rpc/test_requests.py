@@ -8,9 +8,9 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
+from coopgroup.core.model import group_api as api
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
-from coopgroup.model import group_api as api
 
 
 def protocol(name: str, byte: int) -> dict[str, Any]:

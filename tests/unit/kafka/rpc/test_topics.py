@@ -11,6 +11,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.rpc.questions import OtherRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.kafka.rpc.topics import (
@@ -24,7 +25,6 @@ from coopgroup.kafka.rpc.topics import (
     RingsAnswer,
     partition_of,
 )
-from coopgroup.model.group_api import Coordinator
 
 LISTEN = ListenForRings(topic="bell", partition=2, offset=7, wait_ms=30_000)
 RING = Produce(

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import Coordinator, HeartbeatRequest
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import Coordinator, HeartbeatRequest
 
 HEARTBEAT: Final = HeartbeatRequest(
     group_id="nobody", generation=1, member_id="m", group_instance_id=None

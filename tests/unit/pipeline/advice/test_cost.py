@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from coopgroup.core.policies.registry import create_policy
 from coopgroup.pipeline.advice.cost import (
     MoveCost,
     deferred,
@@ -12,7 +13,6 @@ from coopgroup.pipeline.advice.cost import (
     with_rations,
 )
 from coopgroup.pipeline.advice.history import Absence, Episode
-from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 

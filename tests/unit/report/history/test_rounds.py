@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.telemetry import RoundRefused

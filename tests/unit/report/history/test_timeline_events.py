@@ -1,6 +1,6 @@
 """Events of faults and of processes that start or end."""
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.rounds import round_rows
 from coopgroup.report.history.timeline_events import (
     HOVER_ONLY,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import Envelope, Record, RoundDecided
 
 T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T": [0, 1]})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_balance
 from coopgroup.telemetry import BalanceRequested, Envelope, Record
 from tests.unit.simulator.checkers.rows import T0, T01, envelope, led

@@ -2,7 +2,7 @@
 
 import attrs
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers.bundles import are_always_together, check_bundles, in_bundles
 from coopgroup.telemetry import (
     AssignmentReceived,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.model.resource_set import Resource
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.checkers import check_pairs, check_single_owner
 from coopgroup.simulator.checkers.holdings import Holding, holdings
 from coopgroup.telemetry import (

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.checkers import Waits, check_heard_delays, check_losses
 from coopgroup.telemetry import (
     AssignmentReceived,

@@ -1,6 +1,6 @@
 """The checker of the end of a run."""
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.checkers import check_rest
 from coopgroup.telemetry import (
     AssignmentReceived,

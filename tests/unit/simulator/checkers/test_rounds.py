@@ -2,7 +2,7 @@
 
 import attrs
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.checkers import check_delays, check_ration, check_retained
 from coopgroup.telemetry import AssignmentReceived, ResourcesStarted
 from tests.unit.simulator.checkers.rows import T0, T01, T1, envelope, led

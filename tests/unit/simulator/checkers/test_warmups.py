@@ -3,7 +3,8 @@
 import attrs
 import pytest
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.telemetry.records import EndCause
 from coopgroup.policies import Warmup
 from coopgroup.simulator.checkers import check_warmups
 from coopgroup.simulator.checkers.warmups import WarmSets
@@ -17,7 +18,6 @@ from coopgroup.telemetry import (
     StateChanged,
     WarmupsChanged,
 )
-from coopgroup.telemetry.records import EndCause
 from tests.unit.simulator.checkers.rows import T0, T01, T1, envelope, led
 
 OPTION = Warmup(max_concurrent=2, per_member=1, timeout_ms=1_000)

@@ -6,9 +6,9 @@ from typing import cast
 
 import attrs
 
-from coopgroup.member import ErrorCode
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group_api import (
     GroupRequest,
     JoinGroupAnswer,
     JoinGroupRequest,

@@ -5,8 +5,8 @@
 
 from uuid import UUID
 
-from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import (
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import (
     JoinGroupAnswer,
     SyncGroupAnswer,
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.coordinator.uniform import assign_uniformly
 
 SEVEN = ResourceSet({"T": range(7)})

@@ -1,6 +1,6 @@
 """The application behind a consumer: each resource is stopped and restored separately."""
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_instants
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.scenario import Cost, Span

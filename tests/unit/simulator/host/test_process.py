@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import LagAwareAssignor
-from coopgroup.leader import Lags
-from coopgroup.member import MemberState
-from coopgroup.model import NOBODY, GroupSnapshot, ResourceSet
-from coopgroup.model.resource_set import Int32Array
+from coopgroup.core.leader import Lags
+from coopgroup.core.member import MemberState
+from coopgroup.core.model import NOBODY, GroupSnapshot, ResourceSet
+from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.policies import DeferredPolicy, SimplePolicy
-from coopgroup.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.model import ResourceSet
 from coopgroup.simulator.scenario import (
     AddPartitions,
     Bell,

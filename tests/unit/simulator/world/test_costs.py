@@ -2,7 +2,7 @@
 
 import random
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.world.costs import Costs
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coopgroup.model import ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.world.load import Load
 
 T = ResourceSet({"T": [0, 1, 2]})

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from coopgroup.member import MemberState
-from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
+from coopgroup.core.member import MemberState
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.model.group_api import (
     JoinGroupRequest,
     OffsetCommitRequest,
     SyncGroupRequest,

@@ -1,0 +1,1 @@
+"""Assignors decide WHERE each resource should be; policies decide WHEN it moves there."""

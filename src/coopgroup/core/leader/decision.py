@@ -1,0 +1,310 @@
+"""Decide a round on values: from claims to a checked plan.
+
+Assignor and policy may be a user's code. Whatever they raise or return, the round is answered. A
+plan that fails the safety check is never sent. In both cases the answer is the round that moves
+nothing, with a record that gives the reason. The arrays that they receive are read-only, so that
+their bugs cannot change the data of the check.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from coopgroup.core.leader.bundled import BundledRound
+from coopgroup.core.leader.read_only import read_only, read_only_group
+from coopgroup.core.leader.record import round_record
+from coopgroup.core.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.policies.eager import EagerPolicy
+from coopgroup.core.policies.safety import check_target, violations
+from coopgroup.core.policies.state import NO_CLAIMS, Claims, PolicyState
+from coopgroup.core.policies.stopping import with_holders_rights
+from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
+from coopgroup.core.policies.warming.leaving import with_leavers, with_pending_moves
+from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warming.rounds import Warming, with_kept_warmups
+from coopgroup.core.telemetry.records import RoundRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.leader.request import Lags, TopicMetadata
+    from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model.resource_set import Int32Array
+    from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.warming.rounds import WarmRound
+    from coopgroup.core.telemetry.records import Record
+
+__all__ = ["RoundDecision", "decide_round", "refused_round"]
+
+
+@frozen(kw_only=True, eq=False)
+class RoundDecision:
+    """The decision of a round.
+
+    Attributes:
+        group: the group, claims resolved.
+        plan: assignment of each member.
+        state: memory for the next round, if the same member leads it.
+        records: telemetry of the round, in order.
+        refused: whether the plan moves nothing because of an error; `records` give the reason.
+        assignments: (member id, embedded assignment) of every member, ascending by member id;
+            empty until the plan is encoded.
+    """
+
+    group: GroupSnapshot
+    plan: RoundPlan
+    state: PolicyState
+    records: tuple[Record, ...]
+    refused: bool
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+class _UnusableAnswerError(Exception):
+    """An assignor or a policy raised or violated its contract; the message names it."""
+
+
+def decide_round(
+    claims: Sequence[MemberClaim],
+    metadata: TopicMetadata,
+    lags: Lags,
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> RoundDecision:
+    """Decide the owner of each resource after the round.
+
+    Args:
+        claims: one per member, in any order, member ids distinct.
+        metadata: existing resources.
+        lags: lags for assignors that need them.
+        assignor: decides where.
+        policy: decides when.
+        context: circumstances of the round.
+    """
+    context = _without_hearsay(context)
+    group = resolve_claims(claims, metadata.resources, metadata.racks)
+    group = read_only_group(with_holders_rights(group, context))
+
+    def refused(problems: tuple[str, ...]) -> RoundDecision:
+        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
+
+    try:
+        bundled = BundledRound.of(group, context, lags, policy)
+        asked = (group, context, lags) if bundled is None else bundled.asked
+        plan, state, problems = _decided(*asked, assignor, policy)
+        if bundled is not None and not problems:
+            plan, state = bundled.opened(plan, state)
+            problems = violations(with_leavers(group), plan)
+    except _UnusableAnswerError as error:
+        return refused((str(error),))
+    if problems:
+        return refused(problems)
+    return RoundDecision(
+        group=group,
+        plan=plan,
+        state=state,
+        records=(round_record(group, plan, assignor, policy, context),),
+        refused=False,
+    )
+
+
+def _decided(
+    group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
+) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
+    """Return the plan, the memory, and the safety rules that the plan violates."""
+    staged, warm = _stage(group, lags, assignor, policy, context)
+    with _asking(f"policy {policy.name}"):
+        problems = violations(
+            group if warm is None else warm.warming.warmth.kept_group,
+            staged.plan,
+            stops_the_world=isinstance(policy, EagerPolicy),
+            warmup=warmup_of(policy),
+        )
+        if problems:  # such a plan may have any form, and nothing can be remembered of it
+            return staged.plan, PolicyState(generation=context.generation, members=()), problems
+        state = _memory_of(group, context, staged)
+        return staged.plan, state if warm is None else warm.remembered(state), ()
+
+
+def refused_round(
+    group: GroupSnapshot,
+    problems: tuple[str, ...],
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> RoundDecision:
+    """Return the round that moves nothing.
+
+    A running delay continues, because a round that decides nothing must not end it.
+
+    Args:
+        group: the group, claims resolved.
+        problems: reasons, one sentence each.
+        assignor: its target is not used.
+        policy: its plan is not used.
+        context: circumstances of the round.
+    """
+    group = with_holders_rights(group, _without_hearsay(context))
+    warms = warmup_of(policy) is not None
+    plan = plan_that_moves_nothing(with_leavers(group) if warms else group)
+    if not plan.follow_up:
+        plan = _with_running_delay(group, plan)
+    if warms:
+        plan = with_kept_warmups(group, context, plan)
+    return RoundDecision(
+        group=group,
+        plan=plan,
+        state=_state_after_refusal(group, context, plan.assigned),
+        records=(
+            RoundRefused(violations=problems),
+            round_record(group, plan, assignor, policy, context),
+        ),
+        refused=True,
+    )
+
+
+def _without_hearsay(context: RoundContext) -> RoundContext:
+    """Remove the last round's messages from the memory if members may not have received them.
+
+    If the leader's own SyncGroup of that round failed (its generation did not advance), it does not
+    know whether any member received its assignment. An unreadable member that was assigned nothing
+    may still own resources. A member may not know that it must stop a resource, so the moves of
+    that round are still pending.
+    """
+    state = context.state
+    if state is None or context.generation > state.generation:
+        return context
+    unheard = state.stopping.resources
+    state = attrs.evolve(
+        state,
+        silent=(),
+        stopping=NO_CLAIMS,
+        moves_pending=state.moves_pending or bool(unheard),
+        planned=state.planned | unheard,
+    )
+    return attrs.evolve(context, state=state)
+
+
+def _stage(
+    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
+) -> tuple[StagedRound, WarmRound | None]:
+    with _asking(f"policy {policy.name}"):
+        offer = policy.offer(group, context)
+        arrivals = lags.aligned_arrivals(group.resources)
+        if arrivals is not None:
+            read_only(arrivals)
+        warming = Warming.of(group, context, policy, offer)
+        owner, withheld = offer.owner, offer.withheld_from_assignor
+        if warming is not None:
+            offer, owner, withheld = warming.offer, warming.shown_owner, warming.withheld
+        assignable = group.assignable & ~withheld
+
+    def ask(owner: Int32Array) -> Int32Array:
+        view = group.view(
+            owner=read_only(owner.copy()),
+            assignable=read_only(assignable.copy()),
+            arrivals_per_s=arrivals,
+        )
+        with _asking(f"assignor {assignor.name}"):
+            target = assignor.assign(view, read_only(lags.aligned(group.resources)))
+            check_target(view, target)
+        return target
+
+    def stage(target: Int32Array, seen: GroupSnapshot) -> StagedRound:
+        now = context if seen is group else with_pending_moves(context)
+        return policy.stage(seen, read_only(target.copy()), now, offer)
+
+    target = ask(owner) if warming is None else warming.aim(ask)
+    with _asking(f"policy {policy.name}"):
+        if warming is None:
+            return stage(target, group), None
+        warm = warming.stage(target, stage)
+        return attrs.evolve(warm.round_.staged, plan=warm.plan), warm
+
+
+def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:
+    """Return the leader's memory of a round, with the policy's own memory in it."""
+    state: object = staged.state  # of any type, because it comes from a user's policy
+    if state is None:
+        unclaimed = find_unclaimed(group, context)
+        state = remember_round(group, context, unclaimed, staged.plan.assigned)
+    if not isinstance(state, PolicyState):
+        raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
+    return state if staged.memory is None else attrs.evolve(state, memory=staged.memory)
+
+
+@contextmanager
+def _asking(whom: str) -> Iterator[None]:
+    """Attribute errors inside the block to the named assignor or policy."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise _UnusableAnswerError(f"{whom}: {type(error).__name__}: {said}") from error
+
+
+def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
+    waits = {member.known_loss_ms or 0 for member in group.members} - {0}
+    delays = {member.remaining_delay_ms or 0 for member in group.members} - {0}
+    if not waits | delays:
+        return plan
+    delay_ms, wait_ms = min(waits | delays), min(waits, default=NO_LOSS)
+    return attrs.evolve(
+        plan,
+        scheduled_rebalance_timeout_ms=delay_ms,
+        loss_timeout_ms=None if wait_ms == delay_ms else wait_ms,
+    )
+
+
+def _state_after_refusal(
+    group: GroupSnapshot, context: RoundContext, assigned: Int32Array
+) -> PolicyState:
+    """Return the memory after a round that moved nothing: the earlier memory, brought up to date.
+
+    Departures and joins since the last decided round are still undecided. So the members of that
+    round, and their resources, are remembered. The results of this round are written anew: an
+    unreadable member that is readable now owns its rightful resources.
+
+    A leader without memory knows nothing more in its next round. So the state stays blind and keeps
+    the pause that members know of. Otherwise the next round would treat the group as settled, and
+    shares would stay uneven.
+    """
+    fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
+    if context.state is None:
+        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        return attrs.evolve(
+            fresh,
+            blind=True,
+            moves_pending=any(m.remaining_loss_ms is not None for m in group.members),
+            moves_due_ms=context.now_ms + min(known) if known else None,
+        )
+    return attrs.evolve(
+        context.state,
+        generation=fresh.generation,
+        known=fresh.known,
+        granted=fresh.granted,
+        released=fresh.released,
+        silent=fresh.silent,
+        stopping=_renumbered(fresh.stopping, fresh.members, context.state.members),
+    )
+
+
+def _renumbered(claims: Claims, before: tuple[str, ...], after: tuple[str, ...]) -> Claims:
+    """Return claims of the members `before` with positions in `after`.
+
+    Newcomers have none. Their claims are left out, and the next round revokes them again; the
+    resources stay, because they still move.
+    """
+    number_of = {member: number for number, member in enumerate(after)}
+    numbers = np.array([number_of.get(member, NOBODY) for member in before], dtype=np.int32)
+    claimant = numbers[claims.claimant]
+    known = claimant != NOBODY
+    return attrs.evolve(claims, resource=claims.resource[known], claimant=claimant[known])

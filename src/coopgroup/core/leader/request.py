@@ -1,0 +1,266 @@
+"""The input of a round: the members' subscriptions, the metadata, the lags.
+
+No member can fail the round: an undecodable subscription becomes an unreadable claim and a record.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+from attrs import field, frozen
+
+from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet
+from coopgroup.core.protocol.subscription import read_subscription
+from coopgroup.core.protocol.user_data import MAGIC, decode_user_data
+from coopgroup.core.protocol.values import UserData
+from coopgroup.core.telemetry.records import SubscriptionUnreadable
+from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coopgroup.core.model.group import Float64Array
+    from coopgroup.core.model.group_api import JoinedMember
+    from coopgroup.core.model.resource_set import Int64Array
+    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.protocol.values import Subscription
+    from coopgroup.core.telemetry.records import Record
+
+__all__ = [
+    "NO_LAGS",
+    "Lags",
+    "RoundRequest",
+    "TopicMetadata",
+    "known_claims",
+    "read_members",
+]
+
+
+@frozen(kw_only=True)
+class RoundRequest:
+    """All subscriptions, decoded once.
+
+    Attributes:
+        claims: one per member, ascending by member id.
+        topics: names with a subscriber, ascending; the host looks them up.
+        records: a `SubscriptionUnreadable` for each undecodable subscription.
+        index_min: smallest index of a resource: 0 for partitions, -1 in groups of connectors.
+        owned_wire: bytes of each claim in the subscription; None if we would encode it differently.
+            A member that keeps exactly its claims gets the same bytes back.
+        old_readers: ids of members that may read only assignments of version 1, as in Design I:
+            their subscription has version 1 or older, and they report no delay.
+        joined_topics: subscription of each claim as the member sent it, even if the host has
+            replaced it.
+        subscriptions: each claim's subscription; None if it is unreadable.
+    """
+
+    claims: tuple[MemberClaim, ...]
+    topics: tuple[str, ...]
+    records: tuple[Record, ...] = ()
+    index_min: int = 0
+    owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
+    old_readers: frozenset[str] = frozenset()
+    joined_topics: tuple[tuple[str, ...], ...] = ()
+    subscriptions: tuple[Subscription | None, ...] = field(default=(), eq=False, repr=False)
+
+
+@frozen(kw_only=True)
+class TopicMetadata:
+    """The existing resources, as the leader sees them.
+
+    Attributes:
+        resources: every resource of the subscribed names.
+        racks: racks of each resource's replicas by name and index; None if unknown.
+    """
+
+    resources: ResourceSet
+    racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None
+
+
+@frozen(kw_only=True, eq=False)
+class Lags:
+    """Lag of each resource of a set.
+
+    Attributes:
+        resources: N resources, in any relation to those of the group; what the group lacks is
+            passed over, and what is missing here counts as 0.
+        values: int64 (N,): end offset minus committed offset, in the order of `resources`.
+        arrivals_per_s: float64 (N,): records that come in to each in a second, 0 where that is
+            not known; None where nothing is known of it.
+    """
+
+    resources: ResourceSet
+    values: Int64Array
+    arrivals_per_s: Float64Array | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse figures that do not fit the resources.
+
+        Raises:
+            ConfigurationError: there is not one figure per resource.
+        """
+        for name, figures in (("lags", self.values), ("arrivals", self.arrivals_per_s)):
+            if figures is not None and figures.shape != (len(self.resources),):
+                raise ConfigurationError(
+                    name, f"{figures.size} figures", f"{len(self.resources)}, one per resource"
+                )
+
+    @classmethod
+    def from_mapping(cls, lag_by_index: Mapping[str, Mapping[int, int]]) -> Lags:
+        """Pack lags given by name and index."""
+        resources = ResourceSet(lag_by_index)
+        values = [lag_by_index[name][index] for name, index in resources]
+        return cls(resources=resources, values=np.array(values, dtype=np.int64))
+
+    def aligned(self, resources: ResourceSet) -> Int64Array:
+        """The figures in the order of another set.
+
+        Args:
+            resources: R resources.
+
+        Returns:
+            int64 (R,): 0 where unknown, and where a truncated log left a committed offset behind
+            the end.
+        """
+        lags = np.zeros(len(resources), dtype=np.int64)
+        if not self.resources:
+            return lags
+        positions = resources.positions(self.resources)
+        known = positions >= 0
+        lags[positions[known]] = np.maximum(self.values[known], 0)
+        return lags
+
+    def aligned_arrivals(self, resources: ResourceSet) -> Float64Array | None:
+        """The rates of arrival in the order of another set.
+
+        Args:
+            resources: R resources.
+
+        Returns:
+            float64 (R,): 0 where unknown, and where a topic that was made anew has fewer records
+            than before; None where nothing is known.
+        """
+        if self.arrivals_per_s is None:
+            return None
+        arrivals = np.zeros(len(resources))
+        positions = resources.positions(self.resources)
+        known = positions >= 0
+        arrivals[positions[known]] = np.maximum(self.arrivals_per_s[known], 0)
+        return arrivals
+
+
+_NO_USER_DATA: Final = UserData()
+_VERSION_OF_DESIGN_I: Final = 1
+# Honest members may claim a few deleted topics.
+_TOPICS_BELIEVED: Final = 1_000
+NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
+
+
+def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> RoundRequest:
+    """Decode every member's subscription.
+
+    Args:
+        members: as JoinGroup answered, in any order.
+        index_min: see `RoundRequest`.
+
+    Raises:
+        RemoteProtocolError: the group coordinator names one member id twice.
+    """
+    ordered = sorted(members, key=lambda member: member.member_id)
+    for before, after in pairwise(ordered):
+        if before.member_id == after.member_id:
+            raise RemoteProtocolError(
+                f"members: got {after.member_id!r} twice, expected every member id once"
+            )
+    claims: list[MemberClaim] = []
+    records: list[Record] = []
+    wires: list[bytes | None] = []
+    old_readers: set[str] = set()
+    subscriptions: list[Subscription | None] = []
+    for member in ordered:
+        wire = subscription = None
+        try:
+            subscription, wire = read_subscription(
+                member.metadata, index_min=index_min, skips_rest=True
+            )
+            claim, reads_old = _read_claim(member, subscription, index_min)
+            claims.append(claim)
+            if reads_old:
+                old_readers.add(member.member_id)
+        except DecodeError as error:
+            claims.append(
+                MemberClaim(
+                    member_id=member.member_id,
+                    topics=(),
+                    instance_id=member.group_instance_id,
+                    readable=False,
+                )
+            )
+            records.append(SubscriptionUnreadable(member_id=member.member_id, reason=str(error)))
+        wires.append(wire)
+        subscriptions.append(subscription)
+    lists = {id(claim.topics): claim.topics for claim in claims}  # most have the same list
+    return RoundRequest(
+        claims=tuple(claims),
+        topics=tuple(sorted({topic for topics in lists.values() for topic in topics})),
+        records=tuple(records),
+        index_min=index_min,
+        owned_wire=tuple(wires),
+        old_readers=frozenset(old_readers),
+        joined_topics=tuple(claim.topics for claim in claims),
+        subscriptions=tuple(subscriptions),
+    )
+
+
+def known_claims(
+    claims: Sequence[MemberClaim], existing: ResourceSet, state: PolicyState | None
+) -> tuple[MemberClaim, ...]:
+    """Leave out claims of topics that neither exist nor existed in the last round, if many.
+
+    Any member can invent such topics, and a leader would make arrays of all of them. Topics without
+    a subscriber are not looked up, so they count as missing. A member with few topics keeps its
+    claims: it must learn that a deleted topic is revoked.
+    """
+    known = set(existing.names)
+    if state is not None:
+        known.update(state.known.names, state.granted.names)
+    return tuple(
+        claim
+        if len(claim.owned.names) <= _TOPICS_BELIEVED or known.issuperset(claim.owned.names)
+        else attrs.evolve(claim, owned=claim.owned.restrict_names(known))
+        for claim in claims
+    )
+
+
+def _read_claim(
+    member: JoinedMember, subscription: Subscription, index_min: int
+) -> tuple[MemberClaim, bool]:
+    ours = _user_data(subscription.user_data, index_min)
+    claim = MemberClaim(
+        member_id=member.member_id,
+        topics=subscription.topics,
+        owned=subscription.owned,
+        generation=subscription.generation,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack,
+        remaining_delay_ms=ours.remaining_delay_ms,
+        remaining_loss_ms=ours.remaining_loss_ms,
+        consumption_rate_per_s=ours.consumption_rate_per_s,
+        catalogue_version=ours.catalogue_version,
+        warm=ours.warm,
+        host=ours.host,
+        declined=ours.declined,
+        hands_over=ours.hands_over,
+    )
+    tells = (subscription.user_data or b"").startswith(MAGIC)
+    return claim, subscription.version <= _VERSION_OF_DESIGN_I and not tells
+
+
+def _user_data(content: bytes | None, index_min: int) -> UserData:
+    try:
+        return decode_user_data(content, index_min=index_min) or _NO_USER_DATA
+    except DecodeError:
+        return _NO_USER_DATA  # others put what they like there (KIP-429's fallback generation, say)

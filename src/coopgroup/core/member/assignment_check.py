@@ -1,0 +1,87 @@
+"""Take only the partitions that the member subscribes to, whatever the leader assigns.
+
+Each member of a group can become its leader. A hostile leader could assign topics that the
+application did not ask for, and their records would reach it. Kafka's Java client refuses such an
+assignment; librdkafka takes it.
+
+Rule of this file: a refused partition is not owned. The member rejoins, because an honest leader
+may have read an earlier subscription. Each refusal in a row doubles the time until that join. A
+join begins a round for the whole group, and a hostile leader will do the same again.
+
+Some assignments of other topics are honest. A member that hands over keeps its partitions without a
+subscription. A broker that assigns (KIP-848) may be a second behind the subscription. The group of
+a static member keeps an assignment for the topics of its earlier process (KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from coopgroup.core.member.effects import Report
+from coopgroup.core.model import EMPTY
+from coopgroup.core.telemetry.records import AssignmentRefused
+
+if TYPE_CHECKING:
+    from coopgroup.core.member.member import Member
+    from coopgroup.core.member.turn import Turn
+    from coopgroup.core.model import ResourceSet
+    from coopgroup.core.protocol.values import Assignment
+
+__all__ = ["note_refusal", "only_subscribed"]
+
+_PARTITIONS: Final = "consumer"  # protocol type of groups that share partitions
+_TOPICS_TOLD_MAX: Final = 10
+_REJOIN_LATEST_MS: Final = 30_000
+
+
+def only_subscribed(member: Member, assignment: Assignment) -> tuple[Assignment, ResourceSet]:
+    """Return the acceptable part of an assignment, and the refused resources.
+
+    Groups of other resources subscribe to all that the leader's catalogue has.
+    """
+    refused = _foreign(member, assignment.assigned)
+    warmups = assignment.warmups
+    if warmups is not None:
+        refused |= _foreign(member, warmups)
+        warmups -= refused
+    if not refused or member.round.by_broker or member.config.protocol_type != _PARTITIONS:
+        return assignment, EMPTY
+    assigned = assignment.assigned - refused
+    # The leader's own list names none of the refused resources that the member owns. Without
+    # anything to stop, a follow-up round begins no sooner than the rejoin of `note_refusal`.
+    revoked = (member.owned - assigned) or None
+    taken = attrs.evolve(assignment, assigned=assigned, revoked=revoked, warmups=warmups)
+    return taken, refused
+
+
+def _foreign(member: Member, resources: ResourceSet) -> ResourceSet:
+    topics = {*member.last_join.topics, *member.next_join.topics}
+    if topics.issuperset(resources.names):
+        return EMPTY
+    foreign = resources - resources.restrict_names(topics)
+    return foreign - member.owned if member.next_join.hands_over else foreign
+
+
+def note_refusal(turn: Turn, refused: ResourceSet, *, is_first: bool) -> None:
+    """Report refused resources, and plan the rejoin.
+
+    Args:
+        turn: the step under way; its last assignment counts this refusal.
+        refused: the refused resources.
+        is_first: whether this is the first assignment of the current membership.
+    """
+    member, config = turn.member, turn.member.config
+    wait_ms = config.retry_backoff_ms << min(member.last_assignment.refusals - 1, 16)
+    look_at_ms = turn.now_ms + min(wait_ms, _REJOIN_LATEST_MS)
+    turn.set(round=attrs.evolve(member.round, look_at_ms=look_at_ms))
+    if is_first and config.instance_id is not None:
+        return
+    record = AssignmentRefused(
+        leader=member.round.leader_id,
+        topics=refused.names[:_TOPICS_TOLD_MAX],
+        topic_count=len(refused.names),
+        resource_count=len(refused),
+    )
+    turn.emit(Report(record=record))

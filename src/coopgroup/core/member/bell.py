@@ -1,0 +1,135 @@
+"""The bell: members tell each other that a round has begun, ahead of their heartbeats.
+
+A member learns of a round with its next heartbeat, which may be seconds away. With a bell, the
+member that started the round rings, and members that hear the ring send their heartbeat now. A ring
+is only a hint. A lost ring costs the time until the next heartbeat, and a false ring costs one
+heartbeat.
+
+Rules of this file:
+
+- A join rings only if it still waits after a short time. Otherwise no round has begun, or no other
+  member was missing. A join that was sent because the member was told of a round does not ring.
+- A member that left rings after the answer: a heartbeat sent earlier would learn nothing.
+- Two rings of a member are at least 50 ms apart, and so are two heartbeats for rings that it heard.
+- Since its last round, a member sends at most eight such heartbeats at that pace, and one more for
+  each heartbeat interval. It ignores further rings. So false rings cannot load the coordinator.
+
+Without `MemberConfig.has_bell`, the functions are not called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from coopgroup.core.member.effects import RingBell
+from coopgroup.core.member.error_actions import ErrorCode, RequestKind
+from coopgroup.core.member.events import Answered, BellRang
+from coopgroup.core.member.parts import BELL_PAUSE_MS
+from coopgroup.core.member.transitions import MemberState
+from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupAnswer, SyncGroupAnswer
+
+if TYPE_CHECKING:
+    from coopgroup.core.member.events import Event
+    from coopgroup.core.member.member import Member
+    from coopgroup.core.member.parts import Bell
+    from coopgroup.core.member.turn import Turn
+
+__all__ = ["heed_bell", "ring_if_due"]
+
+# Waits of a join before its rings. The second and the third ring reach members that the first one
+# reached before the join had reached the coordinator, or that were not listening yet.
+_RING_AFTER_MS: Final = (10, 60, 260)
+_IN_A_ROW_MAX: Final = 8
+_HEEDING: Final = frozenset({MemberState.STABLE, MemberState.REVOKING})
+
+
+def heed_bell(turn: Turn, event: Event) -> None:
+    """Let the next heartbeat be due now if the member heard a ring; before requests are sent."""
+    member, bell = turn.member, turn.member.bell
+    if _ended_a_round(event):
+        bell = attrs.evolve(bell, paid_until_ms=turn.now_ms)
+    is_heard = bell.is_heard or isinstance(event, BellRang)
+    if is_heard and member.state in _HEEDING:
+        bell = _heeded(turn, bell)
+        is_heard = False
+    # The sync may have been answered before the round of the ring began. All other requests of a
+    # round are still to be sent, and their answers tell it.
+    is_heard = is_heard and member.state is MemberState.SYNCING
+    if bell.is_heard is not is_heard:
+        bell = attrs.evolve(bell, is_heard=is_heard)
+    if bell is not member.bell and bell != member.bell:
+        turn.set(bell=bell)
+
+
+def _heeded(turn: Turn, bell: Bell) -> Bell:
+    member = turn.member
+    at_ms = max(turn.now_ms, bell.heed_at_ms)
+    interval_ms = member.config.heartbeat_interval_ms
+    paid_until_ms = max(at_ms, bell.paid_until_ms) + interval_ms
+    if at_ms >= member.heartbeat_at_ms or paid_until_ms > at_ms + _IN_A_ROW_MAX * interval_ms:
+        return bell
+    turn.set(heartbeat_at_ms=at_ms)
+    return attrs.evolve(bell, heed_at_ms=at_ms + BELL_PAUSE_MS, paid_until_ms=paid_until_ms)
+
+
+def _ended_a_round(event: Event) -> bool:
+    match event:
+        case Answered(answer=SyncGroupAnswer(error_code=ErrorCode.NONE)):
+            return True
+        case _:
+            return False
+
+
+def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
+    """Ring for a join that waits, or after the member has left; after requests are sent."""
+    member, bell = turn.member, turn.member.bell
+    if _has_left(before, event):
+        bell = _rung(turn, bell)
+    join = member.outstanding.get(RequestKind.JOIN_GROUP)
+    if join is None or not (member.member_id or member.config.instance_id):
+        # Without an id, the join only asks for one.
+        if bell.ring_at_ms is not None:
+            bell = attrs.evolve(bell, ring_at_ms=None)
+    elif join.request_id >= before.next_request_id:
+        at_ms = None if _tells_of_a_round(event) else turn.now_ms + _RING_AFTER_MS[0]
+        bell = attrs.evolve(bell, ring_at_ms=at_ms)
+    elif bell.ring_at_ms is not None and turn.now_ms >= bell.ring_at_ms:
+        bell = _rung(turn, bell)
+        more = [
+            at_ms for after in _RING_AFTER_MS if (at_ms := join.sent_at_ms + after) > turn.now_ms
+        ]
+        at_ms = max(more[0], turn.now_ms + BELL_PAUSE_MS) if more else None
+        bell = attrs.evolve(bell, ring_at_ms=at_ms)
+    if bell is not member.bell and bell != member.bell:
+        turn.set(bell=bell)
+
+
+def _rung(turn: Turn, bell: Bell) -> Bell:
+    if bell.rung_at_ms is not None and turn.now_ms < bell.rung_at_ms + BELL_PAUSE_MS:
+        return bell
+    turn.emit(RingBell())
+    return attrs.evolve(bell, rung_at_ms=turn.now_ms)
+
+
+def _has_left(before: Member, event: Event) -> bool:
+    sent = before.outstanding.get(RequestKind.LEAVE_GROUP)
+    return (
+        sent is not None
+        and isinstance(event, Answered)
+        and event.request_id == sent.request_id
+        and isinstance(event.answer, LeaveGroupAnswer)
+        and event.answer.error_code == ErrorCode.NONE
+    )
+
+
+def _tells_of_a_round(event: Event) -> bool:
+    """Return whether an answer told the member of the round, as it tells the other members."""
+    match event:
+        case Answered(answer=HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS)):
+            return True
+        case Answered(answer=SyncGroupAnswer(error_code=code)):
+            return code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
+        case _:
+            return False

@@ -1,0 +1,176 @@
+"""Resolve claims: from the partitions that members claim to the rightful owner of each.
+
+The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
+is rightful. Claims that tie in this generation cancel each other, and the resource has no owner. A
+claim of a topic without a subscription loses against a subscriber's: its member may not keep the
+resource.
+For safety, a claim that is not rightful still counts as ownership until its member gives it up.
+Therefore all claims stay in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.core.model.absent import NO_GENERATION, NOBODY
+from coopgroup.core.model.group import GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.core.model.positions import ABSENT, positions_in
+from coopgroup.core.model.replacing import replaced
+from coopgroup.core.model.resource_set import (
+    EMPTY,
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    ResourceSet,
+)
+from coopgroup.core.model.warm_pairs import warm_pairs
+
+__all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
+
+_SUBSCRIBED: Final = 2**32  # more than any generation
+
+
+@frozen(kw_only=True)
+class MemberClaim:
+    """The content of one member's subscription.
+
+    Attributes:
+        topics: subscribed names, ascending and distinct.
+        owned: claimed resources; they can be stale, unknown to the group, or claimed twice.
+        generation: generation that last confirmed the claim, `NO_GENERATION` if unknown.
+        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; None for
+            none.
+        remaining_loss_ms: present if that delay is a pause between moves; see `GroupMember`.
+        consumption_rate_per_s: records that it processes in a second of work, None if unknown.
+        catalogue_version: newest version of the group's catalogue that it has seen, None for none.
+        warm: resources that it is warm for without owning them; None if it takes no part in
+            warm-ups.
+        host: machine that runs the process, None if unknown.
+        declined: warm-ups that its application refused.
+        hands_over: whether it leaves permanently, and keeps resources until others are warm.
+        readable: False if the subscription could not be decoded; the other fields are then empty.
+    """
+
+    member_id: str
+    topics: tuple[str, ...]
+    owned: ResourceSet = EMPTY
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+    rack: str | None = None
+    remaining_delay_ms: int | None = None
+    remaining_loss_ms: int | None = None
+    consumption_rate_per_s: float | None = None
+    catalogue_version: int | None = None
+    warm: ResourceSet | None = None
+    host: str | None = None
+    declined: ResourceSet = EMPTY
+    hands_over: bool = False
+    readable: bool = True
+
+
+def resolve_claims(
+    claims: Iterable[MemberClaim],
+    existing: ResourceSet,
+    racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None,
+) -> GroupSnapshot:
+    """Build the snapshot of a group from its members' claims."""
+    ordered = sorted(claims, key=lambda claim: claim.member_id)
+    owned = [claim.owned for claim in ordered]
+    resources, positions = existing, positions_in(existing, owned)
+    assignable = np.ones(len(existing), dtype=np.bool_)
+    if positions.size and positions.min() == ABSENT:
+        resources = ResourceSet.union_all([existing, *owned])
+        positions = positions_in(resources, owned)
+        assignable = np.zeros(len(resources), dtype=np.bool_)
+        assignable[resources.positions(existing)] = True
+    claim_members, claim_resources = _claim_pairs(owned, positions, len(resources))
+    generations = np.array([claim.generation for claim in ordered], dtype=np.int64)
+    subscriptions, class_of = _subscription_classes(ordered)
+    group = GroupSnapshot(
+        members=tuple(_member(claim) for claim in ordered),
+        resources=resources,
+        assignable=assignable,
+        subscriptions=subscriptions,
+        class_of=class_of,
+        owner=np.full(len(resources), NOBODY, dtype=np.int32),
+        contested=np.zeros(len(resources), dtype=np.bool_),
+        claim_members=claim_members,
+        claim_resources=claim_resources,
+        replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
+    )
+    owner, contested = _rightful_owners(group, generations)
+    warm_members, warm_resources = warm_pairs(
+        [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
+    )
+    return replaced(
+        group,
+        owner=owner,
+        contested=contested,
+        warm_members=warm_members,
+        warm_resources=warm_resources,
+    )
+
+
+def _member(claim: MemberClaim) -> GroupMember:
+    return GroupMember(
+        member_id=claim.member_id,
+        instance_id=claim.instance_id,
+        rack=claim.rack,
+        remaining_delay_ms=claim.remaining_delay_ms,
+        remaining_loss_ms=claim.remaining_loss_ms,
+        consumption_rate_per_s=claim.consumption_rate_per_s,
+        readable=claim.readable,
+        warms=claim.warm is not None,
+        host=claim.host,
+        declined=claim.declined,
+        hands_over=claim.hands_over,
+    )
+
+
+def _claim_pairs(
+    owned: Sequence[ResourceSet], positions: Int64Array, resource_count: int
+) -> tuple[Int32Array, Int32Array]:
+    """Return member and resource of each claim: int32, ascending by (resource, member)."""
+    members = np.arange(len(owned), dtype=np.int32).repeat([len(one) for one in owned])
+    claim_of = np.full(resource_count, NOBODY, dtype=np.int64)
+    claim_of[positions] = np.arange(positions.size)
+    order = claim_of[claim_of != NOBODY]
+    if order.size < positions.size:  # a resource is claimed twice, so a sort is needed
+        order = positions.argsort(kind="stable")
+    return members[order], positions[order].astype(np.int32)
+
+
+def _rightful_owners(group: GroupSnapshot, generations: Int64Array) -> tuple[Int32Array, BoolArray]:
+    """Return the owner of each resource and whether it is contested."""
+    members, positions, owner = group.claim_members, group.claim_resources, group.owner
+    if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
+        owner[positions] = members
+        return owner, group.contested
+    claimed_in = generations[members] + _SUBSCRIBED * group.subscribes(members, positions)
+    newest = np.full(owner.size, np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(newest, positions, claimed_in)
+    winning = claimed_in == newest[positions]
+    winners = np.bincount(positions[winning], minlength=owner.size)
+    contested = winners > 1
+    owner[positions[winning]] = members[winning]
+    owner[contested] = NOBODY
+    return owner, contested
+
+
+def _subscription_classes(
+    claims: Sequence[MemberClaim],
+) -> tuple[tuple[tuple[str, ...], ...], Int32Array]:
+    number_of: dict[tuple[str, ...], int] = {}
+    number_of_list: dict[int, int] = {}  # by identity: most members share the same list object
+    class_of = []
+    for claim in claims:
+        number = number_of_list.get(id(claim.topics))
+        if number is None:
+            number = number_of.setdefault(claim.topics, len(number_of))
+            number_of_list[id(claim.topics)] = number
+        class_of.append(number)
+    return tuple(number_of), np.array(class_of, dtype=np.int32)

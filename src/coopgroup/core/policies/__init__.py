@@ -1,0 +1,1 @@
+"""Policies decide WHEN a resource moves to where the assignor wants it."""

@@ -1,0 +1,197 @@
+"""`IncrementalPolicy`: like deferred, and resources move a few at a time (Design III).
+
+Moving everything together couples independent resources: a light resource is out of service until a
+heavy one of the same round has stopped. Here a round takes only a few resources from their owners,
+and the next such round follows after an interval. Lost resources are not rationed, because they are
+out of service anyway. Resources that their owner may not keep are not rationed either.
+
+The policy can also balance lags while the group is settled (`balance`). No other policy moves
+resources only because of lags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import field, frozen
+
+from coopgroup.core.policies.balance import BalanceRule
+from coopgroup.core.policies.options import check_option, check_ratio
+from coopgroup.core.policies.waiting.rounds import Delays, Ration, offer_round, stage_round
+from coopgroup.core.policies.warming.option import Warmup, read_warmup
+from coopgroup.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from attrs import Attribute
+
+    from coopgroup.core.model import GroupSnapshot
+    from coopgroup.core.model.resource_set import Int32Array
+    from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
+
+__all__ = ["IncrementalPolicy"]
+
+_DEFAULT_RATION: Final = Ration(moves_max=10, interval_ms=1_000)
+_COOLDOWN_INTERVALS: Final = 10
+_MOVES_OF_AN_EXCHANGE: Final = 2
+
+
+def _delay(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
+    check_option(policy.name, attribute.name, value)
+
+
+def _ration(policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None) -> None:
+    if value is not None:
+        check_option(policy.name, attribute.name, value, least=1)
+
+
+def _interval(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
+    if value is None:
+        return
+    check_option(policy.name, attribute.name, value)
+    if policy.max_moves_per_round is None:
+        raise ConfigurationError(
+            f"{attribute.name} of policy {policy.name}",
+            value,
+            "max_moves_per_round beside it: an interval needs a ration",
+        )
+
+
+def _check_interval(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
+    if value is None:
+        return
+    check_option(policy.name, attribute.name, value, least=1)
+    if policy.ration.moves_max < _MOVES_OF_AN_EXCHANGE:
+        raise ConfigurationError(
+            f"max_moves_per_round of policy {policy.name}",
+            policy.max_moves_per_round,
+            f"at least {_MOVES_OF_AN_EXCHANGE} beside {attribute.name}: an exchange takes two",
+        )
+
+
+def _ratio(policy: IncrementalPolicy, attribute: Attribute[float], value: float) -> None:
+    check_ratio(policy.name, attribute.name, value, least=1)
+
+
+def _calm_ratio(
+    policy: IncrementalPolicy, attribute: Attribute[float | None], value: float | None
+) -> None:
+    if value is None:
+        return
+    check_ratio(policy.name, attribute.name, value, least=1)
+    if value > policy.lag_imbalance_ratio:
+        raise ConfigurationError(
+            f"{attribute.name} of policy {policy.name}",
+            value,
+            f"at most lag_imbalance_ratio ({policy.lag_imbalance_ratio:g})",
+        )
+
+
+def _looks(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
+    check_option(policy.name, attribute.name, value, least=1)
+
+
+def _delay_or_none(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
+    if value is not None:
+        check_option(policy.name, attribute.name, value)
+
+
+@frozen(kw_only=True)
+class IncrementalPolicy:
+    """Design III, "Incremental Resolution of Imbalance".
+
+    Attributes:
+        max_moves_per_round: how many resources one round takes from owners that could keep them. If
+            neither this nor the interval is given, 10 resources move every 1,000 ms.
+        move_interval_ms: time between two such rounds, in ms. With 0, the default if only the
+            ration is given, the next resources are revoked in the round that grants the last ones.
+        scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
+        initial_delay_ms: how long the first members of a group wait for others, in ms; 0 for not at
+            all.
+        lag_check_interval_ms: time between two checks of the lags, in ms, for assignors that read
+            lags; None for never.
+        lag_imbalance_ratio: a member above this multiple of the mean lag is overloaded.
+        lag_calm_ratio: a member at or below this multiple is no longer overloaded; None for halfway
+            from 1 to `lag_imbalance_ratio`.
+        lag_imbalance_checks: number of consecutive checks in which a member must be overloaded
+            before resources move.
+        lag_imbalance_min: a member with less lag than this, in records, is never overloaded.
+        lag_cooldown_ms: time from a balancing round to the next check, in ms; None for ten
+            intervals.
+        warmup: move a resource only when its new owner is warm; None to move at once.
+
+    Raises:
+        ConfigurationError: an option is not an integer, is negative or above 2147483647; the ration
+            is 0; there is an interval without a ration; a ratio is less than 1, or the lower ratio
+            exceeds the upper; lags are to be balanced with a ration of 1; or `warmup` is not a
+            `Warmup`, nor an object with its options.
+    """
+
+    name = "incremental"
+    max_moves_per_round: int | None = field(default=None, validator=_ration)
+    move_interval_ms: int | None = field(default=None, validator=_interval)
+    scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_delay)
+    initial_delay_ms: int = field(default=0, validator=_delay)
+    lag_check_interval_ms: int | None = field(default=None, validator=_check_interval)
+    lag_imbalance_ratio: float = field(default=1.5, validator=_ratio)
+    lag_calm_ratio: float | None = field(default=None, validator=_calm_ratio)
+    lag_imbalance_checks: int = field(default=3, validator=_looks)
+    lag_imbalance_min: int = field(default=10_000, validator=_delay)
+    lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
+    warmup: Warmup | None = field(default=None, converter=read_warmup)
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        """Offer all resources that do not wait for their owner."""
+        return offer_round(group, context, self._delays)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        """Stage a round.
+
+        Args:
+            group: the group with R resources.
+            target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
+            context: the same as for `offer`.
+            offer: what `offer` returned.
+
+        Returns:
+            The plan and the state to remember.
+        """
+        return stage_round(group, target, context, offer, self._delays, self.ration, self.balance)
+
+    @property
+    def ration(self) -> Ration:
+        """The number of moves and their interval, with defaults filled in."""
+        if self.max_moves_per_round is None:
+            return _DEFAULT_RATION
+        return Ration(moves_max=self.max_moves_per_round, interval_ms=self.move_interval_ms or 0)
+
+    @property
+    def balance(self) -> BalanceRule | None:
+        """The rule of the lag balance, with defaults filled in; None if it is off."""
+        interval_ms, calm, cooldown_ms = (
+            self.lag_check_interval_ms,
+            self.lag_calm_ratio,
+            self.lag_cooldown_ms,
+        )
+        if interval_ms is None:
+            return None
+        return BalanceRule(
+            interval_ms=interval_ms,
+            ratio=self.lag_imbalance_ratio,
+            calm_ratio=(1 + self.lag_imbalance_ratio) / 2 if calm is None else calm,
+            looks=self.lag_imbalance_checks,
+            lag_min=self.lag_imbalance_min,
+            cooldown_ms=_COOLDOWN_INTERVALS * interval_ms if cooldown_ms is None else cooldown_ms,
+            moves_max=self.ration.moves_max,
+        )
+
+    @property
+    def _delays(self) -> Delays:
+        return Delays(loss_ms=self.scheduled_rebalance_timeout_ms, initial_ms=self.initial_delay_ms)

@@ -1,0 +1,188 @@
+"""Unclaimed resources: why they are free, and whether they may be granted.
+
+Every policy needs the same two answers:
+
+1. Why is it unclaimed? It was never owned (created), its owner departed (lost), or its owner had to
+   stop it (released).
+2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
+
+Theory of operation. A leader that led the last round knows from its state which resources were ever
+owned. A leader without a state uses the rule of Design II: a topic that is missing from all claims
+is a new subscription, and a missing part of a topic is the share of a departed member.
+
+    in state: released  granted  known   departed  topic claimed    result
+              yes       -        -       -         -                released
+              no        yes      -       no        -                created  (a missed sync)
+              no        yes      -       yes       -                lost
+              no        no       yes     -         -                lost
+              no        no       no      -         -                created
+    no state: -         -        -       -         yes              lost
+              -         -        -       -         no               created (or after a broker)
+
+`granted` means granted for the first time in the last round. If all members of that round are
+present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
+(KAFKA-9848: a missed sync is not a departure).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.core.model import NOBODY
+from coopgroup.core.model.plan import revoked_claims
+from coopgroup.core.policies.state import Claims, Holdings, PolicyState
+from coopgroup.core.policies.stopping import member_numbers
+
+if TYPE_CHECKING:
+    from coopgroup.core.model import GroupSnapshot, ResourceSet
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.policies.base import RoundContext
+
+__all__ = ["Unclaimed", "departed_members", "find_unclaimed", "remember_round"]
+
+
+@frozen(kw_only=True, eq=False)
+class Unclaimed:
+    """Unclaimed assignable resources with a subscriber, of a group with R resources.
+
+    Each is in exactly one of the first three arrays; `withheld` is a subset of their union.
+
+    Attributes:
+        created: bool (R,): never owned.
+        lost: bool (R,): should be owned, and its owner has departed.
+        released: bool (R,): given up because it was revoked.
+        withheld: bool (R,): a member with an unreadable subscription may own it; not granted in
+            this round.
+    """
+
+    created: BoolArray
+    lost: BoolArray
+    released: BoolArray
+    withheld: BoolArray
+
+
+def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
+    """Classify the unclaimed resources by the table at the top of this module."""
+    claimed = group.claimed()
+    free = group.assignable & group.subscribed() & ~claimed
+    state = context.state
+    if state is None:
+        part_is_lost = _of_claimed_names(group, claimed) & (not context.after_broker)
+        created, released = free & ~part_is_lost, np.zeros_like(free)
+    else:
+        released = free & group.mask_of(state.released)
+        created = free & ~released & ~_owned_before(group, context, state)
+    lost = free & ~created & ~released
+    withheld = free if _unheard_members(group, context) else np.zeros_like(free)
+    return Unclaimed(created=created, lost=lost, released=released, withheld=withheld)
+
+
+def _owned_before(group: GroupSnapshot, context: RoundContext, state: PolicyState) -> BoolArray:
+    unproven = group.mask_of(state.granted)
+    known = group.mask_of(state.known)
+    return known | unproven if departed_members(group, context) else known & ~unproven
+
+
+def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
+    """Return the members of this leader's last round that are absent, ascending."""
+    if context.state is None:
+        return ()
+    present = set(group.member_ids)
+    return tuple(member for member in context.state.members if member not in present)
+
+
+def remember_round(
+    group: GroupSnapshot,
+    context: RoundContext,
+    unclaimed: Unclaimed,
+    assigned: Int32Array,
+    restored_to: Int32Array | None = None,
+) -> PolicyState:
+    """Return the memory for the same leader's next round.
+
+    Args:
+        group: the group with R resources.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
+        assigned: int32 (R,): owner of each resource after the round.
+        restored_to: int32 (R,): member that is, or counts as, the owner of an unclaimed resource.
+            It is remembered as the holder of a withheld one, because the next round knows it as a
+            member of this round. Otherwise another newcomer would get its share. None for no such
+            member.
+    """
+    state = context.state
+    claimed = group.claimed()
+    known = claimed | unclaimed.lost | unclaimed.released
+    given_up = claimed | unclaimed.released
+    if state is not None:
+        known |= group.mask_of(state.known) | _owned_before(group, context, state)
+        # includes resources without a subscriber at present
+        given_up |= group.mask_of(state.released)
+        given_up |= ~group.subscribed() & _of_present_members(group, state)
+    homeless = assigned == NOBODY
+    holder = assigned
+    if restored_to is not None:
+        holder = np.where(homeless & unclaimed.withheld, restored_to, assigned).astype(np.int32)
+    held = holder != NOBODY
+    return PolicyState(
+        generation=context.generation,
+        members=group.member_ids,
+        known=_set(group, known & group.assignable),
+        granted=_set(group, unclaimed.created & ~homeless),
+        released=_set(group, given_up & homeless & group.assignable),
+        silent=_unreadable_members(group),
+        instance_ids=tuple(
+            (member.member_id, member.instance_id)
+            for member in group.members
+            if member.instance_id is not None
+        ),
+        holdings=Holdings(resources=_set(group, held), holder=holder[held]),
+        stopping=_told_to_stop(group, assigned),
+        subscriptions=group.subscriptions,
+        subscription_of=tuple(group.class_of.tolist()),
+    )
+
+
+def _of_present_members(group: GroupSnapshot, state: PolicyState) -> BoolArray:
+    """Return what present members owned after the last round, also if they no longer claim it."""
+    holder = member_numbers(group, state.members)[state.holdings.holder]
+    owned: BoolArray = group.aligned(state.holdings.resources, holder) != NOBODY
+    return owned
+
+
+def _told_to_stop(group: GroupSnapshot, assigned: Int32Array) -> Claims:
+    stop = revoked_claims(group, assigned)
+    positions = group.claim_resources[stop]
+    stopped = np.zeros(len(group.resources), dtype=np.bool_)
+    stopped[positions] = True
+    place_of = np.cumsum(stopped, dtype=np.int32) - 1
+    return Claims(
+        resources=_set(group, stopped),
+        resource=place_of[positions],
+        claimant=group.claim_members[stop],
+    )
+
+
+def _unreadable_members(group: GroupSnapshot) -> tuple[str, ...]:
+    return tuple(member.member_id for member in group.members if not member.readable)
+
+
+def _unheard_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
+    """Return the members that may own anything: unreadable, and not yet assigned nothing."""
+    told = () if context.state is None else context.state.silent
+    return tuple(member for member in _unreadable_members(group) if member not in told)
+
+
+def _of_claimed_names(group: GroupSnapshot, claimed: BoolArray) -> BoolArray:
+    resources = group.resources
+    if not resources:
+        return claimed
+    name_is_claimed = np.logical_or.reduceat(claimed, resources.starts[:-1])
+    return np.repeat(name_is_claimed, np.diff(resources.starts))
+
+
+def _set(group: GroupSnapshot, mask: BoolArray) -> ResourceSet:
+    return group.resources if mask.all() else group.resources.take(mask)

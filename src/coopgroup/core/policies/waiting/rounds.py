@@ -1,0 +1,358 @@
+"""A round of a waiting policy, shared by `DeferredPolicy` and `IncrementalPolicy`.
+
+Three steps, each in its own module: the losses and their waits (`losses`), the moves (`moves`), and
+the decision for each resource (`staging`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from coopgroup.core.model import NOBODY
+from coopgroup.core.policies.base import Offer, StagedRound
+from coopgroup.core.policies.state import Holdings
+from coopgroup.core.policies.stopping import (
+    member_numbers,
+    offered_owner,
+    rightful_resources,
+    stopping_claims,
+)
+from coopgroup.core.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
+from coopgroup.core.policies.waiting.changes import changed_for_good
+from coopgroup.core.policies.waiting.initial import initial_until_ms
+from coopgroup.core.policies.waiting.lag_moves import lag_moves
+from coopgroup.core.policies.waiting.losses import Losses, follow_losses
+from coopgroup.core.policies.waiting.moves import (
+    MOVE_MODES,
+    MoveMode,
+    first_moves,
+    less_even,
+)
+from coopgroup.core.policies.waiting.staging import Staging, keepable, stage_resources
+
+if TYPE_CHECKING:
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.policies.balance import BalanceRule
+    from coopgroup.core.policies.base import RoundContext
+
+__all__ = ["Delays", "Ration", "offer_round", "stage_round"]
+
+
+@frozen(kw_only=True)
+class Delays:
+    """How long a policy waits.
+
+    Attributes:
+        loss_ms: wait for the owner of a lost resource.
+        initial_ms: wait for more members when a group forms.
+    """
+
+    loss_ms: int
+    initial_ms: int
+
+
+@frozen(kw_only=True)
+class Ration:
+    """How fast a policy moves resources that could stay.
+
+    Attributes:
+        moves_max: how many resources one round takes from their owners.
+        interval_ms: time between two such rounds; 0 for no pause.
+    """
+
+    moves_max: int
+    interval_ms: int
+
+
+@frozen(kw_only=True, eq=False)
+class _Outlook:
+    """Facts of a round before there is a target; R resources, K claims.
+
+    Attributes:
+        unclaimed: why each unclaimed resource is unclaimed.
+        losses: resources that wait, and resources that return to their owner.
+        stopping: bool (K,): claims that an earlier round revoked.
+        initial_until_ms: until when resources that were never owned are withheld, None for not at
+            all.
+    """
+
+    unclaimed: Unclaimed
+    losses: Losses
+    stopping: BoolArray
+    initial_until_ms: int | None
+
+
+@frozen(kw_only=True, eq=False)
+class _Moves:
+    """The resources that a round takes from owners that could keep them.
+
+    Attributes:
+        chosen: bool (R,): in this round.
+        put_off: bool (R,): in a later round.
+        due_ms: time before which no further resource is taken, or None.
+    """
+
+    chosen: BoolArray
+    put_off: BoolArray
+    due_ms: int | None
+
+    @property
+    def pending(self) -> bool:
+        """Whether further moves will follow."""
+        return bool(self.put_off.any())
+
+
+def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
+    """Withhold resources that wait for their owner, and name the owners of the others."""
+    outlook = _look(group, context, delays)
+    owner = offered_owner(group, outlook.stopping)
+    returns = outlook.losses.restored_to != NOBODY
+    return Offer(
+        owner=np.where(returns, outlook.losses.restored_to, owner).astype(np.int32),
+        withheld_from_assignor=outlook.losses.waits.copy(),
+        facts=outlook,
+    )
+
+
+def stage_round(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    offer: Offer,
+    delays: Delays,
+    ration: Ration | None = None,
+    balance: BalanceRule | None = None,
+) -> StagedRound:
+    """Stage a round.
+
+    Args:
+        group: the group with R resources.
+        target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
+        context: context of the round.
+        offer: what `offer_round` returned.
+        delays: how long the policy waits.
+        ration: how fast it moves; None for everything together.
+        balance: rule for moves only because of lags; None for no such moves.
+    """
+    # A policy that wraps this one may make an offer of its own.
+    facts = offer.facts
+    outlook = facts if isinstance(facts, _Outlook) else _look(group, context, delays)
+    if offer.taken_over is not None:
+        outlook = attrs.evolve(
+            outlook, losses=outlook.losses.without(group, offer.taken_over, context.now_ms)
+        )
+    could_stay = keepable(group)
+    restored_to = outlook.losses.restored_to
+    # A returning member gets all its resources immediately, even if the target has changed.
+    # Exception: the group is making room for an additional member, which would take them away in
+    # the next round.
+    returns = group.may_hold(restored_to) & ~((target != NOBODY) & outlook.losses.joined)
+    recipient = np.where(returns, restored_to, target).astype(np.int32)
+    stopping = rightful_resources(group, outlook.stopping) & could_stay
+    kept = np.where(could_stay & ~stopping, group.owner, recipient).astype(np.int32)
+    begun = _begun(group, context, outlook, delays)
+    blind = context.state is None or context.state.blind
+    waits = outlook.losses.wait_until_ms is not None
+    mode = MOVE_MODES.decide(
+        joined=outlook.losses.joined,
+        waits=waits,
+        begun=begun,
+        blind=blind,
+        returned=bool((restored_to != NOBODY).any()) or context.state is not None,
+        uneven=less_even(group, kept, target),
+        lagging=balance is not None and _lagging(group, context, ration),
+    )
+    if mode is MoveMode.MOVE:
+        returned = _given_up(group, context, restored_to) & (target != NOBODY)
+        recipient = np.where(returned, target, recipient).astype(np.int32)
+    candidates = could_stay & (group.owner != target) & ~stopping
+    if mode is MoveMode.REST:
+        candidates &= _planned(group, context)
+    promised = _promised(group, context) if mode is not MoveMode.MOVE else _to_nobody(group)
+    if mode is MoveMode.BALANCE:
+        evened_out = _evening_out(group, target, context, candidates, balance)
+        candidates &= evened_out != NOBODY
+        promised = np.where(candidates, evened_out, promised).astype(np.int32)
+    recipient = np.where(group.may_hold(promised), promised, recipient).astype(np.int32)
+    moves = _rationed(group, target, context, candidates, ration)
+    waiting_for_members = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
+    wait_ends_ms = _earliest(
+        outlook.losses.wait_until_ms,
+        outlook.initial_until_ms if waiting_for_members.any() else None,
+    )
+    due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
+    staging = Staging(
+        target=target,
+        recipient=recipient,
+        keepable=could_stay,
+        moves=moves.chosen | stopping,
+        settled=mode is not MoveMode.MOVE,
+        waits=outlook.losses.waits,
+        waiting_for_members=waiting_for_members,
+        stopping=outlook.stopping,
+        due_ms=due_ms,
+        wait_ends_ms=wait_ends_ms,
+        now_ms=context.now_ms,
+    )
+    plan = stage_resources(group, outlook.unclaimed, staging)
+    state = attrs.evolve(
+        remember_round(group, context, outlook.unclaimed, plan.assigned, _entitled(group, outlook)),
+        losses=outlook.losses.losses,
+        lost=outlook.losses.lost,
+        moves_due_ms=moves.due_ms,
+        moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
+        planned=group.resources.take(moves.put_off),
+        promised=_still_promised(group, promised, plan),
+        blind=blind and waits,
+        initial_until_ms=outlook.initial_until_ms,
+        next_round_ms=due_ms,
+    )
+    return StagedRound(plan=plan, state=state)
+
+
+def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
+    unclaimed = find_unclaimed(group, context)
+    return _Outlook(
+        unclaimed=unclaimed,
+        losses=follow_losses(group, context, unclaimed, delays.loss_ms),
+        stopping=stopping_claims(group, context),
+        initial_until_ms=initial_until_ms(group, context, delays.initial_ms),
+    )
+
+
+def _earliest(*times_ms: int | None) -> int | None:
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
+def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delays: Delays) -> bool:
+    """Return whether the group has changed permanently and has not reached the target since.
+
+    A leader without memory learns of running moves from members that know of a pause between them.
+    """
+    state = context.state
+    if not delays.loss_ms:
+        return True
+    if state is None:
+        return any(member.remaining_loss_ms is not None for member in group.members)
+    return (
+        state.moves_pending
+        or outlook.losses.expired
+        or changed_for_good(group, state, outlook.unclaimed, outlook.stopping)
+    )
+
+
+def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
+    """Return the resources that an earlier round planned to move later: bool (R,)."""
+    if context.state is None:
+        return np.zeros(len(group.resources), dtype=np.bool_)
+    return group.mask_of(context.state.planned)
+
+
+def _given_up(group: GroupSnapshot, context: RoundContext, restored_to: Int32Array) -> BoolArray:
+    """Return what a member of the last round gave up by itself and would get back: bool (R,).
+
+    An eager member gives up everything before each join. In a round with moves it would get back
+    resources that the next round revokes, and give them up again; no round would be the last.
+    """
+    if context.state is None:
+        return np.zeros(len(group.resources), dtype=np.bool_)
+    there = member_numbers(group, context.state.members)
+    given_up: BoolArray = np.isin(restored_to, there[there != NOBODY])
+    return given_up
+
+
+def _lagging(group: GroupSnapshot, context: RoundContext, ration: Ration | None) -> bool:
+    """Return whether a few resources may move in this round because lags are uneven."""
+    if not context.balance or context.lags is None or _planned(group, context).any():
+        return False
+    return ration is None or _moves_due_ms(group, context, ration.interval_ms) is None
+
+
+def _evening_out(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    candidates: BoolArray,
+    balance: BalanceRule | None,
+) -> Int32Array:
+    """Return the receivers of moves made only because of lags, if allowed: int32 (R,)."""
+    if balance is None or context.lags is None:
+        return _to_nobody(group)
+    lags = context.lags.aligned(group.resources)
+    return lag_moves(group, target, lags, candidates, balance)
+
+
+def _to_nobody(group: GroupSnapshot) -> Int32Array:
+    return np.full(len(group.resources), NOBODY, dtype=np.int32)
+
+
+def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
+    """Return the receivers of resources that an earlier round revoked to balance lags: int32 (R,).
+
+    An exchange stays an exchange. With newer lags the assignor might give its first half to a third
+    member, and leave the two others with one resource too many and one too few.
+    """
+    if context.state is None:
+        return _to_nobody(group)
+    promised = context.state.promised
+    there = member_numbers(group, context.state.members)
+    return group.aligned(promised.resources, there[promised.holder])
+
+
+def _entitled(group: GroupSnapshot, outlook: _Outlook) -> Int32Array:
+    """Return the members that count as owners of unclaimed resources: int32 (R,)."""
+    restored_to = outlook.losses.restored_to
+    return np.where(group.may_hold(restored_to), restored_to, NOBODY).astype(np.int32)
+
+
+def _still_promised(group: GroupSnapshot, promised: Int32Array, plan: RoundPlan) -> Holdings:
+    """Return the promised resources that are still being stopped."""
+    open_ = (promised != NOBODY) & (plan.assigned == NOBODY)
+    return Holdings(resources=group.resources.take(open_), holder=promised[open_])
+
+
+def _unfinished(candidates: BoolArray, plan: RoundPlan) -> bool:
+    """Return whether a round towards the target does not reach it."""
+    return bool(candidates.any() or plan.waiting.any() or plan.lost.any())
+
+
+def _rationed(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    candidates: BoolArray,
+    ration: Ration | None,
+) -> _Moves:
+    if ration is None:
+        return _Moves(chosen=candidates, put_off=np.zeros_like(candidates), due_ms=None)
+    due_ms = _moves_due_ms(group, context, ration.interval_ms)
+    if due_ms is not None or not candidates.any():
+        return _Moves(chosen=np.zeros_like(candidates), put_off=candidates, due_ms=due_ms)
+    chosen = first_moves(group, target, candidates, ration.moves_max)
+    return _Moves(
+        chosen=chosen,
+        put_off=candidates & ~chosen,
+        due_ms=context.now_ms + ration.interval_ms if ration.interval_ms else None,
+    )
+
+
+def _moves_due_ms(group: GroupSnapshot, context: RoundContext, interval_ms: int) -> int | None:
+    """Return the end of the interval since the last moves, or None if it has passed.
+
+    A leader that did not lead the last round does not know when that round revoked. If members know
+    of a delay, it can be the rest of the interval, so the leader waits for it.
+    """
+    now_ms = context.now_ms
+    if context.state is not None:
+        due_ms = context.state.moves_due_ms
+    else:
+        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        due_ms = now_ms + min(known) if known else None
+    if due_ms is None or due_ms <= now_ms or not interval_ms:
+        return None
+    return min(due_ms, now_ms + interval_ms)

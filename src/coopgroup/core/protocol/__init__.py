@@ -1,0 +1,1 @@
+"""Embedded messages of a group: bytes to values and back, bounds-checked."""

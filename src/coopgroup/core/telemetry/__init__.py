@@ -1,0 +1,1 @@
+"""What happened in a group, as frozen records in one versioned schema."""

@@ -1,0 +1,141 @@
+"""Policies decide WHEN a resource moves to where the assignor wants it.
+
+Users register their own policies by name (`register_policy`). This module exports everything that
+a policy of a user imports.
+"""
+
+from typing import TYPE_CHECKING
+
+from coopgroup.late_names import late_names
+
+if TYPE_CHECKING:
+    from coopgroup.core.model import (
+        NO_LOSS,
+        NOBODY,
+        GroupMember,
+        GroupSnapshot,
+        MemberClaim,
+        ResourceSet,
+        RoundPlan,
+        plan_that_moves_nothing,
+        resolve_claims,
+    )
+    from coopgroup.core.model.plan import revoked_claims
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.core.policies.balance import BalanceRule
+    from coopgroup.core.policies.base import LagFigures, Offer, Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.deferred import DeferredPolicy
+    from coopgroup.core.policies.eager import EagerPolicy
+    from coopgroup.core.policies.incremental import IncrementalPolicy
+    from coopgroup.core.policies.registry import create_policy, policy_names, register_policy
+    from coopgroup.core.policies.safety import check_target, violations
+    from coopgroup.core.policies.simple import SimplePolicy
+    from coopgroup.core.policies.state import (
+        Claims,
+        Holdings,
+        Loss,
+        PolicyState,
+        RunningWarmups,
+        state_from_json,
+        state_to_json,
+    )
+    from coopgroup.core.policies.stopping import offered_owner, stopping_claims
+    from coopgroup.core.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
+    from coopgroup.core.policies.waiting.rounds import Ration
+    from coopgroup.core.policies.warming.option import Warmup
+
+__all__ = [
+    "NOBODY",
+    "NO_LOSS",
+    "BalanceRule",
+    "BoolArray",
+    "Claims",
+    "DeferredPolicy",
+    "EagerPolicy",
+    "GroupMember",
+    "GroupSnapshot",
+    "Holdings",
+    "IncrementalPolicy",
+    "Int32Array",
+    "Int64Array",
+    "LagFigures",
+    "Loss",
+    "MemberClaim",
+    "Offer",
+    "Policy",
+    "PolicyState",
+    "Ration",
+    "ResourceSet",
+    "RoundContext",
+    "RoundPlan",
+    "RunningWarmups",
+    "SimplePolicy",
+    "StagedRound",
+    "Unclaimed",
+    "Warmup",
+    "check_target",
+    "create_policy",
+    "find_unclaimed",
+    "offered_owner",
+    "plan_that_moves_nothing",
+    "policy_names",
+    "register_policy",
+    "remember_round",
+    "resolve_claims",
+    "revoked_claims",
+    "state_from_json",
+    "state_to_json",
+    "stopping_claims",
+    "violations",
+]
+
+if not TYPE_CHECKING:  # type checkers see only the imports above
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "coopgroup.core.model": (
+                "GroupMember",
+                "GroupSnapshot",
+                "MemberClaim",
+                "NOBODY",
+                "NO_LOSS",
+                "ResourceSet",
+                "RoundPlan",
+                "plan_that_moves_nothing",
+                "resolve_claims",
+            ),
+            "coopgroup.core.model.plan": ("revoked_claims",),
+            "coopgroup.core.model.resource_set": ("BoolArray", "Int32Array", "Int64Array"),
+            "coopgroup.core.policies.balance": ("BalanceRule",),
+            "coopgroup.core.policies.base": (
+                "LagFigures",
+                "Offer",
+                "Policy",
+                "RoundContext",
+                "StagedRound",
+            ),
+            "coopgroup.core.policies.deferred": ("DeferredPolicy",),
+            "coopgroup.core.policies.eager": ("EagerPolicy",),
+            "coopgroup.core.policies.incremental": ("IncrementalPolicy",),
+            "coopgroup.core.policies.registry": (
+                "create_policy",
+                "policy_names",
+                "register_policy",
+            ),
+            "coopgroup.core.policies.safety": ("check_target", "violations"),
+            "coopgroup.core.policies.simple": ("SimplePolicy",),
+            "coopgroup.core.policies.state": (
+                "Claims",
+                "Holdings",
+                "Loss",
+                "PolicyState",
+                "RunningWarmups",
+                "state_from_json",
+                "state_to_json",
+            ),
+            "coopgroup.core.policies.stopping": ("offered_owner", "stopping_claims"),
+            "coopgroup.core.policies.unclaimed": ("Unclaimed", "find_unclaimed", "remember_round"),
+            "coopgroup.core.policies.waiting.rounds": ("Ration",),
+            "coopgroup.core.policies.warming.option": ("Warmup",),
+        },
+    )

@@ -1,0 +1,138 @@
+"""What happened in a group, as frozen records in one versioned schema.
+
+Logs, reports, the simulator and the Spark pipeline read these records and nothing else.
+"""
+
+from typing import TYPE_CHECKING
+
+from coopgroup.late_names import late_names
+
+if TYPE_CHECKING:
+    from coopgroup.core.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
+    from coopgroup.core.telemetry.ledger import (
+        Ledger,
+        Spans,
+        WarmEnd,
+        WarmNow,
+        WarmSpan,
+        read_ledger,
+    )
+    from coopgroup.core.telemetry.records import (
+        AssigningMoved,
+        AssignmentReceived,
+        AssignmentRefused,
+        AssignmentUnreadable,
+        BalanceRequested,
+        ClaimRefused,
+        CommitFailed,
+        EndCause,
+        FaultInjected,
+        MemberReported,
+        MembershipLost,
+        OffsetsCommitted,
+        ProcessEnded,
+        ProcessPaused,
+        ProcessResumed,
+        ProcessStarted,
+        Record,
+        RequestRefused,
+        ResourcesStarted,
+        ResourcesStopped,
+        RoundDecided,
+        RoundRefused,
+        StateChanged,
+        StopReason,
+        SubscriptionUnreadable,
+        WarmupsChanged,
+        WorkFailed,
+    )
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AssigningMoved",
+    "AssignmentReceived",
+    "AssignmentRefused",
+    "AssignmentUnreadable",
+    "BalanceRequested",
+    "ClaimRefused",
+    "CommitFailed",
+    "EndCause",
+    "Envelope",
+    "FaultInjected",
+    "Ledger",
+    "MemberReported",
+    "MembershipLost",
+    "OffsetsCommitted",
+    "ProcessEnded",
+    "ProcessPaused",
+    "ProcessResumed",
+    "ProcessStarted",
+    "Record",
+    "RequestRefused",
+    "ResourcesStarted",
+    "ResourcesStopped",
+    "RoundDecided",
+    "RoundRefused",
+    "Spans",
+    "StateChanged",
+    "StopReason",
+    "SubscriptionUnreadable",
+    "WarmEnd",
+    "WarmNow",
+    "WarmSpan",
+    "WarmupsChanged",
+    "WorkFailed",
+    "from_json",
+    "read_ledger",
+    "to_json",
+]
+
+if not TYPE_CHECKING:  # type checkers see only the imports above
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "coopgroup.core.telemetry.codec": (
+                "Envelope",
+                "SCHEMA_VERSION",
+                "from_json",
+                "to_json",
+            ),
+            "coopgroup.core.telemetry.ledger": (
+                "Ledger",
+                "Spans",
+                "WarmEnd",
+                "WarmNow",
+                "WarmSpan",
+                "read_ledger",
+            ),
+            "coopgroup.core.telemetry.records": (
+                "AssigningMoved",
+                "AssignmentReceived",
+                "AssignmentRefused",
+                "AssignmentUnreadable",
+                "BalanceRequested",
+                "ClaimRefused",
+                "CommitFailed",
+                "EndCause",
+                "FaultInjected",
+                "MemberReported",
+                "MembershipLost",
+                "OffsetsCommitted",
+                "ProcessEnded",
+                "ProcessPaused",
+                "ProcessResumed",
+                "ProcessStarted",
+                "Record",
+                "RequestRefused",
+                "ResourcesStarted",
+                "ResourcesStopped",
+                "RoundDecided",
+                "RoundRefused",
+                "StateChanged",
+                "StopReason",
+                "SubscriptionUnreadable",
+                "WarmupsChanged",
+                "WorkFailed",
+            ),
+        },
+    )

@@ -1,0 +1,380 @@
+"""The decision of a round and its failures: a refused round moves nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from attrs import frozen
+
+from coopgroup.assignors import Assignor, StickyAssignor
+from coopgroup.core.leader import (
+    NO_LAGS,
+    Lags,
+    RoundDecision,
+    TopicMetadata,
+    decide_round,
+    member_assignments,
+)
+from coopgroup.core.model import (
+    EMPTY,
+    NO_LOSS,
+    NOBODY,
+    GroupSnapshot,
+    MemberClaim,
+    ResourceSet,
+    RoundPlan,
+    plan_that_moves_nothing,
+)
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies import (
+    DeferredPolicy,
+    IncrementalPolicy,
+    Offer,
+    PolicyState,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+)
+from coopgroup.protocol import Assignment
+from coopgroup.telemetry import RoundDecided, RoundRefused
+from tests.unit.core.leader.rounds import (
+    ORDERS_4,
+    FunctionAssignor,
+    FunctionPolicy,
+    claim,
+    context,
+    decided_by,
+    joined,
+    led,
+    orders,
+    raising,
+)
+
+
+def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
+    seen: list[object] = []
+
+    def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        assert lags.size == 2
+        assert group.arrivals_per_s is not None
+        seen.append(group.arrivals_per_s.tolist())
+        seen.append([member.consumption_rate_per_s for member in group.members])
+        return np.zeros(2, dtype=np.int32)
+
+    decide_round(
+        [
+            MemberClaim(member_id="a", topics=("orders",)),
+            MemberClaim(member_id="b", topics=("orders",), consumption_rate_per_s=30.0),
+        ],
+        TopicMetadata(resources=orders(0, 1)),
+        Lags(
+            resources=orders(1), values=np.zeros(1, dtype=np.int64), arrivals_per_s=np.array([7.0])
+        ),
+        assignor=FunctionAssignor(function=assign),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    assert seen == [[0, 7.0], [None, 30.0]]
+
+
+def test_decide_round_when_resources_move_records_what_and_why() -> None:
+    decided = decide_round(
+        [
+            claim("a", {"orders": [0, 3]}),
+            claim("b", {"orders": [1, 3]}),
+            claim("c", {"orders": [1]}, generation=0),
+        ],
+        ORDERS_4,
+        NO_LAGS,
+        assignor=FunctionAssignor(
+            function=lambda group, lags: np.array([1, 1, 0, 0], dtype=np.int32)
+        ),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    (record,) = decided.records
+    assert isinstance(record, RoundDecided)
+    assert (record.granted, record.revoked, record.contested, record.follow_up) == (
+        orders(2),
+        orders(0, 1, 3),
+        orders(3),
+        True,
+    )
+
+
+def test_decide_round_when_resources_are_deleted_says_so() -> None:
+    """A claim tells it to a new leader, and the memory to one that knows the group."""
+    here: dict[str, Any] = {"assignor": FAILS, "policy": SimplePolicy()}
+    claims = [claim("a", {"orders": [0, 4]}), claim("b", {"orders": [1]})]
+    remembered = PolicyState(
+        generation=1, members=("a", "b"), known=orders(1, 2, 5), granted=orders(6)
+    )
+    for state, gone in ((None, orders(4)), (remembered, orders(4, 5, 6))):
+        given = attrs.evolve(context(), state=state)
+        decided = decide_round(claims, ORDERS_4, NO_LAGS, context=given, **here)
+        record = decided.records[-1]
+        assert isinstance(record, RoundDecided)
+        assert record.gone == gone
+
+
+FAILS = FunctionAssignor(function=raising)
+
+
+def refusal_of(decided: RoundDecision) -> tuple[str, ...]:
+    plan = plan_that_moves_nothing(decided.group)
+    assert decided.refused
+    assert decided.plan.assigned.tolist() == plan.assigned.tolist()
+    refusal, record = decided.records
+    assert isinstance(refusal, RoundRefused)
+    assert isinstance(record, RoundDecided)
+    assert record.granted == EMPTY
+    return refusal.violations
+
+
+def failing_plan(*_: object) -> RoundPlan:
+    raise KeyError("b")
+
+
+def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
+    decided = decided_by(assignor=FAILS)
+    assert refusal_of(decided) == ("assignor mine: ZeroDivisionError: no luck",)
+    assert member_assignments(decided) == (
+        Assignment(assigned=orders(0, 1)),
+        Assignment(assigned=EMPTY),
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda group, lags: None,
+        lambda group, lags: [0, 0, 0, 0],
+        lambda group, lags: np.zeros(3, dtype=np.int32),
+        lambda group, lags: np.zeros(4, dtype=np.float64),
+        lambda group, lags: np.full(4, 2, dtype=np.int32),
+        lambda group, lags: np.full(4, -2, dtype=np.int32),
+        lambda group, lags: np.full(4, NOBODY, dtype=np.int32),
+        lambda group, lags: np.full(4, 1, dtype=np.int32),
+    ],
+    ids=["none", "list", "shape", "dtype", "no-member", "below", "nobody", "unsubscribed"],
+)
+def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
+    function: Callable[[GroupSnapshot, Int64Array], Int32Array],
+) -> None:
+    stranger = MemberClaim(member_id="b", topics=("payments",))
+    decided = decided_by(
+        assignor=FunctionAssignor(function=function), claims=(claim("a"), stranger)
+    )
+    (reason,) = refusal_of(decided)
+    assert reason.startswith("assignor mine: ")
+
+
+@pytest.mark.parametrize(
+    "stage", [failing_plan, lambda group, target: None], ids=["raises", "none"]
+)
+def test_decide_round_when_the_policy_fails_moves_nothing(
+    stage: Callable[[GroupSnapshot, Int32Array], RoundPlan],
+) -> None:
+    (reason,) = refusal_of(decided_by(policy=FunctionPolicy(function=stage)))
+    assert reason.startswith("policy mine: ")
+
+
+def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> None:
+    def everything_at_once(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
+        assigned = np.ones(4, dtype=np.int32)
+        plan = plan_that_moves_nothing(group)
+        return attrs.evolve(plan, target=target, assigned=assigned, follow_up=True)
+
+    assert refusal_of(decided_by(policy=FunctionPolicy(function=everything_at_once)))
+
+
+def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
+    """The arrays are read-only, so that the safety check compares with the original values."""
+
+    def meddle(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        group.claim_members[:] = 1
+        return group.owner
+
+    (reason,) = refusal_of(decided_by(assignor=FunctionAssignor(function=meddle)))
+    assert reason == "assignor mine: ValueError: assignment destination is read-only"
+
+
+def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
+    claims = (
+        claim("a", {"orders": [0]}, remaining_delay_ms=0),
+        claim("b", {"orders": [1]}, remaining_delay_ms=900),
+        claim("c", remaining_delay_ms=400),
+    )
+    decided = decided_by(assignor=FAILS, claims=claims)
+    assert {a.scheduled_rebalance_timeout_ms for a in member_assignments(decided)} == {400}
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ([(0, NO_LOSS), (300, NO_LOSS)], (300, NO_LOSS)),
+        ([(0, 5_000), (300, NO_LOSS)], (300, 5_000)),
+        ([(0, 200), (300, None)], (200, None)),
+        ([(None, 200), (0, 0)], (200, None)),
+        ([(0, 0), (0, NO_LOSS)], (0, None)),
+    ],
+)
+def test_decide_round_when_refused_tells_pauses_and_waits_apart(
+    known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
+) -> None:
+    claims = tuple(
+        claim(name, {"orders": [place]}, remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms)
+        for place, (name, (delay_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
+    )
+    decided = decided_by(assignor=FAILS, claims=claims)
+    assert {
+        (answer.scheduled_rebalance_timeout_ms, answer.loss_timeout_ms)
+        for answer in member_assignments(decided)
+    } == {told}
+
+
+def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
+    claims = (
+        claim("a", {"orders": [0], "gone": [1]}, remaining_delay_ms=900),
+        claim("b", {"orders": [1]}),
+    )
+    decided = decided_by(assignor=FAILS, claims=claims)
+    assert member_assignments(decided) == (
+        Assignment(assigned=orders(0), revoked=ResourceSet({"gone": [1]})),
+        Assignment(assigned=orders(1), revoked=EMPTY),
+    )
+
+
+def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
+    before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
+    decided = decided_by(
+        assignor=FAILS,
+        state=before,
+        claims=(claim("a", {"orders": [0]}), MemberClaim(member_id="b", topics=(), readable=False)),
+    )
+    assert decided.state == PolicyState(
+        generation=1, members=("x",), known=orders(0, 3), silent=("b",)
+    )
+
+
+def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
+    before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
+    decided = decided_by(
+        assignor=FAILS,
+        state=before,
+        claims=(claim("a", {"orders": [0]}), claim("c", {"orders": [0]}, generation=0)),
+    )
+    assert (decided.state.members, decided.state.holdings) == (("a", "b"), before.holdings)
+    assert decided.state.stopping.resources == orders(0)
+
+
+@pytest.mark.parametrize("remaining_ms", [None, 300], ids=["a new group", "a pause between moves"])
+def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
+    remaining_ms: int | None,
+) -> None:
+    """A leader without memory that could not decide knows no more in its next round."""
+    policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=500)
+    paused: dict[str, int] = {}
+    if remaining_ms is not None:
+        paused = {"remaining_delay_ms": remaining_ms, "remaining_loss_ms": NO_LOSS}
+    owned = {"a": [0, 1], "b": [2, 3], "c": []}
+    claims = tuple(claim(name, {"orders": some}, **paused) for name, some in owned.items())
+    refused = decided_by(assignor=FAILS, policy=policy, claims=claims)
+    assert refused.refused
+    early, due = (
+        decide_round(
+            claims,
+            ORDERS_4,
+            NO_LAGS,
+            assignor=StickyAssignor(),
+            policy=policy,
+            context=attrs.evolve(context(refused.state, 2), now_ms=now_ms),
+        ).plan
+        for now_ms in (299, 300)
+    )
+    assert bool((early.assigned == NOBODY).any()) == (remaining_ms is None)
+    assert int((due.assigned == NOBODY).sum()) == 1
+
+
+def deferred(
+    assignor: Assignor, claims: list[MemberClaim], state: PolicyState | None, now_ms: int
+) -> RoundDecision:
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=500, initial_delay_ms=3_000)
+    here = attrs.evolve(context(state, now_ms), now_ms=now_ms)
+    return decide_round(claims, ORDERS_4, NO_LAGS, assignor=assignor, policy=policy, context=here)
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_decide_round_when_the_first_ones_were_refused_waits_for_more_members(
+    refusals: int,
+) -> None:
+    claims, state = [claim("a"), claim("b")], None
+    for now_ms in range(1, refusals + 1):
+        state = deferred(FAILS, claims, state, now_ms).state
+    waits = deferred(StickyAssignor(), claims, state, 1_000)
+    assert (waits.plan.assigned == NOBODY).all()
+    assert waits.plan.scheduled_rebalance_timeout_ms == 3_000
+    later = deferred(StickyAssignor(), claims, waits.state, 3_500)
+    assert later.plan.scheduled_rebalance_timeout_ms == 500
+    over = deferred(StickyAssignor(), claims, later.state, 4_000)
+    assert (over.plan.assigned != NOBODY).all()
+
+
+def test_decide_round_when_refused_in_a_group_that_owned_resources_does_not_wait_again() -> None:
+    """All members died after the refused round: their resources are lost, not new."""
+    claims = [claim("a", {"orders": [0, 1, 2, 3]})]
+    refused = deferred(FAILS, claims, None, 1)
+    plan = deferred(StickyAssignor(), [claim("b")], refused.state, 10).plan
+    assert plan.scheduled_rebalance_timeout_ms in {0, 500}
+
+
+# --- what a policy written by a user remembers, and what its two halves tell each other -----------
+
+
+EXISTING = TopicMetadata(resources=ResourceSet({"T": range(2)}))
+
+
+@frozen(kw_only=True)
+class CountingPolicy:
+    """Counts its rounds, and leaves the rest to the simple policy."""
+
+    name = "counting"
+    own_state: bool = True
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        whole = SimplePolicy().offer(group, context)
+        return attrs.evolve(whole, facts=("counted", context.memory or 0))
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        assert isinstance(offer.facts, tuple)
+        _, rounds = offer.facts
+        staged = SimplePolicy().stage(group, target, context, offer)
+        state = staged.state if self.own_state else None
+        return StagedRound(plan=staged.plan, state=state, memory=rounds + 1)
+
+
+def play(policy: CountingPolicy, state: PolicyState | None, generation: int) -> RoundDecision:
+    claims = (MemberClaim(member_id="a", topics=("T",), generation=generation),)
+    context = RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
+    return decide_round(
+        claims, EXISTING, NO_LAGS, assignor=StickyAssignor(), policy=policy, context=context
+    )
+
+
+@pytest.mark.parametrize("own_state", [True, False])
+def test_policy_gets_its_memory_and_its_facts_back(own_state: bool) -> None:
+    policy = CountingPolicy(own_state=own_state)
+    first = play(policy, None, 1)
+    second = play(policy, first.state, 2)
+    assert (first.refused, first.state.memory, second.state.memory) == (False, 1, 2)
+
+
+def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
+    by_policy = play(CountingPolicy(), None, 1).state
+    by_leader = play(CountingPolicy(own_state=False), None, 1).state
+    assert by_leader == by_policy
+    assert by_leader.holdings.resources == EXISTING.resources

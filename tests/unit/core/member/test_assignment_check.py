@@ -1,0 +1,163 @@
+"""A member takes only partitions of topics that it subscribes to."""
+
+import attrs
+import pytest
+
+from coopgroup.core.member import ErrorCode, MemberState, RequestKind
+from coopgroup.core.member.effects import BeginWarmups, Report
+from coopgroup.core.member.events import RevocationCompleted, SubscriptionChanged, WarmSetDeclared
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.telemetry import AssignmentReceived, AssignmentRefused
+from tests.support.members import (
+    HELD,
+    DrivenMember,
+    configured,
+    joined,
+    joining,
+    stable,
+    static,
+    synced,
+    syncing,
+)
+
+SECRET = ResourceSet({"secret": range(20)})
+FOREIGN = HELD | SECRET
+
+
+def refused(driven: DrivenMember) -> list[AssignmentRefused]:
+    records = [effect.record for effect in driven.found(Report)]
+    return [record for record in records if isinstance(record, AssignmentRefused)]
+
+
+def rejoins_after_ms(driven: DrivenMember) -> int:
+    """Return the time until the member joins by itself, with answered heartbeats meanwhile."""
+    began_ms = driven.now_ms
+    while driven.member.state is MemberState.STABLE:
+        look_ms = driven.member.round.look_at_ms
+        assert look_ms is not None
+        if look_ms <= driven.member.heartbeat_at_ms:
+            driven.wait(look_ms - driven.now_ms)
+        else:
+            driven.heartbeat()
+    return driven.now_ms - began_ms
+
+
+def test_topics_without_a_subscription_are_not_owned() -> None:
+    driven = syncing().sync(FOREIGN)
+    assert driven.granted() == [HELD]
+    assert driven.member.owned == HELD
+    assert driven.member.last_assignment.resources == HELD
+    assert refused(driven) == [
+        AssignmentRefused(leader="other", topics=("secret",), topic_count=1, resource_count=20)
+    ]
+    received = [one.record for one in driven.found(Report)]
+    assert [one.gained for one in received if isinstance(one, AssignmentReceived)] == [HELD]
+
+
+def test_record_names_the_first_topics_only() -> None:
+    driven = syncing().sync(ResourceSet({f"secret-{number:03}": [0] for number in range(200)}))
+    (record,) = refused(driven)
+    assert record.topics == tuple(f"secret-{number:03}" for number in range(10))
+    assert (record.topic_count, record.resource_count) == (200, 200)
+
+
+def test_member_rejoins_without_a_claim_of_the_refused() -> None:
+    driven = syncing().sync(FOREIGN)
+    assert rejoins_after_ms(driven) == driven.member.config.retry_backoff_ms
+    assert driven.claims().owned == HELD
+
+
+def test_hostile_leader_that_repeats_itself_meets_ever_fewer_joins() -> None:
+    driven, waits = syncing(), []
+    for generation in range(2, 17):
+        driven.sync(FOREIGN)
+        assert driven.member.owned == HELD
+        waits.append(rejoins_after_ms(driven))
+        driven.join(generation)
+    assert waits[:4] == [100, 200, 400, 800]
+    assert waits[-3:] == [30_000] * 3
+
+
+@pytest.mark.parametrize("revoked", [EMPTY, SECRET])
+def test_announced_follow_up_round_of_such_a_leader_waits_as_well(revoked: ResourceSet) -> None:
+    driven = syncing().answer(RequestKind.SYNC_GROUP, synced(FOREIGN, revoked=revoked))
+    assert driven.member.state is MemberState.STABLE
+    assert rejoins_after_ms(driven) == driven.member.config.retry_backoff_ms
+
+
+def test_honest_assignment_ends_the_count() -> None:
+    driven = syncing().sync(FOREIGN)
+    rejoins_after_ms(driven)
+    driven.join(2).sync(HELD)
+    assert refused(driven) == []
+    assert driven.member.round.look_at_ms is None
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(FOREIGN)
+    assert rejoins_after_ms(driven) == driven.member.config.retry_backoff_ms
+
+
+def test_topic_that_is_no_longer_subscribed_is_stopped() -> None:
+    """The leader goes on to assign it, without a list of revocations."""
+    driven = stable()
+    driven.give(SubscriptionChanged(topics=("U",))).join(2)
+    driven.sync(HELD)
+    assert driven.revoked() == [HELD]
+    driven.give(RevocationCompleted(resources=HELD))
+    assert driven.member.state is MemberState.JOINING
+    assert driven.claims().owned == EMPTY
+
+
+def test_warmups_of_other_topics_do_not_begin() -> None:
+    driven = DrivenMember().give(WarmSetDeclared(warm=EMPTY)).subscribe().join()
+    t2 = ResourceSet({"T": [2]})
+    driven.sync(HELD, warmups=SECRET | t2)
+    assert [one.resources for one in driven.found(BeginWarmups)] == [t2]
+    assert len(refused(driven)) == 1
+
+
+# --- honest assignments of other topics --------------------------------------------------------
+
+
+def test_assignment_of_the_subscription_before_is_taken() -> None:
+    """The leader read the join, which has the earlier topics; the next join follows already."""
+    driven = joining()
+    driven.give(SubscriptionChanged(topics=("U",))).join()
+    driven.sync(HELD)
+    assert refused(driven) == []
+    assert driven.member.owned == HELD
+    assert driven.member.state is MemberState.JOINING
+
+
+def test_assignment_of_a_topic_that_was_just_subscribed_is_taken() -> None:
+    driven = joining()
+    driven.give(SubscriptionChanged(topics=("T", "secret"))).join()
+    assert driven.sync(FOREIGN).member.owned == FOREIGN
+
+
+def test_member_that_hands_over_keeps_its_partitions_and_gets_no_others() -> None:
+    driven = stable()
+    driven.give(SubscriptionChanged(topics=(), hands_over=True)).join(2)
+    driven.sync(FOREIGN)
+    assert driven.member.owned == HELD
+    assert driven.revoked() == []
+
+
+def test_static_member_with_another_subscription_says_nothing_about_its_old_assignment() -> None:
+    driven = static(DrivenMember()).subscribe("U").join()
+    driven.sync(HELD)
+    assert driven.granted() == []
+    assert refused(driven) == []
+    assert rejoins_after_ms(driven) == driven.member.config.retry_backoff_ms
+
+
+def test_broker_that_assigns_may_be_behind_the_subscription() -> None:
+    """It makes its next target within a second, and is trusted."""
+    answer = attrs.evolve(joined(2), leader_id="")
+    driven = DrivenMember().subscribe("U").answer(RequestKind.JOIN_GROUP, answer)
+    driven.sync(HELD)
+    assert (driven.member.owned, refused(driven)) == (HELD, [])
+
+
+def test_group_of_other_resources_takes_what_its_leader_shares() -> None:
+    """Its members subscribe to everything in the leader's catalogue."""
+    driven = configured(DrivenMember(), protocol_type="resources").subscribe("*").join()
+    assert driven.sync(FOREIGN).member.owned == FOREIGN

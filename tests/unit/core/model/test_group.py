@@ -1,0 +1,78 @@
+"""A group snapshot, and a plan that names the holders: the revocations follow from it."""
+
+import numpy as np
+import pytest
+
+from coopgroup.core.model import (
+    NOBODY,
+    MemberClaim,
+    ReplicaRacks,
+    ResourceSet,
+    plan_that_moves_nothing,
+    resolve_claims,
+)
+from coopgroup.core.model.plan import revoked_by_member, revoked_claims
+from tests.support.groups import by_member, claim, group_of, holder_of, told
+
+
+def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
+    resources = ResourceSet({"a": range(3), "b": [0]})
+    racks = ReplicaRacks.build(resources, {"a": {0: ["r2", "r1", "r2"], 2: ["r3"]}, "z": {0: []}})
+    assert racks.racks == ("r1", "r2", "r3")
+    assert racks.starts.tolist() == [0, 2, 2, 3, 3]
+    assert racks.numbers.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("others", "holder", "expected"),
+    [
+        (ResourceSet({"T": [0, 1, 2]}), [2, 1, 0], [2, 1, 0]),
+        (ResourceSet({"T": [1], "U": [0]}), [1, 0], [NOBODY, 1, NOBODY]),
+        (ResourceSet(), [], [NOBODY] * 3),
+    ],
+    ids=["the same", "one of them vanished", "none"],
+)
+def test_holders_of_other_resources_in_the_order_of_the_group(
+    others: ResourceSet, holder: list[int], expected: list[int]
+) -> None:
+    group = resolve_claims(
+        [MemberClaim(member_id="a", topics=("T",))], ResourceSet({"T": range(3)})
+    )
+    holders = np.array(holder, dtype=np.int32)
+    aligned = group.aligned(others, holders)
+    assert aligned.tolist() == expected
+    assert aligned.dtype == np.int32
+    assert not np.shares_memory(aligned, holders)
+    assert group.mask_of(others).tolist() == [one != NOBODY for one in expected]
+
+
+def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> None:
+    group = group_of(
+        {"T": range(1, 5)},
+        claim("A", {"T": [1, 4]}),
+        claim("B", {"T": [2]}),
+        claim("C", {"T": [3, 4]}, generation=0),
+    )
+    assigned = holder_of(group, {"A": {"T": [1]}, "B": {"T": [2, 3]}})
+    assert [stop.to_dict() for stop in revoked_by_member(group, assigned)] == [
+        {"T": [4]},
+        {},
+        {"T": [3, 4]},
+    ]
+    assert revoked_claims(group, assigned).tolist() == [False, False, True, True, True]
+
+
+def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> None:
+    group = group_of(
+        {"T": range(3)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [1]}, generation=0)
+    )
+    plan = plan_that_moves_nothing(group)
+    assert told(group, plan) == {"A": ({"T": [0, 1]}, {}), "B": ({}, {"T": [1]})}
+    assert by_member(group, plan.target) == {"A": {"T": [0, 1]}, "B": {}}
+
+
+def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
+    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
+    assert told(group, plan_that_moves_nothing(group)) == {
+        "A": ({"T": [0]}, {"T": [9], "U": [0]}),
+    }

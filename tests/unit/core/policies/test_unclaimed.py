@@ -1,0 +1,152 @@
+"""Unclaimed resources: every row of the table, and the leader's memory of them."""
+
+import itertools
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.core.model import GroupSnapshot, ResourceSet
+from coopgroup.core.policies.unclaimed import departed_members
+from coopgroup.policies import (
+    Claims,
+    Holdings,
+    PolicyState,
+    RoundContext,
+    find_unclaimed,
+    remember_round,
+)
+from tests.support.groups import claim, group_of, holder_of, unreadable
+
+Kinds = dict[str, dict[str, list[int]]]
+
+
+def _context(state: PolicyState | None, generation: int = 5) -> RoundContext:
+    return RoundContext(leader_id="A", generation=generation, now_ms=0, state=state)
+
+
+def _kinds(group: GroupSnapshot, state: PolicyState | None) -> Kinds:
+    found = find_unclaimed(group, _context(state))
+    masks = {
+        "created": found.created,
+        "lost": found.lost,
+        "released": found.released,
+        "withheld": found.withheld,
+    }
+    kinds = {kind: group.resources.take(mask).to_dict() for kind, mask in masks.items()}
+    return {kind: resources for kind, resources in kinds.items() if resources}
+
+
+def _state(
+    *members: str,
+    known: ResourceSet | None = None,
+    granted: ResourceSet | None = None,
+    released: ResourceSet | None = None,
+) -> PolicyState:
+    return PolicyState(
+        generation=4,
+        members=members,
+        known=known or ResourceSet(),
+        granted=granted or ResourceSet(),
+        released=released or ResourceSet(),
+    )
+
+
+def test_topic_when_nobody_claims_any_of_it_is_created() -> None:
+    """Design II: "If a topic is completely missing from previous assignments, assume" it is new."""
+    group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0, 1]}, topics=["T", "U"]))
+    assert _kinds(group, None) == {"created": {"U": [0]}}
+
+
+def test_part_of_a_topic_after_the_broker_has_assigned_is_created() -> None:
+    """Its owner spoke KIP-848: if it returns, the broker assigns again, so nothing waits for it."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    context = attrs.evolve(_context(None), after_broker=True)
+    found = find_unclaimed(group, context)
+    assert found.created.tolist() == [False, True]
+    assert not found.lost.any()
+
+
+def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:
+    """Design II: "If we didn't detect a new subscription, assume" that a member left the group."""
+    group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0]}, topics=["T"]))
+    assert _kinds(group, None) == {"lost": {"T": [1]}}
+
+
+def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
+    """All members are back without claims on them: no departed member owned them (KAFKA-9848)."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), claim("B"))
+    state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
+    assert _kinds(group, state) == {"created": {"T": [1]}}
+
+
+def test_departed_when_there_is_no_state_is_nobody() -> None:
+    group = group_of({"T": [0]}, claim("A"))
+    assert departed_members(group, _context(None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "withheld"),
+    [
+        (None, {"T": [1]}),
+        (_state("A", "X"), {"T": [1]}),
+        (PolicyState(generation=4, members=("A", "X"), silent=("X",)), None),
+        (PolicyState(generation=4, members=("A", "Y"), silent=("Y",)), {"T": [1]}),
+    ],
+    ids=["no state", "first seen", "told already", "another was told"],
+)
+def test_unclaimed_when_a_member_is_unreadable_is_withheld_until_it_was_told(
+    state: PolicyState | None, withheld: dict[str, list[int]] | None
+) -> None:
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), unreadable("X"))
+    assert _kinds(group, state).get("withheld") == withheld
+
+
+def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
+    resources = ResourceSet({"T": [0, 1]})
+    one = ResourceSet({"T": [1]})
+    for released, granted, known, departed, claimed, with_state in itertools.product(
+        (False, True), repeat=6
+    ):
+        group = group_of(resources.to_dict(), claim("A", {"T": [0]} if claimed else None))
+        state = _state(
+            *(("A", "B") if departed else ("A",)),
+            known=one if known else None,
+            granted=one if granted else None,
+            released=one if released else None,
+        )
+        found = find_unclaimed(group, _context(state if with_state else None))
+        kinds = found.created.astype(int) + found.lost + found.released
+        assert kinds.tolist() == [int(not claimed), 1]
+        assert not found.withheld.any()
+
+
+def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
+    group = group_of(
+        {"T": range(4), "U": [0, 1]},
+        claim("A", {"T": [0, 1], "gone": [0]}, topics=["T", "U"]),
+        claim("B", topics=["T", "U"]),
+        unreadable("X"),
+    )
+    context = _context(None)
+    assigned = holder_of(group, {"A": {"T": [0]}, "B": {"T": [2], "U": [0]}})
+    state = remember_round(group, context, find_unclaimed(group, context), assigned)
+    assert state == PolicyState(
+        generation=5,
+        members=("A", "B", "X"),
+        known=ResourceSet({"T": range(4)}),
+        granted=ResourceSet({"U": [0]}),
+        released=ResourceSet({"T": [1]}),
+        silent=("X",),
+        holdings=Holdings(
+            resources=ResourceSet({"T": [0, 2], "U": [0]}),
+            holder=np.array([0, 1, 1], dtype=np.int32),
+        ),
+        stopping=Claims(
+            resources=ResourceSet({"T": [1], "gone": [0]}),
+            resource=np.array([0, 1], dtype=np.int32),
+            claimant=np.array([0, 0], dtype=np.int32),
+        ),
+        subscriptions=(("T", "U"), ()),
+        subscription_of=(0, 0, 1),
+    )

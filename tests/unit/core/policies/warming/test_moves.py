@@ -1,0 +1,153 @@
+"""Moves to cold members are held back, whatever the policy does with the target."""
+
+from typing import ClassVar
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.assignors import LagAwareAssignor, StickyAssignor
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, decide_round
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
+from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.policies.base import Policy
+from coopgroup.policies import (
+    Holdings,
+    IncrementalPolicy,
+    Offer,
+    PolicyState,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+    Warmup,
+)
+
+FOUR = ResourceSet({"T": range(4)})
+HOT = Lags.from_mapping({"T": {0: 50_000, 1: 50_000, 2: 10, 3: 10}})
+
+
+@attrs.frozen(kw_only=True)
+class Obstinate:
+    """Moves the first `count` partitions of the first member that stay with it in the target.
+
+    It can promise them, and otherwise writes no state, as a policy of a user may do.
+    """
+
+    count: int
+    promises: bool = False
+    name = "obstinate"
+    warmup: ClassVar[Warmup] = Warmup()
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return SimplePolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        moved = target.copy()
+        others = np.flatnonzero(target == 0)[: self.count]
+        moved[others] = 1
+        staged = SimplePolicy().stage(group, moved, context, offer)
+        if not self.promises:
+            return attrs.evolve(staged, state=None)
+        assert staged.state is not None
+        mask = moved != target
+        promised = Holdings(resources=group.resources.take(mask), holder=moved[mask])
+        return attrs.evolve(staged, state=attrs.evolve(staged.state, promised=promised))
+
+
+def claim(member_id: str, *owned: int, warm: ResourceSet | None = FOUR - FOUR) -> MemberClaim:
+    return MemberClaim(
+        member_id=member_id,
+        topics=("T",),
+        owned=ResourceSet({"T": owned}),
+        generation=1,
+        warm=warm,
+    )
+
+
+def decided(
+    policy: Policy,
+    *claims: MemberClaim,
+    assignor: Assignor | None = None,
+    balance: bool = False,
+    state: PolicyState | None = None,
+) -> RoundDecision:
+    decision = decide_round(
+        claims,
+        TopicMetadata(resources=FOUR),
+        HOT,
+        assignor=StickyAssignor() if assignor is None else assignor,
+        policy=policy,
+        context=RoundContext(
+            leader_id="a",
+            generation=2 if state is None else state.generation + 1,
+            now_ms=1_000_000 if balance else 0,
+            state=state,
+            balance=balance,
+            lags=HOT,
+        ),
+    )
+    assert not decision.refused, decision.records
+    return decision
+
+
+def test_policy_without_a_state_is_held_back() -> None:
+    decision = decided(Obstinate(count=0), claim("a", 0, 1, 2, 3), claim("b"))
+    assert decision.plan.assigned.tolist() == [0, 0, 0, 0]
+    assert decision.plan.warmup_resources.tolist() == [1, 3]
+    assert decision.state.receivers.resources == ResourceSet({"T": [1, 3]})
+
+
+def test_policy_that_moves_others_instead_has_its_way_in_the_end() -> None:
+    """Its plan is safe. The leader gives up after a few stagings, so that the round is decided."""
+    decision = decided(Obstinate(count=1), claim("a", 0, 1, 2, 3), claim("b"))
+    assert decision.plan.follow_up
+    assert (decision.plan.assigned == 0).sum() == 3
+
+
+def test_policy_that_promises_others_instead_is_held_back_as_far_as_possible() -> None:
+    """The leader sees the receivers, and stages again without these moves."""
+    policy = Obstinate(count=1, promises=True)
+    decision = decided(policy, claim("a", 0, 1, 2, 3), claim("b"))
+    assert decision.plan.warmup_members.tolist() == [1, 1]
+    assert set(decision.plan.warmup_resources.tolist()) <= {0, 1, 3}
+
+
+@pytest.mark.parametrize("takes_part", [True, False])
+def test_exchange_that_balances_lags_waits_for_its_warm_ups(takes_part: bool) -> None:
+    policy = IncrementalPolicy(
+        max_moves_per_round=2,
+        lag_check_interval_ms=1_000,
+        lag_imbalance_min=10,
+        warmup=Warmup(),
+    )
+    warm = ResourceSet() if takes_part else None
+    claims = [claim("a", 0, 1, warm=warm), claim("b", 2, 3, warm=warm)]
+    assignor = LagAwareAssignor()
+    settled = decided(SimplePolicy(), *claims, assignor=_Settled())
+    decision = decided(policy, *claims, assignor=assignor, balance=True, state=settled.state)
+    if not takes_part:
+        assert decision.plan.follow_up
+        return
+    assert decision.plan.assigned.tolist() == [0, 0, 1, 1]
+    warmups = zip(
+        decision.plan.warmup_resources.tolist(), decision.plan.warmup_members.tolist(), strict=True
+    )
+    (from_a, to_b), (from_b, to_a) = warmups
+    assert (from_a in (0, 1), to_b, from_b in (2, 3), to_a) == (True, 1, True, 0)
+    assert not decision.state.moves_pending, "the rest of the target stays as it is"
+    warm_a, warm_b = ResourceSet({"T": [from_b]}), ResourceSet({"T": [from_a]})
+    claims = [claim("a", 0, 1, warm=warm_a), claim("b", 2, 3, warm=warm_b)]
+    decision = decided(policy, *claims, assignor=assignor, state=decision.state)
+    assert decision.plan.follow_up
+    assert decision.plan.assigned[[from_a, from_b]].tolist() == [-1, -1]
+
+
+class _Settled:
+    name = "settled"
+    needs_lags = False
+
+    def assign(self, group: GroupSnapshot, lags: object) -> Int32Array:
+        return group.owner.copy()

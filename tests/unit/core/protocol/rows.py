@@ -1,0 +1,108 @@
+"""One interface for the codecs of all kinds: rows of `reference` in, rows out."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coopgroup.core.model import ResourceSet
+from coopgroup.protocol import (
+    Assignment,
+    KafkaAssignment,
+    Subscription,
+    UserData,
+    decode_assignment,
+    decode_kafka_assignment,
+    decode_subscription,
+    decode_user_data,
+    encode_assignment,
+    encode_kafka_assignment,
+    encode_subscription,
+    encode_user_data,
+)
+from tests.unit.core.protocol.reference import Row
+
+Value = Subscription | Assignment | KafkaAssignment | UserData
+
+DECODERS: Mapping[str, Callable[[bytes], Value | None]] = {
+    "subscription": decode_subscription,
+    "assignment": decode_assignment,
+    "kafka_assignment": decode_kafka_assignment,
+    "user_data": decode_user_data,
+}
+
+
+def value_of(kind: str, row: Row) -> Value:
+    match kind:
+        case "subscription":
+            return Subscription(
+                topics=tuple(row["topics"]),
+                user_data=_bytes(row["user_data_hex"]),
+                owned=ResourceSet(row["owned"]),
+                generation=-1 if row["generation"] is None else row["generation"],
+                rack=row["rack"],
+                version=row["version"],
+            )
+        case "assignment":
+            return Assignment(
+                assigned=ResourceSet(row["assigned"]),
+                revoked=None if row["revoked"] is None else ResourceSet(row["revoked"]),
+                scheduled_rebalance_timeout_ms=row["scheduled_rebalance_timeout_ms"] or 0,
+                loss_timeout_ms=row.get("loss_timeout_ms"),
+                warmups=ResourceSet(row["warmups"]) if "warmups" in row else None,
+                version=row["version"],
+            )
+        case "kafka_assignment":
+            return KafkaAssignment(
+                assigned=ResourceSet(row["assigned"]),
+                user_data=_bytes(row["user_data_hex"]),
+                version=row["version"],
+            )
+        case _:
+            return _user_data(row)
+
+
+def encode(value: Value, version: int) -> bytes:
+    """Return the bytes of a value in one version. User data ignores the version."""
+    match value:
+        case Subscription():
+            return encode_subscription(value, version)
+        case Assignment():
+            return encode_assignment(value, version)
+        case KafkaAssignment():
+            return encode_kafka_assignment(value, version)
+        case UserData():
+            return encode_user_data(value)
+
+
+def ascending(row: Row) -> Row:
+    """Return the row with all resources sorted, as our encoder writes them."""
+    sorted_row: dict[str, Any] = dict(row)
+    for name in ("owned", "assigned", "revoked", "warm", "warmups", "declined"):
+        if isinstance(row.get(name), dict):
+            sorted_row[name] = {key: sorted(row[name][key]) for key in sorted(row[name])}
+    if "topics" in row:
+        sorted_row["topics"] = sorted(row["topics"])
+    return sorted_row
+
+
+def _user_data(row: Row) -> UserData:
+    delay_ms, loss_ms = row["remaining_delay_ms"], row.get("remaining_loss_ms")
+    units, catalogue = row.get("consumption_rate", -1), row.get("catalogue_version", -1)
+    if row["version"] >= 3 and loss_ms == (-1 if delay_ms is None else delay_ms):
+        loss_ms = None
+    return UserData(
+        remaining_delay_ms=delay_ms,
+        remaining_loss_ms=loss_ms,
+        consumption_rate_per_s=None if units == -1 else units / 1_000,
+        catalogue_version=None if catalogue == -1 else catalogue,
+        warm=None if row.get("warm") is None else ResourceSet(row["warm"]),
+        host=row.get("host"),
+        declined=ResourceSet(row.get("declined")),
+        hands_over=row.get("hands_over") == 1,
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+__all__ = ["DECODERS", "Value", "ascending", "encode", "value_of"]
