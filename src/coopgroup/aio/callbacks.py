@@ -37,8 +37,6 @@ from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, Interce
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
 
-__all__ = ["AsyncCallback", "GivenCallbacks", "LoopCallbacks", "ToldCallbacks"]
-
 AsyncCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Awaitable[object] | object]
 
 # How often a waiting thread looks whether the loop was closed.

@@ -28,8 +28,6 @@ from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.records.record_buffer import Partition
 
-__all__ = ["Offsets"]
-
 T = TypeVar("T")
 
 _STEP_S: Final = 0.02

@@ -45,8 +45,6 @@ from coopgroup.kafka.plugins import (
 from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
-__all__ = ["CooperativeGroup"]
-
 _STEP_S: Final = 0.01
 _THREADS_MAX: Final = 32  # of callbacks
 

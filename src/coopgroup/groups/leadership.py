@@ -23,8 +23,6 @@ from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
-__all__ = ["Leadership"]
-
 # Maximum delay until a waiting caller notices the end of a lease.
 _STEP_S: Final = 0.05
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-__all__ = ["CLOCK", "now_ms", "now_s"]
-
 CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """CLOCK_MONOTONIC pauses while a virtual machine is suspended, CLOCK_BOOTTIME does not: a lease
 must not outlive a suspension. Only Linux has it."""

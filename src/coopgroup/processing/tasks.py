@@ -35,8 +35,6 @@ from coopgroup.processing.failures import (
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
 
-__all__ = ["TaskProcessing"]
-
 _WAIT_S = 0.1
 _WAIT_BUSY_S = 0.005
 _BATCH = 500

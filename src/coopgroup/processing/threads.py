@@ -40,8 +40,6 @@ from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
 from coopgroup.worker import Job, Worker
 
-__all__ = ["ThreadProcessing"]
-
 # Maximum wait in `poll`. It is short while something else may become due: a partition that is given
 # up, or one that was paused and has room again.
 _WAIT_S = 0.1

@@ -38,8 +38,6 @@ from coopgroup.kafka.rpc.topics import (
 )
 from coopgroup.kafka.rpc.transport import AnyLane, TopicLane
 
-__all__ = ["TopicBell"]
-
 _LISTEN_MS: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.2
 _PAUSE_S_MAX: Final = 30.0

@@ -20,8 +20,6 @@ from coopgroup.core.model.group_api import Answer
 from coopgroup.core.session import RoundDecided, SessionEvent
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 
-__all__ = ["CODE_OF_FAILURE", "GroupEvents", "outcome_event"]
-
 _OVERTAKING: Final = (Answered, RequestFailed, RoundDecided, BellRang)
 CODE_OF_FAILURE: Final = {
     FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,

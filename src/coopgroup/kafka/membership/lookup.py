@@ -35,8 +35,6 @@ from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
 
-__all__ = ["ClusterLookup"]
-
 # How long a look-up without an answer may delay `close`.
 _CLOSE_CHECK_S: Final = 0.05
 # A known topic counts as deleted after this time without an answer that contains it.

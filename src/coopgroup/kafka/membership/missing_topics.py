@@ -24,8 +24,6 @@ from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import WireMessage
 from coopgroup.kafka.rpc.transport import GroupTransport
 
-__all__ = ["MissingTopics"]
-
 # Error codes of a topic that this member gets no records from.
 _MISSING: Final = frozenset(
     {

@@ -22,8 +22,6 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.rpc.transport import AnyLane
 
-__all__ = ["Application", "Bell", "Notice", "RoundLookup", "Transport"]
-
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
 )

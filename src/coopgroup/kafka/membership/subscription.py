@@ -24,8 +24,6 @@ from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 
-__all__ = ["Subscription", "read_topics"]
-
 _SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 
 

@@ -23,8 +23,6 @@ from attrs import define, field
 
 from coopgroup.core.session import smoothed_rate
 
-__all__ = ["WorkMeter"]
-
 _SAMPLE_S: Final = 0.25
 
 

@@ -35,8 +35,6 @@ from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 
-__all__ = ["OffsetLookup", "Partition", "Transport", "read_offsets"]
-
 Partition: TypeAlias = tuple[str, int]
 
 # The pace of the member's own requests (`MemberConfig.retry_backoff_ms`).

@@ -24,8 +24,6 @@ from coopgroup.core.member.effects import FinishCommit
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.kafka.clock import now_ms, now_s, pause
 
-__all__ = ["OnCommitted", "PendingCommits"]
-
 _STEP_S: Final = 0.005
 
 OnCommitted: TypeAlias = "Callable[[tuple[tuple[str, int, int], ...]], None]"

@@ -19,8 +19,6 @@ from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
 
-__all__ = ["GroupDescriber", "describe_group", "find_coordinator"]
-
 _PAUSE_S: Final = 0.2
 _KEY: Final = "bootstrap.servers"
 

@@ -10,14 +10,6 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-__all__ = [
-    "CredentialsRefusedError",
-    "FailureKind",
-    "HandshakeError",
-    "Outcome",
-    "TransportFailure",
-]
-
 # One of kafka-python's messages, or a failure.
 Outcome: TypeAlias = Any
 

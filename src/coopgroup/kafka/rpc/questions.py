@@ -11,18 +11,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
 
-__all__ = [
-    "CommittedOffset",
-    "DescribeGroupRequest",
-    "DescribedGroup",
-    "DescribedMember",
-    "FetchOffsetsAnswer",
-    "FetchOffsetsRequest",
-    "OtherRequest",
-    "Question",
-    "WireMessage",
-]
-
 # kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
 

@@ -52,8 +52,8 @@ def stage(hand: Hand) -> Iterator[Stage]:
 
 
 def test_member_is_joined_and_has_a_lease_after_it_has_subscribed(stage: Stage, hand: Hand) -> None:
-    health = stage.probe.read()
-    assert (health.group_id, health.client_id) == ("g", "coopgroup")
+    health, client_id = stage.probe.read(), stage.probe.driver.settings.connection.client_id
+    assert (health.group_id, health.client_id) == ("g", client_id)
     assert (health.state, health.is_joined, health.is_ready) == ("unsubscribed", False, False)
     assert (health.problems(), health.coordinator_silent_s) == ((), math.inf)
     subscribe(hand, stage.probe.driver)
