@@ -42,6 +42,7 @@ from coopgroup.kafka.callbacks.finalizer import keep_callbacks
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
 from coopgroup.kafka.config.settings import ConsumerSettings, merge_configuration, read_settings
 from coopgroup.kafka.consumer import ConsumerParts, choose_plugins
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.subscription import read_topics
@@ -299,6 +300,7 @@ class AsyncCooperativeConsumer:
             raise
         self._offsets = Offsets(self._port, self._settings, self._polling, self._was_closed)
         weakref.finalize(self, self._polling.drop).atexit = False
+        keep_to_process(self, "_polling", "_offsets")
         if self._topics:
             self._enter()
         self._polling.start()
@@ -315,7 +317,7 @@ class AsyncCooperativeConsumer:
         """
         self._is_closed = True
         polling = self._polling
-        if polling is None:
+        if polling is None or is_of_parent(polling):
             return
         polling.hand_out.close()
         polling.close()

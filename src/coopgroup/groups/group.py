@@ -32,6 +32,7 @@ from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.work import GroupWork, ResourceWork
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
@@ -46,6 +47,7 @@ from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
 _STEP_S: Final = 0.01
+_PARTS: Final = ("_driver", "_work", "_watcher", "_lookup", "_pool", "_probe", "_lock")
 _THREADS_MAX: Final = 32  # of callbacks
 
 
@@ -129,6 +131,7 @@ class CooperativeGroup:
         # Guards both flags. Reentrant: a signal handler may close the group while its thread
         # joins.
         self._lock = threading.RLock()
+        keep_to_process(self, *_PARTS)
 
     def _put_together(
         self,
@@ -263,6 +266,8 @@ class CooperativeGroup:
         Raises:
             RuntimeError: called from a callback.
         """
+        if is_of_parent(self._driver):
+            return
         self._refuse_own("close")
         with self._lock:
             if self._closed:

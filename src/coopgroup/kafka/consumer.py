@@ -64,6 +64,7 @@ from coopgroup.kafka.config.settings import (
 )
 from coopgroup.kafka.config.strategy import assignor_of
 from coopgroup.kafka.exceptions import PASSING_ERRORS
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
@@ -312,6 +313,16 @@ class DecodedDelivery(Delivery):
         return super()._take_past(count, deadline_s) if self.decoder.is_paused else []
 
 
+_PARTS: Final = (
+    "_parts",
+    "_driver",
+    "_fetching",
+    "_committing",
+    "_listener",
+    "_delivery",
+    "_ready",
+    "_inbox",
+)
 _CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
 
@@ -357,6 +368,7 @@ class CooperativeConsumer:
         self._ready = parts.ready  # for the hot path, as is the next
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
+        keep_to_process(self, *_PARTS)
         parts.start()
 
     # --- subscription ----------------------------------------------------------------------------
@@ -732,9 +744,10 @@ class CooperativeConsumer:
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
-        An exception of a callback is raised, but the consumer is closed anyway.
+        An exception of a callback is raised, but the consumer is closed anyway. A forked child of
+        the process that made the consumer does nothing here; its other calls raise RuntimeError.
         """
-        if self._closing:
+        if self._closing or is_of_parent(self._parts):
             return
         self._closing = True
         with ExitStack() as last_first:
