@@ -27,7 +27,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
@@ -88,7 +88,7 @@ from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
-from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
+from coopgroup.kafka.membership.ports import Application, RoundLookup, Watcher
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
@@ -96,6 +96,9 @@ from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.bell import TopicBell
 
 _SHARE_OF_SESSION: Final = 0.25
 _LATE_S_MIN: Final = 0.5
@@ -212,7 +215,7 @@ class GroupDriver:
     is_running: bool = field(default=False, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
-    _bell: Bell | None = field(init=False)
+    _bell: TopicBell | None = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
     late: LateThread = field(init=False)
     _session: Session = field(init=False)
@@ -260,7 +263,7 @@ class GroupDriver:
             self.leader.seen = slot.seen
         self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")
 
-    def _new_bell(self) -> Bell | None:
+    def _new_bell(self) -> TopicBell | None:
         topic = self.settings.bell_topic
         if topic is None:
             return None

@@ -45,9 +45,9 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from coopgroup.kafka.membership.ports import Transport
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
     from coopgroup.kafka.membership.telemetry_topic import Reporter, TelemetryTopic
+    from coopgroup.kafka.rpc.transport import GroupTransport
 
 _WARNINGS: Final = (
     AssigningMoved,
@@ -115,7 +115,7 @@ class TelemetrySink:
         if callable(watch):
             self.listener = watch(probe)
 
-    def open_topic(self, topic: str, transport: Transport, timeout_ms: int) -> None:
+    def open_topic(self, topic: str, transport: GroupTransport, timeout_ms: int) -> None:
         """Write later records to a topic, too; the transport may start later."""
         from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic  # noqa: PLC0415 - an option
 

@@ -38,7 +38,7 @@ from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import Application, Transport
+from coopgroup.kafka.membership.ports import Application
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
@@ -49,7 +49,7 @@ from coopgroup.kafka.rpc.topics import (
     Produce,
     ProduceAnswer,
 )
-from coopgroup.kafka.rpc.transport import TopicLane
+from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
 from coopgroup.telemetry import Envelope, MemberReported, to_json
 
 # The records of a round come within moments: they make one batch.
@@ -75,7 +75,7 @@ class TelemetryTopic:
         timeout_ms: time limit of a request.
     """
 
-    transport: Transport
+    transport: GroupTransport
     topic: str
     group_id: str
     capacity: int
@@ -317,7 +317,7 @@ class MemberReports:
         put: takes a report; it neither waits nor raises.
     """
 
-    transport: Transport
+    transport: GroupTransport
     reporter: Reporter
     put: Callable[[MemberReported], None]
     interval_ms: int

@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, evolve, field
@@ -15,7 +15,7 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.telemetry_topic import report_of
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
-from coopgroup.kafka.rpc.transport import TopicLane
+from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
 from coopgroup.telemetry import Envelope, MemberReported, from_json
 from tests.unit.kafka.fakes import HandTransport
 
@@ -67,7 +67,7 @@ def transport() -> HandTransport:
 
 def sink_on(transport: HandTransport) -> TelemetrySink:
     sink = TelemetrySink("g")
-    sink.open_topic("telemetry", transport, 1_000)
+    sink.open_topic("telemetry", cast("GroupTransport", transport), 1_000)
     return sink
 
 
