@@ -4,16 +4,12 @@ Theory of operation. A consumer has the same parts as a `CooperativeConsumer`. A
 (`polling`), and the tasks of the loop take the records (`hand_out`). Callbacks run on the loop
 (`callbacks`). Names and shapes are those of aiokafka, where it has them.
 
-Open a consumer: make its parts beside the loop, then its polling thread.
+`Opening` makes the parts beside the loop, then the polling thread. A part that is opened while its
+start is cancelled is closed again.
 
-Rule of this file: a part that is opened while its start is cancelled is closed again.
-
-The end of a consumer: the polling thread reports it, and the tasks that close wait for it.
-
-Rule of this file: a cancelled task still waits. Otherwise `asyncio.run` would end the loop while
+`Ending`: the polling thread reports its end, and the tasks that close wait for it. A cancelled task
+still waits. Otherwise `asyncio.run` would end the loop while
 the consumer gives up its partitions.
-
-Read the arguments of `subscribe`: topics or a pattern, callbacks or aiokafka's listener.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 A consumer belongs to one event loop at a time. When that loop is closed, the next loop that uses
 the consumer takes over, so a consumer may stay open between two calls of `asyncio.run`.
 
-Await a call that blocks, on another thread.
-
-Only the start of a consumer and look-ups need this, such as `committed`.
+`aside` awaits a call that blocks, on another thread. Only the start of a consumer and look-ups need
+this, such as `committed`.
 """
 
 from __future__ import annotations

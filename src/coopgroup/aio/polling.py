@@ -9,9 +9,8 @@ the same client may wait for ever (`published`). The buffer is bounded. While it
 thread continues to serve the group. If it stays full, librdkafka fetches nothing more, so that its
 callbacks (such as `stats_cb`) can still be served. No command of the loop waits for this thread.
 
-Partitions that no task awaits, while tasks await records of other partitions.
-
-Their records fill the buffer, and the awaited records come behind them. Without a limit the buffer
+`Unawaited` are partitions that no task awaits, while tasks await records of other partitions. Their
+records fill the buffer, and the awaited records come behind them. Without a limit the buffer
 would grow; with a plain limit the awaited records would never come. So librdkafka is paused for
 these partitions only, and their records no longer count.
 

@@ -5,12 +5,11 @@ newer version, the leader waits briefly for it; if it does not come, the round m
 Connect does the same: its members compare how far they have read their configuration. If the
 catalogue cannot be read, the last known one counts.
 
-Notices a changed catalogue, and causes a round that shares its resources.
-
-Rules of this file: the leader requests a round immediately. Other members first give the leader
-time to see the change by itself. They request a round only if none of their joins has carried the
-version since. The first join of a static member may begin no round, so that the leader does not see
-the version in it (KIP-345).
+`CatalogueWatcher` notices a changed catalogue, and causes a round that shares its resources. The
+leader requests a round immediately. Other members first give the leader time to see the change by
+itself. They request a round only if none of their joins has carried the version since. The first
+join of a static member may begin no round, so that the leader does not see the version in it
+(KIP-345).
 """
 
 from __future__ import annotations

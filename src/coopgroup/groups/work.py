@@ -20,15 +20,7 @@ Telemetry and warnings run the application's code, too: its listener and its log
 may wait for another thread that calls this group. If this thread had the lock, both would wait for
 ever. So reports are queued under the lock, and made after it is released.
 
-Calls of an application's callbacks that wait for a thread.
-
-A `Worker` raises if the system has no thread left. Here such a call waits for the next one.
-
-One resource of a member: its wish, its state, and the callback that follows.
-
-Rules of this file: values only. `work` makes the callbacks and holds the lock.
-
-Reads the work of a group of named resources: what runs, what stops, and which callbacks hang.
+A `Worker` raises if the system has no thread left. A call of a callback then waits for a thread.
 """
 
 from __future__ import annotations

@@ -9,16 +9,13 @@ callbacks run on the application's thread (`listener`). Commits go to the group'
 `poll` is the hot path. It hands out the next waiting record if the lease holds and no other work is
 due. `Delivery.take` handles every other case.
 
-Build the parts of a consumer.
+`ConsumerParts` builds the parts. User input is checked before anything is opened. Opened parts are
+closed if a later part cannot be made. Threads start last and end first.
 
-Rules of this file: user input is checked before anything is opened. Opened parts are closed if a
-later part cannot be made. Threads start last and end first.
-
-The slow path of `poll` and `consume`: hand out records, run callbacks, wait.
-
-Two rules. Records leave only while the lease holds and the group has no notice; both are checked
-immediately before. Notices are handled only while no record is on its way to the application. So an
-offset counts as handed out if, and only if, the application got the record.
+`Delivery` is the slow path of `poll` and `consume`: it hands out records, runs callbacks and waits.
+It has two rules. Records leave only while the lease holds and the group has no notice; both are
+checked immediately before. Notices are handled only while no record is on its way to the
+application. So an offset counts as handed out if, and only if, the application got the record.
 """
 
 from __future__ import annotations

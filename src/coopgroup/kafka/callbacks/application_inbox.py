@@ -4,13 +4,11 @@ Grants, revocations and losses arrive on the group's thread. The application's t
 in the order of their arrival. A loss voids all notices that were queued before it, except those of
 warm-ups: their state is local.
 
-Errors of the group's own connections, for the application's `error_cb`.
-
+`GroupErrors` reports errors of the group's own connections to the application's `error_cb`.
 librdkafka is not a member of the group, so it does not see these errors. They are reported with
 librdkafka's codes: a coordinator that does not answer is `_TRANSPORT`, a refused login is
 `_AUTHENTICATION`. Refusals that belong to a rebalance are not errors: the member handles them.
-
-Rule of this file: `error_cb` runs on the application's thread, in `poll`, as with librdkafka.
+`error_cb` runs on the application's thread, in `poll`, as with librdkafka.
 """
 
 from __future__ import annotations

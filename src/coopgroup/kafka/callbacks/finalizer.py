@@ -8,12 +8,10 @@ callback runs and no offset is committed, because the application no longer uses
 At the end of the interpreter this does not run. `driver` stops the threads anyway, and partitions
 become free as after a crash.
 
-The callbacks of a configuration: their exceptions and their lifetime.
-
-A consumer that its application drops leaves the group when Python collects it (`finalizer`). A
+The callbacks of a configuration must not keep a dropped consumer alive (`keep_callbacks`). A
 callback is often a method of the object that owns the consumer. The group's threads have callbacks,
 too. With a strong reference to such a method, they would keep its object, the consumer and its
-partitions for ever. So only the consumer keeps its callbacks (`keep_callbacks`), and all other
+partitions for ever. So only the consumer keeps its callbacks, and all other
 parts get stand-ins that refer to them weakly.
 
 confluent_kafka 2.16 keeps an exception of a callback until its own call is over. On Python 3.11

@@ -4,13 +4,12 @@ Rules of this file: a revocation takes three steps, in this order: the callback 
 are committed, and fetching ends. The revocation is completed even if the callback raises, because
 the group waits for it. Later notices in the queue then wait for the next `poll`.
 
-Stops that continue after `on_revoke` has returned, and how long each may take.
+`PendingRevocations` are stops that continue after `on_revoke` has returned. Each stop has a time
+limit. Otherwise an application that forgets to finish a stop would keep partitions for ever without
+consuming them. Each stop has its own number, so that finishing an earlier stop does not finish a
+later stop of the same partitions.
 
-Rules of this file: each stop has a time limit. Otherwise an application that forgets to finish a
-stop would keep partitions for ever without consuming them. Each stop has its own number, so that
-finishing an earlier stop does not finish a later stop of the same partitions.
-
-What an application passes to `subscribe`: its callbacks, and the state that it has already.
+`Callbacks` are those that an application passes to `subscribe`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ carries out its effects in order, and sleeps until the next event or deadline.
 No exception ends the thread. An error in the member's own step fails the member, and the
 application gets the error. Any other error (of a log, of the transport) is logged.
 
-Warns when the group's thread ran too late to send its heartbeats in time.
-
-Python runs one thread at a time. A C call that keeps the global interpreter lock (GIL) stops the
-group's thread. A stopped process or an overloaded machine has the same effect. librdkafka sends its
+`LateThread` warns when the group's thread ran too late to send its heartbeats in time. Python runs
+one thread at a time. A C call that keeps the global interpreter lock (GIL) stops the group's
+thread. A stopped process or an overloaded machine has the same effect. librdkafka sends its
 heartbeats from threads that need no GIL; this package does not. If the delay exceeds
 `session.timeout.ms`, the coordinator drops the member. The lease still holds: the member hands out
 no record of a partition that another member may own.

@@ -3,18 +3,17 @@
 Rules of this file: a round is always answered. If lags cannot be looked up, the last known lags
 count, else 0. A round moves nothing if its metadata cannot be looked up, if the assignor takes too
 long, or if anything raises. The session starts another round a little later. The time limit covers
- everything from the first decoded byte on.
+everything from the first decoded byte on.
 
 All rounds of a rebalance use the lags of its first round, because lags change all the time. With
 new lags in each round, a lag-aware assignor would choose a new target, take partitions from their
 owners, and so cause one more round. A group that lags by only a few records would rebalance without
 end.
 
-Check the lags between rounds, for the leader, on a separate thread.
-
-Rules of this file: a check must never cost the group anything. It does not run on the group's
-thread, it is bounded in time, and only one runs at a time. It does not call an assignor that is
-deciding a round. After a failed check, the next one runs at its regular time.
+`LagWatcher` checks the lags between rounds, on a separate thread. A check must never cost the group
+anything. It does not run on the group's thread, it is bounded in time, and only one runs at a time.
+It does not call an assignor that is deciding a round. After a failed check, the next one runs at
+its regular time.
 """
 
 from __future__ import annotations

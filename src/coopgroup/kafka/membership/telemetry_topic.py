@@ -13,8 +13,7 @@ know a repeated record by its content.
 
 Records of telemetry tell what changed. A lease and the time since the last poll change all the
 time, and only the member knows them. `coopgroup watch` shows them.
-
-Rule of this file: everything runs on the transport's thread and reads published values. So a report
+Reports are made on the transport's thread, and read published values. So a report
 costs neither `poll` nor the group's thread anything.
 """
 

@@ -10,15 +10,12 @@ as `error_cb`) makes confluent_kafka drop the current batch. So this file keeps 
 each batch. If a partition's position moved past its delivered records, it is fetched again from the
 kept position. The same positions serve other threads that ask during a batch.
 
-Make librdkafka look up the brokers of topics that it did not fetch so far.
+`ClientWatch` notices that librdkafka's consumer has lost all brokers and will not look for them
+again. librdkafka forgets brokers that a metadata answer does not list. An answer during a rolling
+upgrade may list none. librdkafka then forgets all brokers, the bootstrap brokers too, and may never
+connect again. It reports no error (librdkafka#5301, seen with 2.16). Only a new client helps.
 
-Notice that librdkafka's consumer has lost all brokers and will not look for them again.
-
-librdkafka forgets brokers that a metadata answer does not list. An answer during a rolling upgrade
-may list none. librdkafka then forgets all brokers, the bootstrap brokers too, and may never connect
-again. It reports no error (librdkafka#5301, seen with 2.16). Only a new client helps.
-
-A client without brokers is silent, and so is a client without new records. So this file asks a
+A client without brokers is silent, and so is a client without new records. So the watch asks a
 silent client for metadata. `_TRANSPORT` means that the client knows no broker or reaches none.
 Replacing a client that only waits for its brokers is harmless: the new client waits for them, too.
 """

@@ -15,12 +15,11 @@ records from the start of `ready` without a lock, because a lock for each record
 shared buffer empties `ready` from its end before it rearranges the records. All other work of
 either thread needs the lock.
 
-Positions of librdkafka, for threads that must not ask librdkafka.
-
-A client of confluent_kafka 2.16 serves one thread at a time. While one thread is in `poll` or
-`consume`, a call by another thread waits, and each new `poll` can overtake it, so it may wait for
-ever. An event loop must not wait like that. So the polling thread of `coopgroup.aio` publishes the
-positions after each batch.
+`PublishedPositions` are those of librdkafka, for threads that must not ask librdkafka. A client of
+confluent_kafka 2.16 serves one thread at a time. While one thread is in `poll` or `consume`, a call
+by another thread waits, and each new `poll` can overtake it, so it may wait for ever. An event loop
+must not wait like that. So the polling thread of `coopgroup.aio` publishes the positions after each
+batch.
 """
 
 from __future__ import annotations

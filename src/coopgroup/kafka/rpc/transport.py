@@ -21,12 +21,11 @@ To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on t
 The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
 calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
 
-Filter kafka-python's log lines about coopgroup's connections.
-
-kafka-python logs every end of a connection as an error, even a regular close, and each failed
-attempt to connect. The application gets the relevant events as results or in telemetry. So the
-lines about coopgroup's connections are suppressed unless kafka-python's logger is set to DEBUG. No
-logger's level or handler is changed, and an application's own use of kafka-python logs as usual.
+`keep_quiet_about_connections` filters log lines. kafka-python logs every end of a connection as an
+error, even a regular close, and each failed attempt to connect. The application gets the relevant
+events as results or in telemetry. So the lines about coopgroup's connections are suppressed unless
+kafka-python's logger is set to DEBUG. No logger's level or handler is changed, and an application's
+own use of kafka-python logs as usual.
 
 At DEBUG, kafka-python logs the bytes and the messages of SASL, with passwords and tokens. In lines
 about coopgroup's connections, bytes are replaced by their number and such messages by their name.
