@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -24,7 +24,7 @@ from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
-from coopgroup.kafka.rpc.transport import AnyLane
+from coopgroup.kafka.rpc.transport import AnyLane, GroupTransport
 
 Partition = tuple[str, int]
 HERE = Coordinator(node_id=1, host="here", port=1)
@@ -144,7 +144,7 @@ def starts(
     warn: Callable[..., None] = lambda *_, **__: None,
 ) -> StartingOffsets:
     """Return starting offsets; without commits, partitions begin at the beginning."""
-    transport = FakeCoordinator() if coordinator is None else coordinator
+    transport = cast("GroupTransport", coordinator or FakeCoordinator())
     lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
     return StartingOffsets(lookup, reset, warn)
 
