@@ -85,7 +85,7 @@ from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_to_store
-from coopgroup.kafka.records.pace import AWAY_S, BELL_S, IDLE_S, Pace
+from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
 from coopgroup.kafka.records.record_buffer import partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
@@ -889,8 +889,9 @@ class ConsumerParts:
             "committing": committing,
             "listener": listener,
             "meter": driver.meter,
-            "pace": Pace(IDLE_S if settings.bell_topic is None else BELL_S),
+            "pace": (pace := Pace(IDLE_S)),
         }
+        driver.on_bell = pace.hear_bell
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
         delivery = (
             Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)

@@ -24,10 +24,11 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import attrs
 from attrs import define, field
 
 from coopgroup.core.assignors.base import Assignor
@@ -38,6 +39,7 @@ from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
+    CountPartitions,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -83,6 +85,7 @@ from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s, pause
 from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.bell import TopicBell
 from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
@@ -92,12 +95,10 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
-
-if TYPE_CHECKING:
-    from coopgroup.kafka.membership.bell import TopicBell
 
 _SHARE_OF_SESSION: Final = 0.25
 _LATE_S_MIN: Final = 0.5
@@ -155,6 +156,8 @@ _RING_TIMEOUT_S: Final = 0.5
 _FLUSH_TIMEOUT_S: Final = 1.0
 # Pause until the next try if the next deadline is unknown.
 _ERROR_PAUSE_S: Final = 0.1
+# Other errors of a topic do not tell how many partitions it has.
+_COUNTED_CODES: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _QUIET: Final = frozenset({MemberState.STABLE, MemberState.UNSUBSCRIBED})
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
 # A forked child has no such threads, but perhaps a lock that a thread held during the fork.
@@ -191,6 +194,7 @@ class GroupDriver:
         calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
+        on_bell: called when the cluster has the bell's topic.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -212,6 +216,7 @@ class GroupDriver:
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
+    on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: TopicBell | None = field(init=False)
@@ -266,16 +271,18 @@ class GroupDriver:
         topic = self.settings.bell_topic
         if topic is None:
             return None
-        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - an option
-
         return TopicBell(
             transport=self.transport,
             topic=topic,
             group_id=self.settings.member.group_id,
             heard=lambda: self.post(BellRang()),
-            warn=self.sink.warn,
+            found=self._find_bell,
+            warn=self.sink.warn if self.settings.names_bell else None,
             timeout_ms=self.settings.member.request_timeout_ms,
         )
+
+    def _find_bell(self) -> None:
+        self.on_bell()
 
     @property
     def _told(self) -> Application:
@@ -502,8 +509,8 @@ class GroupDriver:
                 self._send(effect)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
-            case DecideRound() | CheckLags() | LookOver():
-                self._lead(effect)
+            case DecideRound() | CheckLags() | LookOver() | CountPartitions():
+                self._look_up(effect)
             case (
                 GrantResources()
                 | RevokeResources()
@@ -528,8 +535,10 @@ class GroupDriver:
                     generation=own.generation,
                 )
 
-    def _lead(self, effect: DecideRound | CheckLags | LookOver) -> None:
+    def _look_up(self, effect: DecideRound | CheckLags | LookOver | CountPartitions) -> None:
         match effect:
+            case CountPartitions():
+                self._count(effect)
             case DecideRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -548,6 +557,24 @@ class GroupDriver:
             self.slot.keep(identity, self.leader.seen, in_ms)
         else:
             self.slot.keep(identity)
+
+    def _count(self, effect: CountPartitions) -> None:
+        def on_answer(outcome: Mapping[str, FoundTopic] | TransportFailure) -> None:
+            found = {} if isinstance(outcome, TransportFailure) else outcome
+            counts = {
+                name: one.partition_count
+                for name, one in found.items()
+                if one.error_code in _COUNTED_CODES
+            }
+            self.post(attrs.evolve(effect.answered, partition_counts=counts))
+
+        request, timeout_ms = FindTopics(names=effect.topics), self.settings.lookup_timeout_ms
+        node = self.member.coordinator
+        try:
+            self.transport.send(Lane.COMMIT, request, on_answer, node=node, timeout_ms=timeout_ms)
+        except Exception as error:  # noqa: BLE001 -- the assignment must not wait for ever
+            self.sink.warn_of(error)
+            self.post(attrs.evolve(effect.answered, partition_counts={}))
 
     def _send(self, effect: Send) -> None:
         request_id = effect.request_id

@@ -1,7 +1,4 @@
-"""How a request ends without an answer, and the errors of a handshake.
-
-This file imports no kafka-python, as `questions`.
-"""
+"""How a request ends without an answer, and the errors of a handshake."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""Requests that any client may send to the brokers, and their answers, as plain values.
-
-This file imports no kafka-python. A consumer imports kafka-python on the thread of its connections,
-while its constructor goes on.
-"""
+"""Requests that any client may send to the brokers, and their answers, as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
+from kafka.protocol.metadata import MetadataRequest
 
 # kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
+# Earlier versions of Metadata create a missing topic.
+_METADATA_VERSION_MIN: Final = 4
 
 
 @frozen(kw_only=True)
@@ -113,6 +112,35 @@ class OtherRequest(Protocol):
     def read(self, response: WireMessage) -> Any:  # noqa: ANN401  (its own answer)
         """Return the answer from kafka-python's response."""
         ...
+
+
+class FoundTopic(NamedTuple):
+    """The answer for one topic."""
+
+    error_code: int
+    partition_count: int
+
+
+@frozen(kw_only=True)
+class FindTopics:
+    """Ask any broker which topics exist, and how many partitions they have."""
+
+    names: tuple[str, ...]
+
+    asks_any_broker: ClassVar[bool] = True
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
+        return MetadataRequest(
+            topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN
+        )
+
+    def read(self, response: WireMessage) -> dict[str, FoundTopic]:
+        """Return the answer by name."""
+        return {
+            one.name: FoundTopic(one.error_code, len(one.partitions)) for one in response.topics
+        }
 
 
 Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest | OtherRequest

@@ -371,7 +371,7 @@ def test_member_hears_rings_and_rings_as_it_leaves(
         bells.append(FakeBell(given))
         return bells[-1]
 
-    monkeypatch.setattr("coopgroup.kafka.membership.bell.TopicBell", make)
+    monkeypatch.setattr("coopgroup.kafka.membership.driver.TopicBell", make)
     with running(hand, more=SLOW) as (driver, group):
         subscribe(hand, driver)
         (bell,) = bells
