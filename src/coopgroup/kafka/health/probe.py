@@ -29,8 +29,6 @@ from coopgroup.kafka.health.value import GroupLoad, Health, StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
 
-__all__ = ["MemberProbe", "WorkProbe", "WorkSample"]
-
 _FAILED_WITHOUT_WORDS = "the group refused this member"
 
 

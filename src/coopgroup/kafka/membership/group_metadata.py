@@ -24,8 +24,6 @@ from attrs import frozen
 from coopgroup.core.member import Member, MemberConfig
 from coopgroup.core.model.absent import NO_GENERATION
 
-__all__ = ["Fence", "encode_group_metadata"]
-
 _MAGIC: Final = b"CGMDv2:"
 
 
