@@ -24,8 +24,7 @@ from coopgroup.core.policies.registry import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
-from coopgroup.simulator.host.process import RunSettings
-from coopgroup.simulator.host.run_settings import WarmupMishaps
+from coopgroup.simulator.host.run_settings import RunSettings, WarmupMishaps
 from coopgroup.simulator.scenario import LEADER, Bell, Cost, Identity, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript

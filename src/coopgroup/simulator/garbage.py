@@ -10,8 +10,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["searched_afterwards"]
-
 
 @contextmanager
 def searched_afterwards() -> Iterator[None]:

@@ -39,8 +39,6 @@ from coopgroup.telemetry import (
     read_warm_spans,
 )
 
-__all__ = ["Measures", "Outages", "find_outages", "measure", "window_begin_ms"]
-
 _MS_PER_S: Final = 1_000
 
 

@@ -77,8 +77,6 @@ from coopgroup.telemetry import (
     RoundRefused,
 )
 
-__all__ = ["PastLife", "Process", "RunSettings"]
-
 _OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
 _MILLION = 1_000_000
 

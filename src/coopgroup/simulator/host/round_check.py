@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray
     from coopgroup.core.policies.base import Policy
 
-__all__ = ["taken_from_owners"]
-
 
 def taken_from_owners(group: GroupSnapshot, plan: RoundPlan, policy: Policy) -> BoolArray:
     """Return the resources that a round takes from an owner that is also their target: bool (R,).

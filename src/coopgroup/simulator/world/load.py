@@ -23,8 +23,6 @@ from coopgroup.core.leader import Lags
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["LagHistory", "Load"]
-
 Float64Array = npt.NDArray[np.float64]
 
 # Partitions of one process that run dry within an interval are handled one after the other up to
