@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from coopgroup.cli.app import run
 from coopgroup.pipeline.schemas import TABLES
@@ -176,3 +177,6 @@ def test_a_foreign_topic_is_one_line(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+    # The job joins no group, so it writes nothing into the cluster that it watches.
+    groups = AdminClient(dict(kafka_cluster.client_config())).list_consumer_groups().result().valid
+    assert [one.group_id for one in groups if one.group_id.startswith("spark")] == []

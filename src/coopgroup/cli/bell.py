@@ -6,6 +6,7 @@ import click
 
 from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.own_topics import create_command
+from coopgroup.kafka.config.keys import BELL_TOPIC
 
 __all__ = ["command"]
 
@@ -19,7 +20,7 @@ command.add_command(
     create_command(
         about="Create the topic of the bell, unless it exists.",
         key="coopgroup.bell.topic",
-        default_topic="coopgroup-bell",
+        default_topic=BELL_TOPIC,
         partitions_help="A member reads the rings of all groups on its partition.",
         # Rings are old after a second. A segment is deleted only when it is closed, so both are
         # short.

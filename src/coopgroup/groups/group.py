@@ -52,6 +52,7 @@ from coopgroup.worker import Worker
 __all__ = ["CooperativeGroup"]
 
 _STEP_S: Final = 0.01
+_THREADS_MAX: Final = 32  # of callbacks
 
 
 class CooperativeGroup:
@@ -147,7 +148,7 @@ class CooperativeGroup:
         shared = settings.shared
         sink, slot = open_sink_and_slot(shared, opened)
         name = f"coopgroup-work-{shared.member.group_id}"
-        self._pool = Worker(name, settings.threads_max)
+        self._pool = Worker(name, _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=source, timeout_ms=shared.lookup_timeout_ms, warn=sink.warn
         )

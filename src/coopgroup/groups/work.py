@@ -83,8 +83,8 @@ class WorkLimits:
     """
 
     stop_s: float
-    retry_s: float
-    retry_max_s: float
+    retry_s: float = 0.5
+    retry_max_s: float = 60.0
 
 
 @define(eq=False)

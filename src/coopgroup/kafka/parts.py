@@ -203,6 +203,7 @@ class ConsumerParts:
             leads=lambda: driver.leads,
             post=driver.post,
             refresh_ms=settings.metadata_refresh_ms,
+            hidden=settings.own_topics,
             look_for_missing=missing.look,
         )
         driver.watcher = watcher

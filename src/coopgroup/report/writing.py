@@ -197,7 +197,7 @@ def _write_history(
     if objections is None:
         found += _double_owners(history)
     rows = _fact_rows(history) if measures is None else measure_rows(measures)
-    timeline = _drawn(history) if history.ownership.resources else None
+    timeline = _drawn(history) if history.ledger.resources else None
     write_page(
         path,
         "history.html",
@@ -210,21 +210,21 @@ def _write_history(
         objections=found,
         timeline=timeline,
         rounds=history.rounds,
-        begin_ms=history.ownership.begin_ms,
+        begin_ms=history.ledger.begin_ms,
     )
 
 
 def _drawn(history: History) -> _Timeline:
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
 
-    clients = history.ownership.clients
+    clients = history.ledger.clients
     paint = _paint(clients)
-    lag = None if history.lag is None else lag_lines(history.ownership, history.lag)
+    lag = None if history.lag is None else lag_lines(history.ledger, history.lag)
     drawn = drawing.draw_history(history, paint, lag)
     figures = drawing.embedded(drawn.figures)
     others = lag.others if lag is not None else 0
     ownership, rest = figures.divs[:3], figures.divs[3:]
-    with_warmups = 1 if history.warm_spans else 0
+    with_warmups = 1 if history.ledger.warm_spans else 0
     return _Timeline(
         figures=figures,
         hint=_HINT + _scale_words(history) + _exactness(drawn.timelines),
@@ -242,14 +242,14 @@ def _drawn_side_by_side(histories: Mapping[str, History], charts: Sequence[Chart
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
     from coopgroup.report.drawing.charts import chart_figure  # noqa: PLC0415 - likewise
 
-    clients = sorted({name for one in histories.values() for name in one.ownership.clients})
+    clients = sorted({name for one in histories.values() for name in one.ledger.clients})
     paint_of = dict(zip(clients, _paint(clients), strict=True))
     time = drawing.time_axis(list(histories.values()))
     gaps_max = max(_most_unowned(one) for one in histories.values())
     drawings = [
         drawing.draw_small(
             one,
-            [paint_of[name] for name in one.ownership.clients],
+            [paint_of[name] for name in one.ledger.clients],
             time,
             prefix=f"{policy}_",
             gaps_max=gaps_max,
@@ -280,13 +280,13 @@ def _paint(clients: Sequence[str]) -> list[Paint]:
 
 
 def _most_unowned(history: History) -> int:
-    ownership = history.ownership
-    counts = unowned_counts(history.gaps, ownership.begin_ms, ownership.until_ms)
+    ledger = history.ledger
+    counts = unowned_counts(history.ledger.gaps, ledger.begin_ms, ledger.until_ms)
     return counts.highest_from(history.settled_ms)
 
 
 def _scale_words(history: History) -> str:
-    since_ms = history.settled_ms - history.ownership.begin_ms
+    since_ms = history.settled_ms - history.ledger.begin_ms
     if since_ms <= 0:
         return ""
     return f" The scales of the curves leave out the start, which ends at {seconds(since_ms)}."
@@ -314,16 +314,16 @@ def _lead(history: History, measures: object | None) -> str:
 
 def _under(history: History, about: str) -> str:
     """Return the line below the heading: size, duration, setting and start."""
-    ownership = history.ownership
+    ledger = history.ledger
     parts = [
-        counted(len(ownership.resources), "partition"),
-        counted(len(ownership.clients), "member"),
-        seconds(ownership.until_ms - ownership.begin_ms),
+        counted(len(ledger.resources), "partition"),
+        counted(len(ledger.clients), "member"),
+        seconds(ledger.until_ms - ledger.begin_ms),
         " / ".join(sorted({row.method for row in history.rounds if row.method})),
         about,
     ]
-    if ownership.begin_ms >= _EPOCH_MS_MIN:
-        begin = dt.datetime.fromtimestamp(ownership.begin_ms / 1000, tz=dt.UTC)
+    if ledger.begin_ms >= _EPOCH_MS_MIN:
+        begin = dt.datetime.fromtimestamp(ledger.begin_ms / 1000, tz=dt.UTC)
         parts.append(f"0 s is {begin:%Y-%m-%d %H:%M:%S} UTC")
     return " · ".join(part for part in parts if part)
 
@@ -334,8 +334,8 @@ def _fact_rows(history: History) -> list[tuple[str, str]]:
         ("rounds", f"{facts.rounds:,}"),
         ("partition-seconds nobody worked", f"{facts.gap_seconds:,.1f}"),
         ("longest gap of one partition", seconds(facts.worst_gap_ms)),
-        *([("warm-ups", f"{facts.warmups:,}")] if history.warm_spans else []),
-        *([("moved warm", f"{facts.moved_warm:,}")] if history.warm_spans else []),
+        *([("warm-ups", f"{facts.warmups:,}")] if history.ledger.warm_spans else []),
+        *([("moved warm", f"{facts.moved_warm:,}")] if history.ledger.warm_spans else []),
     ]
 
 
@@ -343,7 +343,7 @@ def _refusals(history: History) -> list[Objection]:
     return [
         Objection(
             source=f"leader {one.client or one.member}",
-            at_ms=one.at_ms - history.ownership.begin_ms,
+            at_ms=one.at_ms - history.ledger.begin_ms,
             message=violation,
         )
         for one in history.envelopes
@@ -354,19 +354,19 @@ def _refusals(history: History) -> list[Objection]:
 
 def _double_owners(history: History) -> list[Objection]:
     """Return the times with two owners as violations, by the clocks of the writers."""
-    ownership, spans = history.ownership, history.doubles.spans
-    labels = [f"{name} {index}" for name, index in ownership.resources]
+    ledger, spans = history.ledger, history.ledger.doubles.spans
+    labels = [f"{name} {index}" for name, index in ledger.resources]
     return [
         Objection(
             source="two at once",
-            at_ms=start_ms - ownership.begin_ms,
-            message=f"{ownership.clients[owner]} and {ownership.clients[other]} worked on "
+            at_ms=start_ms - ledger.begin_ms,
+            message=f"{ledger.clients[owner]} and {ledger.clients[other]} worked on "
             f"{labels[resource]} for {seconds(end_ms - start_ms)}, by their clocks",
         )
         for resource, owner, other, start_ms, end_ms in zip(
             spans.resource.tolist(),
             spans.owner.tolist(),
-            history.doubles.other.tolist(),
+            history.ledger.doubles.other.tolist(),
             spans.start_ms.tolist(),
             spans.end_ms.tolist(),
             strict=True,

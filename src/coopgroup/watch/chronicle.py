@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
 from coopgroup.printable import printable
 from coopgroup.report.history import History
 from coopgroup.report.history.names import named, told_apart
 from coopgroup.report.history.rounds import round_rows
-from coopgroup.report.history.timeline import doubles_of, gaps_of
 from coopgroup.report.history.timeline_events import (
     TimelineEvent,
     TimelineEventKind,
@@ -30,7 +29,7 @@ from coopgroup.report.history.timeline_events import (
 )
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.wording import seconds
-from coopgroup.telemetry import Envelope, Ownership, read_warm_spans
+from coopgroup.telemetry import Envelope, Ledger, Spans, read_ledger
 from coopgroup.watch.values import GroupView, MemberView
 
 __all__ = ["Chapter", "Chronicle"]
@@ -50,7 +49,7 @@ class Chapter:
     """A history and its colours.
 
     Attributes:
-        paint: of each client of the ownership.
+        paint: of each client of the ledger.
     """
 
     history: History
@@ -156,20 +155,15 @@ class Chronicle:
                 for one in sorted(self._records, key=lambda one: one.at_ms)
             ]
         )
-        spans = read_warm_spans(records, until_ms=self._until_ms)
+        spans = read_ledger(records, until_ms=self._until_ms).warm_spans
         processes = {texts[process]: process for process in self._names}
         clients = sorted({texts[one.process] for one in work} | {one.client for one in spans})
         rounds = round_rows(records, names)
-        ownership = self._ownership(work, resources, clients, texts)
-        known_ms = np.array([max(self._begin_ms, self._first_ms[one]) for one in resources])
         colours = [self._colours.get(processes.get(client, ""), 0) for client in clients]
         made = paints(max(colours, default=0) + 1)
         cut = () if self._cut is None else (self._cut,)
         history = History(
-            ownership=ownership,
-            known_ms=known_ms,
-            gaps=gaps_of(ownership, known_ms),
-            doubles=doubles_of(ownership),
+            ledger=evolve(self._ledger(work, resources, clients, texts), warm_spans=spans),
             rounds=rounds,
             timeline_events=tuple(
                 sorted(
@@ -177,7 +171,6 @@ class Chronicle:
                     key=lambda one: one.at_ms,
                 )
             ),
-            warm_spans=spans,
             settled_ms=self._begin_ms,
             envelopes=tuple(records),
             lag=self._samples(),
@@ -259,28 +252,29 @@ class Chronicle:
             member: process for member, process in self._processes.items() if process in kept
         }
 
-    def _ownership(
+    def _ledger(
         self, work: list[_Work], resources: ResourceSet, clients: list[str], texts: dict[str, str]
-    ) -> Ownership:
+    ) -> Ledger:
         place = {(name, index): number for number, (name, index) in enumerate(resources)}
         number = {client: number for number, client in enumerate(clients)}
-        rows = sorted(
-            (
-                place[one.key],
-                max(one.start_ms, self._begin_ms),
-                number[texts[one.process]],
-                one.end_ms,
-            )
+        begin_ms, until_ms = self._begin_ms, self._until_ms
+        worked = (
+            (place[one.key], number[texts[one.process]], max(one.start_ms, begin_ms), one.end_ms)
             for one in work
         )
-        resource, start_ms, owner, end_ms = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        return Ownership(
+        unseen = (
+            (place[one], NOBODY, start_ms, end_ms)
+            for one in resources
+            for start_ms, end_ms in (
+                (begin_ms, self._first_ms[one]),
+                (self._last_ms[one], until_ms),
+            )
+        )
+        return Ledger(
             resources=resources,
             clients=tuple(clients),
-            resource=resource.astype(np.int32),
-            owner=owner.astype(np.int32),
-            start_ms=start_ms,
-            end_ms=end_ms,
+            work=Spans.of(worked).tidy(),
+            absent=Spans.of(unseen).tidy(),
             begin_ms=self._begin_ms,
             until_ms=self._until_ms,
         )

@@ -29,7 +29,7 @@ from coopgroup.core.member.parts import (
 from coopgroup.core.member.transitions import MemberState
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import SyncGroupAnswer
-from coopgroup.core.model.replacing import with_fields
+from coopgroup.core.model.replacing import replaced
 from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
@@ -75,19 +75,17 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
 ) -> None:
     driver, now = inner(group, "_driver"), int(hand.now_s * 1000)
     sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
-    member = with_fields(
+    member = replaced(
         driver.member,
-        {
-            "state": MemberState.SYNCING,
-            "next_join": NextJoin(topics=("*",)),
-            "last_join": LastJoin(topics=("*",)),
-            "member_id": "m",
-            "generation": 5,
-            "lease": Lease(settled_at_ms=now - 60_000, until_ms=now - 15_000),
-            "round": Round(protocol="resources"),
-            "outstanding": {RequestKind.SYNC_GROUP: sync},
-            "next_request_id": 8,
-        },
+        state=MemberState.SYNCING,
+        next_join=NextJoin(topics=("*",)),
+        last_join=LastJoin(topics=("*",)),
+        member_id="m",
+        generation=5,
+        lease=Lease(settled_at_ms=now - 60_000, until_ms=now - 15_000),
+        round=Round(protocol="resources"),
+        outstanding={RequestKind.SYNC_GROUP: sync},
+        next_request_id=8,
     )
     monkeypatch.setattr(driver, "_session", Session(member=member))
     heard = list[tuple[type, bool, float]]()
@@ -125,7 +123,7 @@ def test_callback_that_would_wait_for_itself_is_refused(
 
     made = make(start=start, on_error=lambda failure: failures.append(str(failure.error)))
     driver = inner(made, "_driver")
-    member = with_fields(driver.member, {"claim_generation": 3})
+    member = replaced(driver.member, claim_generation=3)
     monkeypatch.setattr(driver, "_session", Session(member=member))
     inner(made, "_work").put(GrantResources(resources=ResourceSet.from_pairs([ONE])))
     hand.run()
@@ -145,9 +143,7 @@ def test_hand_over_waits_for_a_round(
     """The round may still grant a resource."""
     group.join()
     driver = inner(group, "_driver")
-    joining = with_fields(
-        driver.member, {"state": MemberState.JOINING, "next_join": NextJoin(topics=("*",))}
-    )
+    joining = replaced(driver.member, state=MemberState.JOINING, next_join=NextJoin(topics=("*",)))
     monkeypatch.setattr(GroupDriver, "member", joining)
     assert not group.hand_over(0.0)
     left = {
@@ -155,7 +151,7 @@ def test_hand_over_waits_for_a_round(
         "next_join": NOTHING_TO_JOIN_FOR,
         "last_join": NO_JOIN,
     }
-    monkeypatch.setattr(GroupDriver, "member", with_fields(joining, left))
+    monkeypatch.setattr(GroupDriver, "member", replaced(joining, **left))
     assert group.hand_over(0.0)
     monkeypatch.undo()
 

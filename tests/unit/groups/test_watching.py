@@ -10,7 +10,7 @@ from attrs import define, field
 from coopgroup.core.member import Member, MemberConfig, new_member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested
 from coopgroup.core.member.parts import LastJoin
-from coopgroup.core.model.replacing import with_fields
+from coopgroup.core.model.replacing import replaced
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.groups.watching import CatalogueWatcher
@@ -58,7 +58,7 @@ class Stage:
             "claim_generation": self.generation,
         }
         config = MemberConfig(group_id="g", instance_id=self.instance_id)
-        return with_fields(new_member(config), changes)
+        return replaced(new_member(config), **changes)
 
     def start(self) -> None:
         """Start as the member that led a round with the first catalogue."""

@@ -57,10 +57,10 @@ class Drawn:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.history = history_of(run.telemetry, run.lag, settled_ms=run.begin_ms)
-        self.lag = lag_lines(self.history.ownership, run.lag)
-        paint = paints(len(self.history.ownership.clients))
+        self.lag = lag_lines(self.history.ledger, run.lag)
+        paint = paints(len(self.history.ledger.clients))
         self.drawing = draw_history(self.history, paint, self.lag)
-        self.from_s = (run.begin_ms - self.history.ownership.begin_ms) / 1_000
+        self.from_s = (run.begin_ms - self.history.ledger.begin_ms) / 1_000
         self.sources: dict[str, Any] = {}
         for figure in self.drawing.figures:
             for source in figure.select({"type": ColumnDataSource}):

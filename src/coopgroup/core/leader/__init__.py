@@ -16,21 +16,16 @@ of the leading member does the following, in this order:
    resources still have no owner.
 """
 
-from typing import TYPE_CHECKING
-
-from coopgroup.late_names import late_names
-
-if TYPE_CHECKING:
-    from coopgroup.core.leader.answer import fallback_round, lead, member_assignments
-    from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
-    from coopgroup.core.leader.kafka_rounds import lead_kafka_round
-    from coopgroup.core.leader.request import (
-        NO_LAGS,
-        Lags,
-        RoundRequest,
-        TopicMetadata,
-        read_members,
-    )
+from coopgroup.core.leader.answer import fallback_round, lead, member_assignments
+from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
+from coopgroup.core.leader.kafka_rounds import lead_kafka_round
+from coopgroup.core.leader.request import (
+    NO_LAGS,
+    Lags,
+    RoundRequest,
+    TopicMetadata,
+    read_members,
+)
 
 __all__ = [
     "NO_LAGS",
@@ -46,20 +41,3 @@ __all__ = [
     "read_members",
     "refused_round",
 ]
-
-if not TYPE_CHECKING:  # type checkers see only the imports above
-    __getattr__, __dir__ = late_names(
-        __name__,
-        {
-            "coopgroup.core.leader.answer": ("fallback_round", "lead", "member_assignments"),
-            "coopgroup.core.leader.decision": ("RoundDecision", "decide_round", "refused_round"),
-            "coopgroup.core.leader.kafka_rounds": ("lead_kafka_round",),
-            "coopgroup.core.leader.request": (
-                "Lags",
-                "NO_LAGS",
-                "RoundRequest",
-                "TopicMetadata",
-                "read_members",
-            ),
-        },
-    )

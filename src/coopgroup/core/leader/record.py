@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coopgroup.core.model import NOBODY
+from coopgroup.core.model import EMPTY, NOBODY
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.telemetry.records import RoundDecided
 
@@ -31,7 +31,8 @@ def round_record(
     kept[group.claim_resources[~stopped]] = True
     revoked = np.zeros(len(group.resources), dtype=np.bool_)
     revoked[group.claim_resources[stopped]] = True
-    take = group.resources.take
+    take, state = group.resources.take, context.state
+    remembered = EMPTY if state is None else (state.known | state.granted) - group.resources
     return RoundDecided(
         policy=policy.name,
         assignor=assignor.name,
@@ -45,4 +46,5 @@ def round_record(
         follow_up=plan.follow_up,
         scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
         protocol=context.protocol,
+        gone=take(~group.assignable) | remembered,
     )

@@ -250,8 +250,8 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     turn.set(
         claim_generation=member.generation,
         lease=lease.proven(until_ms=until_ms, settled_at_ms=settled_at_ms),
-        commits=replaced(commits, await_sync=False) if commits.await_sync else commits,
-        round=attrs.evolve(member.round, decided=()) if member.round.decided else member.round,
+        commits=replaced(commits, await_sync=False),
+        round=attrs.evolve(member.round, decided=()),
     )
     turn.note_id(IdStanding.STORED)
     turn.end_back_off()
@@ -306,6 +306,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         follow_up=assignment.revoked is not None,
         scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
         protocol=member.round.protocol,
+        session_timeout_ms=member.config.session_timeout_ms,
     )
     turn.emit(Report(record=record))
     # The leader could not read the claims. It will read the next join of a member that must stop as

@@ -28,7 +28,6 @@ from coopgroup.core.member.error_actions import Action, ErrorCode, RequestKind, 
 from coopgroup.core.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.absent import NO_GENERATION
-from coopgroup.core.model.plain import FEW
 from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
@@ -251,8 +250,6 @@ def _disowned(
     pairs: AbstractSet[tuple[str, int]], owned: ResourceSet
 ) -> AbstractSet[tuple[str, int]]:
     """Return the partitions that are not owned."""
-    if len(owned) <= FEW:  # with NumPy, a run of 1,000 members takes 2 % longer
-        return pairs - set(owned)
     return frozenset(ResourceSet.from_pairs(pairs) - owned)
 
 

@@ -5,13 +5,13 @@ This file defines values only. The host carries effects out in the order of `ste
 
 from __future__ import annotations
 
+import enum
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
-from coopgroup.core.model.quick_enum import QuickEnum
 from coopgroup.core.telemetry.records import Record
 
 __all__ = [
@@ -38,7 +38,7 @@ STALLED: Final = "max.poll.interval.ms exceeded"
 """Cause of a loss because the application did not poll."""
 
 
-class Lane(QuickEnum):
+class Lane(enum.Enum):
     """The two connections to the coordinator; a request takes one or the other.
 
     A broker serves one request of a connection at a time. A request that must get through while a
@@ -207,9 +207,14 @@ class FailMember:
 
 @frozen(kw_only=True)
 class Report:
-    """Write a telemetry record."""
+    """Write a telemetry record.
+
+    Attributes:
+        member_id: id under which it happened; None for the present one.
+    """
 
     record: Record
+    member_id: str | None = None
 
 
 Effect: TypeAlias = (

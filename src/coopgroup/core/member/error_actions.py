@@ -13,8 +13,6 @@ import enum
 import types
 from typing import TYPE_CHECKING, Final
 
-from coopgroup.core.model.quick_enum import QuickEnum
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,7 +27,7 @@ __all__ = [
 ]
 
 
-class RequestKind(QuickEnum):
+class RequestKind(enum.Enum):
     """The requests that a member sends."""
 
     FIND_COORDINATOR = "FindCoordinator"
@@ -84,7 +82,7 @@ class ErrorCode(enum.IntEnum):
     STALE_MEMBER_EPOCH = 113
 
 
-class Action(QuickEnum):
+class Action(enum.Enum):
     """A member's action after an answer."""
 
     PROCEED = "proceed"

@@ -10,7 +10,7 @@ request that is no longer on its way, and the decision of a round that is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.member import Member
 
 __all__ = ["step"]
-
-# Looked up once, see `member.member`.
-_STABLE: Final = MemberState.STABLE
-_REVOKING: Final = MemberState.REVOKING
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
@@ -220,9 +216,9 @@ def _meet_deadlines(turn: Turn) -> None:
     due = member.delay.remaining_ms(turn.now_ms) == 0
     wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
     reason = "scheduled rebalance" if due else wanted
-    if reason and member.state is _STABLE:
+    if reason and member.state is MemberState.STABLE:
         turn.rejoin(reason)
-    if member.state is _REVOKING:
+    if member.state is MemberState.REVOKING:
         if reason:
             turn.rejoin_soon()
         soon_ms = turn.member.revocation.join_at_ms

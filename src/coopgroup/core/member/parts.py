@@ -342,7 +342,7 @@ class Revocation:
         """Return the revocation after a join, which claims nothing that was given up."""
         if not self.is_under_way:
             return NO_REVOCATION
-        return attrs.evolve(self, yields=False) if self.yields else self
+        return attrs.evolve(self, yields=False)
 
     def with_more(self, stopping: ResourceSet, *, yields: bool) -> Revocation:
         """Return the revocation with more resources that must stop; the join waits for all."""

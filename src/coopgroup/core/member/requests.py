@@ -39,11 +39,6 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 # is no longer expected.
 _ANSWER_SLACK_MS: Final = 5_000
 _NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
-_HEARTBEAT: Final = RequestKind.HEARTBEAT  # looked up once, see `member.member`
-_COMMIT: Final = RequestKind.OFFSET_COMMIT
-_SYNC: Final = RequestKind.SYNC_GROUP
-_LEAVE: Final = RequestKind.LEAVE_GROUP
-_JOINING: Final = MemberState.JOINING
 # States that end with the answer to a request, which the member wants on its way until then.
 _ENDED_BY: Final = {
     MemberState.JOINING: RequestKind.JOIN_GROUP,
@@ -61,16 +56,16 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
         return []
     found = []
     # Before the join: after it a heartbeat or commit of the old generation is useless.
-    if member.in_generation and _HEARTBEAT not in waiting:
-        found.append((_HEARTBEAT, member.heartbeat_at_ms))
-    if _COMMIT not in waiting and _may_commit(member):
-        found.append((_COMMIT, member.commits.back_off.until_ms))
+    if member.in_generation and RequestKind.HEARTBEAT not in waiting:
+        found.append((RequestKind.HEARTBEAT, member.heartbeat_at_ms))
+    if RequestKind.OFFSET_COMMIT not in waiting and _may_commit(member):
+        found.append((RequestKind.OFFSET_COMMIT, member.commits.back_off.until_ms))
     kind = _ENDED_BY.get(state)
     if kind is None or kind in waiting:
         return found
-    if kind is _LEAVE:
+    if kind is RequestKind.LEAVE_GROUP:
         found.append((kind, 0))
-    elif kind is _SYNC or not joins_in_vain(member):
+    elif kind is RequestKind.SYNC_GROUP or not joins_in_vain(member):
         found.append((kind, member.back_off.until_ms))
     return found
 
@@ -87,7 +82,7 @@ def next_deadline_ms(member: Member) -> int | None:
 def send_what_is_due(turn: Turn) -> None:
     """Send every wanted request whose time has come."""
     member = turn.member
-    if member.state is _JOINING and member.member_id and joins_in_vain(member):
+    if member.state is MemberState.JOINING and member.member_id and joins_in_vain(member):
         leave_at_once(turn, _NOTHING_TO_JOIN_FOR)
         turn.lose(_NOTHING_TO_JOIN_FOR, keep_id=False)
     for kind, at_ms in wanted(turn.member):
@@ -123,12 +118,13 @@ def _send(turn: Turn, kind: RequestKind) -> None:
         return
     member = turn.member
     coordinator = member.coordinator  # None for FindCoordinator only
+    is_heartbeat = kind is RequestKind.HEARTBEAT
     request_id = member.next_request_id
     outstanding = Outstanding(
         request_id=request_id,
         sent_at_ms=turn.now_ms,
         node_id=-1 if coordinator is None else coordinator.node_id,
-        generation=member.heartbeat_generation if kind is _HEARTBEAT else member.generation,
+        generation=member.heartbeat_generation if is_heartbeat else member.generation,
     )
     turn.set(next_request_id=request_id + 1, outstanding={**member.outstanding, kind: outstanding})
     turn.emit(

@@ -14,10 +14,9 @@ of the member, not states.
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import TYPE_CHECKING, Final
-
-from coopgroup.core.model.quick_enum import QuickEnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_WORK", "SETTLED", "TRANSITIONS", "MemberState", "Trigger"]
 
 
-class MemberState(QuickEnum):
+class MemberState(enum.Enum):
     """The states of a member, each with its facts, its requests, and its end."""
 
     UNSUBSCRIBED = "unsubscribed"
@@ -66,7 +65,7 @@ class MemberState(QuickEnum):
     """Failed: a retry cannot help. Sends nothing. Ends when the application leaves."""
 
 
-class Trigger(QuickEnum):
+class Trigger(enum.Enum):
     """The meaning of an event for the state machine."""
 
     SUBSCRIBED = "subscribed"

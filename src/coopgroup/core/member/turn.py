@@ -27,7 +27,7 @@ from coopgroup.core.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
 from coopgroup.core.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.absent import NO_GENERATION
-from coopgroup.core.model.replacing import replaced, with_fields
+from coopgroup.core.model.replacing import replaced
 from coopgroup.core.telemetry.records import MembershipLost, StateChanged
 from coopgroup.errors import LocalProtocolError
 
@@ -58,9 +58,9 @@ class Turn:
     now_ms: int
     effects: list[Effect] = field(factory=list)
 
-    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`with_fields` checks the names)
+    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`replaced` checks the names)
         """Replace fields of the member."""
-        self.member = with_fields(self.member, changes)
+        self.member = replaced(self.member, **changes)
 
     def emit(self, effect: Effect) -> None:
         """Add an effect."""
@@ -113,7 +113,7 @@ class Turn:
         """
         commits = self.member.commits
         self.set(
-            commits=replaced(commits, await_sync=False) if commits.await_sync else commits,
+            commits=replaced(commits, await_sync=False),
             rejoin_reason=self.member.rejoin_reason or cause,
         )
         self.wait_for_revocations()
@@ -171,22 +171,22 @@ class Turn:
             stalled: whether the application does not poll. The member then waits for the
                 application even without lost resources.
         """
-        resources = self.member.owned
+        resources, loss = self.member.owned, self._loss(cause)
         self._drop_membership(keep_id=keep_id and not self._may_commit_late())
         waits = bool(resources) or stalled
         self.move(Trigger.LOST if waits else Trigger.LOST_NOTHING, cause)
         if resources:
-            self.emit(Report(record=MembershipLost(resources=resources, cause=cause)))
+            self.emit(loss)
         if waits:
             self.emit(LoseResources(resources=resources, cause=cause))
 
     def fail(self, code: int, message: str) -> None:
         """End the membership: the application gets the error, and loses its resources."""
-        resources = self.member.owned
+        resources, loss = self.member.owned, self._loss(message)
         self._drop_membership(keep_id=False)
         self.move(Trigger.FAIL, message)
         if resources:
-            self.emit(Report(record=MembershipLost(resources=resources, cause=message)))
+            self.emit(loss)
             self.emit(LoseResources(resources=resources, cause=message))
         self.emit(FailMember(code=code, message=message))
 
@@ -211,6 +211,15 @@ class Turn:
         if self.member.identity.kept is not None:
             self.set(identity=attrs.evolve(self.member.identity, kept=None))
             self.emit(KeepIdentity(identity=None))
+
+    def _loss(self, cause: str) -> Report:
+        member = self.member
+        record = MembershipLost(
+            resources=member.owned,
+            cause=cause,
+            since_lease_ms=max(0, self.now_ms - member.lease.until_ms),
+        )
+        return Report(record=record, member_id=member.member_id)
 
     def _may_commit_late(self) -> bool:
         member = self.member

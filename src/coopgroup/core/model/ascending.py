@@ -13,10 +13,10 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from coopgroup.core.model.plain import FEW
 from coopgroup.errors import ConfigurationError
 
 __all__ = [
+    "FEW",
     "INDEX_BITS",
     "INT32_MIN",
     "BoolArray",
@@ -33,6 +33,9 @@ __all__ = [
     "numbers_in",
     "starts_of_one",
 ]
+
+FEW: Final = 64
+"""Up to this number of integers, Python's own sets and lists are faster than calls of NumPy."""
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Int64Array: TypeAlias = npt.NDArray[np.int64]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from coopgroup.errors import ConfigurationError
@@ -70,8 +71,6 @@ def factory_in_module(kind: str, text: str) -> Callable[..., Any]:
 
 
 def _entry_points(kind: str) -> list[EntryPoint]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, rarely needed
-
     plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
     return list(entry_points(group=f"coopgroup.{plural}"))
 

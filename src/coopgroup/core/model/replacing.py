@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = ["replaced", "with_fields"]
+__all__ = ["replaced"]
 
 Value = TypeVar("Value")
 
@@ -20,11 +20,6 @@ def replaced(value: Value, **changes: Any) -> Value:  # noqa: ANN401  (of any fi
     Raises:
         TypeError: a field is unknown.
     """
-    return with_fields(value, changes)
-
-
-def with_fields(value: Value, changes: dict[str, Any]) -> Value:
-    """Return the copy that `replaced` returns, from a dictionary of changes."""
     before = value.__dict__
     fields = before | changes
     if len(fields) > len(before):

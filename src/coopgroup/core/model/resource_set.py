@@ -14,33 +14,31 @@ Both key arrays are ascending, so union, difference and intersection are merges.
 depend on how resources are spread over names. With a single name the indices are the keys. Sets are
 usually small and often equal on both sides. These cases are handled before any merge, because there
 the calls cost more than the work: a few indices of one name are compared as Python's integers.
-
-Until a program has NumPy, small sets consist of tuples (`plain`). Their arrays are made at the
-first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, repeat
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from itertools import chain, repeat
+from typing import Any, Final, NamedTuple, NoReturn
 
-from coopgroup.core.model.plain import PlainParts, Resource, new_resource, plain_lists
-from coopgroup.late_names import late_module, late_names
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np  # noqa: TC004 - `late_module` imports it
+from coopgroup.core.model import ascending
+from coopgroup.core.model.ascending import BoolArray, Int32Array, Int64Array, KeyArray
 
-    from coopgroup.core.model import ascending  # noqa: TC004 - the same
-    from coopgroup.core.model.ascending import BoolArray, Int32Array, Int64Array, KeyArray
-else:
-    late_module("numpy", globals(), "np")
-    late_module("coopgroup.core.model.ascending", globals(), "ascending")
-    __getattr__, __dir__ = late_names(
-        __name__, {"coopgroup.core.model.ascending": ("BoolArray", "Int32Array", "Int64Array")}
-    )
+__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet"]
 
-__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet", "plain_set"]
+
+class Resource(NamedTuple):
+    """A resource that a group shares.
+
+    Attributes:
+        index: partition or task number; -1 for a connector itself.
+    """
+
+    name: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
 
 
 class ResourceSet:
@@ -56,11 +54,10 @@ class ResourceSet:
         ConfigurationError: an index is not an integer that fits into int32.
     """
 
-    __slots__ = ("_hash", "_indices", "_lists", "_names", "_starts")
+    __slots__ = ("_hash", "_indices", "_names", "_starts")
 
     _hash: int | None
     _indices: Int32Array
-    _lists: tuple[tuple[int, ...], ...]  # of plain sets only
     _names: tuple[str, ...]
     _starts: Int64Array
 
@@ -114,8 +111,7 @@ class ResourceSet:
             indices_by_name.setdefault(name, []).append(index)
         if not indices_by_name:
             return EMPTY
-        plain = plain_lists(indices_by_name)
-        return cls(indices_by_name) if plain is None else plain_set(plain)
+        return cls(indices_by_name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,9 +169,10 @@ class ResourceSet:
 
     def __iter__(self) -> Iterator[Resource]:
         if len(self._names) == 1:
-            return map(new_resource, zip(repeat(self._names[0]), self._indices.tolist()))
+            return map(Resource._make, zip(repeat(self._names[0]), self._indices.tolist()))
         return chain.from_iterable(
-            map(new_resource, zip(repeat(name), indices.tolist())) for name, indices in self.items()
+            map(Resource._make, zip(repeat(name), indices.tolist()))
+            for name, indices in self.items()
         )
 
     def __contains__(self, pair: object) -> bool:
@@ -203,7 +200,7 @@ class ResourceSet:
         if found is None:
             found = hash((self._names, self._starts.tobytes(), self._indices.tobytes()))
             object.__setattr__(self, "_hash", found)
-        return found  # not the attribute: another thread that makes arrays resets it
+        return found
 
     def __repr__(self) -> str:
         """Show the content in the form that the constructor takes."""
@@ -349,42 +346,4 @@ def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) 
     return ResourceSet.from_flat(names, starts, indices)
 
 
-class _PlainSet(PlainParts, ResourceSet):
-    """A set without arrays; the first use of an array makes them, and changes the class.
-
-    `_lists` stays: another thread may still be in a method of this class.
-    """
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> object:
-        if name not in {"_starts", "_indices"}:
-            raise AttributeError(f"ResourceSet has no attribute {name!r}")
-        lists = self._lists
-        starts = np.array([0, *accumulate(map(len, lists))], dtype=np.int64)
-        self._fill(self._names, starts, np.array(list(chain.from_iterable(lists)), dtype=np.int32))
-        object.__setattr__(self, "__class__", ResourceSet)
-        return getattr(self, name)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _PlainSet):
-            return self._names == other._names and self._lists == other._lists
-        return ResourceSet.__eq__(self, other)  # another thread may have changed the class
-
-    __hash__ = ResourceSet.__hash__
-
-
-def plain_set(indices_by_name: Mapping[str, tuple[int, ...]]) -> ResourceSet:
-    """Return a set without arrays.
-
-    Args:
-        indices_by_name: names in ascending order, each with ascending and distinct int32 indices.
-    """
-    made = _PlainSet.__new__(_PlainSet)
-    object.__setattr__(made, "_names", tuple(indices_by_name))
-    object.__setattr__(made, "_lists", tuple(indices_by_name.values()))
-    object.__setattr__(made, "_hash", None)
-    return made
-
-
-EMPTY: Final = plain_set({})
+EMPTY: Final = ResourceSet()

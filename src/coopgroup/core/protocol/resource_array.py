@@ -4,22 +4,19 @@ This is where the time goes when a member holds 100,000 partitions, so the two h
 style from the rest of the package. Reading: one tight loop over NAMES only finds where each list of
 indices stands; all lists are then joined, converted and checked at once. Writing: all indices are
 converted at once and cut up. Positions for error messages are worked out when there is an error.
-
-As long as a program has not imported NumPy, a small array is read without it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
 from operator import lt
 from struct import error as StructError  # noqa: N812  (a class, named like one)
-from struct import unpack
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
-from coopgroup.core.model.plain import PLAIN_MAX
-from coopgroup.core.model.resource_set import EMPTY, ResourceSet, plain_set
+import numpy as np
+
+from coopgroup.core.model.resource_set import EMPTY, Int32Array, Int64Array, ResourceSet
 from coopgroup.core.protocol.reader import (
     INT16,
     INT32,
@@ -32,14 +29,6 @@ from coopgroup.core.protocol.reader import (
 from coopgroup.core.protocol.recent import RecentlyRead
 from coopgroup.core.protocol.writer import all_utf8
 from coopgroup.errors import BufferUnderflowError, EncodeError, InvalidValueError
-from coopgroup.late_names import late_module
-
-if TYPE_CHECKING:
-    import numpy as np  # noqa: TC004 - `late_module` imports it
-
-    from coopgroup.core.model.resource_set import Int32Array, Int64Array
-else:
-    late_module("numpy", globals(), "np")
 
 __all__ = [
     "packed_nullable_resources",
@@ -239,10 +228,6 @@ def _refuse_length(content: bytes, offset: int, field: str, *, is_count: bool) -
 
 
 def _resource_set(entries: _Entries, index_min: int) -> tuple[ResourceSet, bool]:
-    if "numpy" not in sys.modules and sum(entries.counts) <= PLAIN_MAX:
-        resources = _plain_set(entries, index_min)
-        if resources is not None:
-            return resources, len(resources.names) == len(entries.names)
     indices = np.frombuffer(entries.wire_indices, dtype=_WIRE_INT32).astype(np.int32)
     starts = np.array([0, *accumulate(entries.counts)], dtype=np.int64)
     names_ascend = all(map(lt, entries.names, islice(entries.names, 1, None)))
@@ -255,17 +240,6 @@ def _resource_set(entries: _Entries, index_min: int) -> tuple[ResourceSet, bool]
         resources = _ascending_set(entries.names, np.diff(starts), indices)
         return resources, len(resources.names) == len(entries.names)
     return _sorted_set(entries, starts, indices), False
-
-
-def _plain_set(entries: _Entries, index_min: int) -> ResourceSet | None:
-    """Return the resources if all names and indices ascend, otherwise None."""
-    ends = [*accumulate(entries.counts)]
-    indices = unpack(f">{ends[-1] if ends else 0}i", entries.wire_indices)
-    lists = [indices[end - count : end] for end, count in zip(ends, entries.counts, strict=True)]
-    ascending = all(all(map(lt, one, one[1:])) and one[:1] >= (index_min,) for one in lists if one)
-    if not (ascending and all(map(lt, entries.names, entries.names[1:]))):
-        return None
-    return plain_set({name: one for name, one in zip(entries.names, lists, strict=True) if one})
 
 
 def _indices_ascend(indices: Int32Array, starts: Int64Array) -> bool:

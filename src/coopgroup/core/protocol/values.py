@@ -33,21 +33,9 @@ KAFKA_ASSIGNMENT_NEWEST: Final = 3
 
 @final
 class TopicNames(tuple[str, ...]):
-    """Ascending, distinct names: sorted once, however many members send them.
-
-    The members of a group mostly share one object, so a comparison looks at the identity first. A
-    leader's round of 10,000 members takes 4 % longer without.
-    """
+    """Ascending, distinct names: sorted once, however many members send them."""
 
     __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or tuple.__eq__(self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return self is not other and tuple.__ne__(self, other)
-
-    __hash__ = tuple.__hash__
 
 
 def ascending_distinct(names: Iterable[str]) -> TopicNames:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
+import numpy as np
 from attrs import frozen
 
 from coopgroup.core.member import MemberState
@@ -23,6 +24,11 @@ from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.policies.balance import BalanceRule, count_looks, is_at_rest, lag_loads
+from coopgroup.core.policies.safety import check_target
+from coopgroup.core.policies.waiting.lag_moves import lag_moves
+from coopgroup.core.policies.warming.bundles import bundles_of
+from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.session.own_rounds import own_round_stands
 from coopgroup.core.session.state import LagWatch
 from coopgroup.core.telemetry.records import BalanceRequested
@@ -30,7 +36,6 @@ from coopgroup.core.telemetry.records import BalanceRequested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from coopgroup.core.assignors.base import Assignor
@@ -38,7 +43,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, ResourceSet
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
-    from coopgroup.core.policies.balance import BalanceRule
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.session.state import Session
 
@@ -103,11 +107,6 @@ def watch_of(
         assignor: assignor of the round.
         policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
     """
-    import numpy as np  # noqa: PLC0415 - only for a leader
-
-    from coopgroup.core.policies.balance import BalanceRule  # noqa: PLC0415 - only for a leader
-    from coopgroup.core.policies.warming.option import warmup_of  # noqa: PLC0415 - only for a leader
-
     rule = getattr(policy, "balance", None)
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
         return None
@@ -156,10 +155,6 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
         lags: the result of the look-up; None if it failed, and the check counts for nothing.
         assignor: decides where.
     """
-    import numpy as np  # noqa: PLC0415 - only for a leader
-
-    from coopgroup.core.policies.balance import count_looks, lag_loads  # noqa: PLC0415 - for a leader
-
     watch = duty.watch
     if lags is None:
         return LagsChecked(number=duty.number, looks=watch.looks, lags=watch.lags)
@@ -182,10 +177,6 @@ def _moves_of(
     watch: LagWatch, group: GroupSnapshot, lags: Int64Array, assignor: Assignor
 ) -> BoolArray | None:
     """Return the resources that would move now; those that belong together move together."""
-    import numpy as np  # noqa: PLC0415 - only for a leader
-
-    from coopgroup.core.policies.warming.bundles import bundles_of  # noqa: PLC0415 - for a leader
-
     bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None
     if bundles is None:
         return _worthwhile_moves(group, watch.rule, _read_only(lags), assignor)
@@ -201,9 +192,6 @@ def _worthwhile_moves(
 
     Errors of a user's assignor are ignored here: the next round will report them.
     """
-    from coopgroup.core.policies.safety import check_target  # noqa: PLC0415 - only for a leader
-    from coopgroup.core.policies.waiting.lag_moves import lag_moves  # noqa: PLC0415 - only for a leader
-
     try:
         target = assignor.assign(group, lags)
         check_target(group, target)
@@ -248,8 +236,6 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
     watch, state = session.watch, session.policy_state
     if watch is None or state is None or due_ms is None or now_ms < due_ms:
         return session, ()
-    from coopgroup.core.policies.balance import is_at_rest  # noqa: PLC0415 - only for a leader
-
     at_rest = is_at_rest(state, now_ms)
     watch = attrs.evolve(
         watch,

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, cast
 import attrs
 from attrs import frozen
 
+from coopgroup.core.leader import (
+    NO_LAGS,
+    RoundRequest,
+    TopicMetadata,
+    fallback_round,
+    lead,
+    lead_kafka_round,
+)
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.session.balancing import watch_of
 
 if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader import Lags, RoundDecision, RoundRequest, TopicMetadata
+    from coopgroup.core.leader import Lags, RoundDecision
     from coopgroup.core.model.group_api import JoinedMember
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.protocol.kafka_protocols import KafkaProtocol
@@ -127,8 +135,6 @@ def lead_round(
         policy: decides when.
         failure: why there is no metadata, or no request, for the record.
     """
-    from coopgroup.core.leader import NO_LAGS, lead  # noqa: PLC0415 - only a leader needs it
-
     context = attrs.evolve(duty.context, lags=lags)
     foreign = kafka_protocol(context.protocol)
     if foreign is not None:
@@ -161,8 +167,6 @@ def _led_as_kafka(
     metadata: TopicMetadata | None,
     failure: str,
 ) -> RoundDecision:
-    from coopgroup.core.leader import lead_kafka_round  # noqa: PLC0415 - only a leader needs it
-
     try:
         return lead_kafka_round(
             duty.members, request, protocol, metadata, context=duty.context, failure=failure
@@ -192,8 +196,6 @@ def _refused(
     reason: str,
 ) -> RoundDecision:
     """Return the round that moves nothing, from the usable part of the input."""
-    from coopgroup.core.leader import RoundRequest, TopicMetadata, fallback_round  # noqa: PLC0415
-
     nobody = RoundRequest(claims=(), topics=())
     nothing = TopicMetadata(resources=ResourceSet())
     forgetful = attrs.evolve(duty.context, state=None)

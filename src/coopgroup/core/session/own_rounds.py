@@ -20,6 +20,7 @@ from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupAnswer
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.protocol.assignment_trailer import resources_digest
 
 if TYPE_CHECKING:
@@ -92,8 +93,6 @@ class LookOver:
         if not self.has_trailers:
             return False
         warms_up = any(claims.warm is not None for claims in request.claims)
-        from coopgroup.core.policies.warming.option import warmup_of  # noqa: PLC0415 - for a leader
-
         if warms_up and warmup_of(policy) is not None:
             return True
         return resources_digest(found) != self.shared_digest

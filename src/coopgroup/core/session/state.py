@@ -97,16 +97,6 @@ class Session:
     overdue_told_ms: int | None = None
 
     @property
-    def is_blank(self) -> bool:
-        """Whether there is no memory, as in most members; all deadlines are then the member's."""
-        return (
-            self.policy_state is None
-            and self.led_generation is None
-            and self.leads_as is None
-            and self.owed is None
-        )
-
-    @property
     def leads(self) -> bool:
         """Whether this member leads its group, perhaps since an earlier process."""
         here = (self.member.member_id, self.member.generation)

@@ -53,7 +53,6 @@ from coopgroup.core.session.own_rounds import (
     LookOver,
     due_round,
     join_answer_of,
-    leads_undecided,
     look_over,
     policy_deadline_ms,
     retry_at_ms,
@@ -84,7 +83,6 @@ _BEFORE_FAILURE: Final = types.MappingProxyType(
     }
 )
 SessionEvent: TypeAlias = MemberEvent | RoundDecided | LagsChecked
-_OF_LEADERS: Final = (RoundDecided, LagsChecked)
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
@@ -113,12 +111,6 @@ def step(
         LocalProtocolError: the event is not legal now; nothing has changed.
     """
     answer = join_answer_of(event)
-    leads_again = answer is not None and leads_undecided(answer)
-    # Most members have no memory. Without this shortcut, a run of 1,000 members takes 3 % longer.
-    if session.is_blank and not (leads_again or isinstance(event, _OF_LEADERS)):
-        member, effects = step_member(session.member, event, now_ms=now_ms)
-        session = Session(member=member)
-        return session, tuple([_translated(session, effect, now_ms) for effect in effects])
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundDecided):
         if _leads(session.member, event.number):  # otherwise the round ended before it was decided
@@ -177,8 +169,6 @@ def fail(
 
 def session_deadline_ms(session: Session) -> int | None:
     """Return when the host must give `Woken` at the latest, in ms; None for never."""
-    if session.is_blank:
-        return next_deadline_ms(session.member)
     deadlines = (
         next_deadline_ms(session.member),
         policy_deadline_ms(session),

@@ -456,10 +456,11 @@ class GroupDriver:
                 if self._bell is not None:
                     self._bell.ring()
             case Report():
+                own = self.member
                 self.sink.write(
                     effect.record,
-                    member_id=self.member.member_id,
-                    generation=self.member.generation,
+                    member_id=own.member_id if effect.member_id is None else effect.member_id,
+                    generation=own.generation,
                 )
 
     def _lead(self, effect: DecideRound | CheckLags | LookOver) -> None:

@@ -22,9 +22,9 @@ from bokeh.models import (
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
 from coopgroup.report.drawing.axes import Scene, framed, hover, rule_off
-from coopgroup.report.history.timeline import NOBODY, Bars, Timeline
+from coopgroup.report.history.timeline import Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
 
@@ -62,7 +62,7 @@ def rows_figure(
             switches to another on request.
         height: height of the figure in pixels; None derives it from the number of rows.
     """
-    count = len(scene.history.ownership.resources)
+    count = len(scene.history.ledger.resources)
     pixels = _height(count) if height is None else height
     ticker = (
         SingleIntervalTicker(interval=1)
@@ -89,8 +89,8 @@ def row_frame(
     scene: Scene, timelines: Sequence[Timeline], name: str, height: int, ticker: Ticker
 ) -> figure:
     """Return an empty figure with a row for each resource, and with their labels."""
-    ownership = scene.history.ownership
-    bottom = max(len(ownership.resources), 1) - 0.5
+    ledger = scene.history.ledger
+    bottom = max(len(ledger.resources), 1) - 0.5
     plot = framed(
         scene,
         height=height,
@@ -98,7 +98,7 @@ def row_frame(
         label="",
         name=scene.named(name),
     )
-    labels = _labels(ownership.resources)
+    labels = _labels(ledger.resources)
     # The page's script finds the labels of the other order here. A formatter in JavaScript would
     # need `eval`, which a page with a Content-Security-Policy refuses.
     plot.tags = [[labels[number] for number in one.order.tolist()] for one in timelines]
@@ -174,7 +174,7 @@ def _add_layer(plot: figure, scene: Scene, timeline: Timeline, order: str, layer
 
 
 def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
-    clients = scene.history.ownership.clients
+    clients = scene.history.ledger.clients
     owners = bars.owner.tolist()
     nobody = bars.owner == NOBODY
     return {
@@ -191,7 +191,7 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
             for owner, without in zip(owners, nobody.tolist(), strict=True)
         ],
         "rows": names_of(
-            scene.history.ownership.resources,
+            scene.history.ledger.resources,
             timeline.order,
             zip(bars.first_row.tolist(), bars.last_row.tolist(), strict=True),
         ),

@@ -302,11 +302,14 @@ class Process:
         if self.alive and not self.paused and not self.network.is_cut(self.name):
             self.give(BellRang())
 
-    def write(self, record: Record) -> None:
-        """Write a telemetry record."""
+    def write(self, record: Record, member_id: str | None = None) -> None:
+        """Write a telemetry record; of the present member id, if none is given."""
         member = self.session.member
         self.world.write(
-            record, client=self.name, member=member.member_id, generation=member.generation
+            record,
+            client=self.name,
+            member=member.member_id if member_id is None else member_id,
+            generation=member.generation,
         )
 
     def _carry_out(self, effect: SessionEffect) -> None:
@@ -314,7 +317,7 @@ class Process:
             case Send():
                 self.network.send(self, effect)
             case Report():
-                self.write(effect.record)
+                self.write(effect.record, effect.member_id)
             case RingBell():
                 self.on_ring()
             case CancelJoin():

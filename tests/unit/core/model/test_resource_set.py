@@ -1,16 +1,13 @@
 """`ResourceSet`: order, errors, immutability, and a million resources."""
 
 import pickle
-import sys
-from types import FrameType
 
 import numpy as np
 import pytest
 
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.core.model.plain import FEW
+from coopgroup.core.model.ascending import FEW
 from coopgroup.errors import ConfigurationError
-from tests.support.programs import output_of
 
 
 def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
@@ -92,69 +89,3 @@ def test_algebra_of_few_and_of_many_indices_is_that_of_sets(size: int) -> None:
     assert (mine & theirs).to_dict() == {"T": sorted(left & right)}
     assert set(mine - theirs) == {("T", index) for index in left - right}
     assert mine | (mine & theirs) == mine == (mine - theirs) | (mine & theirs)
-
-
-WITHOUT_NUMPY = """
-import sys
-from coopgroup.core.model import EMPTY, ResourceSet
-made = ResourceSet.from_pairs([("b", 1), ("a", 3), ("b", 0), ("b", 1)])
-print(made, len(made), [tuple(one) for one in made], bool(made), made.names)
-print(made == ResourceSet.from_pairs(made), made | EMPTY == made, made - EMPTY == made)
-print([one in made for one in (("b", 0), ("b", 2), ("c", 0), ("b", 0.0), ("b",), "b", (["b"], 0))])
-print("numpy" in sys.modules)
-print(made - ResourceSet.from_pairs([("b", 0)]), ("b", 0) in made, "numpy" in sys.modules)
-"""
-
-
-def test_small_set_needs_no_numpy_before_algebra() -> None:
-    assert output_of(WITHOUT_NUMPY).splitlines() == [
-        "ResourceSet({'a': [3], 'b': [0, 1]}) 3 [('a', 3), ('b', 0), ('b', 1)] True ('a', 'b')",
-        "True True True",
-        "[True, False, False, False, False, False, False]",
-        "False",
-        "ResourceSet({'a': [3], 'b': [1]}) True True",
-    ]
-
-
-def test_hash_survives_another_thread_that_makes_the_arrays() -> None:
-    made, before = ResourceSet({"T": [1]}), sys.gettrace()
-
-    def reset(_frame: FrameType, _event: str, _argument: object) -> object:
-        object.__setattr__(made, "_hash", None)  # as `_fill` in the other thread, before each line
-        return reset
-
-    sys.settrace(reset)  # type: ignore[arg-type]
-    try:
-        found = hash(made)
-    finally:
-        sys.settrace(before)
-    assert found == hash(ResourceSet({"T": [1]}))
-
-
-FORK_DURING_IMPORT = """
-import os, signal, sys, threading
-from coopgroup.kafka.membership.leading import read_members
-from coopgroup.core.model import ResourceSet
-left, right = (ResourceSet.from_pairs([("T", n) for n in range(count)]) for count in (2, 1))
-uses = {"algebra": lambda: left - right, "leader": lambda: read_members([])}
-begun = threading.Event()
-class Finder:
-    def find_spec(self, name, *_):
-        if name.startswith("numpy."):
-            begun.set()
-sys.meta_path.insert(0, Finder())
-thread = threading.Thread(target=uses[USE])
-thread.start()
-assert begun.wait(30)
-child = os.fork()
-if not child:
-    signal.alarm(30)
-    os._exit(0 if (left - right).to_dict() == {"T": [1]} else 1)
-print(os.waitpid(child, 0)[1])
-thread.join()
-"""
-
-
-@pytest.mark.parametrize("use", ["algebra", "leader"])
-def test_child_forked_while_a_thread_imports_numpy_can_import_it(use: str) -> None:
-    assert output_of(f"USE = {use!r}\n{FORK_DURING_IMPORT}") == "0\n"

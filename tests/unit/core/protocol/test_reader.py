@@ -15,7 +15,6 @@ from coopgroup.errors import (
     InvalidStringError,
     InvalidValueError,
 )
-from tests.support.programs import output_of
 
 Entries = list[tuple[str, list[int]]]
 Read = Callable[[ByteReader], object]
@@ -117,40 +116,3 @@ def test_read_when_connectors_are_allowed_takes_minus_one_and_no_less() -> None:
     )
     with pytest.raises(InvalidValueError, match=r"index -2 of 'a' is less than -1 at offset 11$"):
         read_resources(ByteReader(wire([("a", [-2])])), "field", index_min=-1)
-
-
-PROGRAM = """
-import sys
-from coopgroup.errors import DecodeError
-from coopgroup.core.protocol.reader import ByteReader
-from coopgroup.core.protocol.resource_array import read_resources
-for content in {contents!r}:
-    reader = ByteReader(content)
-    had = "numpy" in sys.modules
-    try:
-        print(read_resources(reader, "field", index_min=0), reader.left, had)
-    except DecodeError as error:
-        print(error, had)
-"""
-
-
-def test_array_is_read_without_numpy_as_with_it() -> None:
-    """Only a disorder loads NumPy, which explains the error."""
-    read: list[Entries] = [
-        [],
-        [("a", [0, 1, 2]), ("b", [5])],
-        [("", [2**31 - 1]), ("b", [])],
-        [("a", [2, 0, 1])],
-        [("b", [1]), ("a", [1])],
-    ]
-    refused: list[Entries] = [
-        [("a", [0]), ("b", [3, -2])],
-        [("a", []), ("a", [])],
-    ]
-    expected = [f"{ResourceSet(dict(one))} 4" for one in read]
-    for entries in refused:
-        with pytest.raises(InvalidValueError) as error:
-            read_resources(ByteReader(wire(entries)), "field", index_min=0)
-        expected.append(str(error.value))
-    for entries, line in zip(read + refused, expected, strict=True):
-        assert output_of(PROGRAM.format(contents=[wire(entries) + b"rest"])) == f"{line} False\n"

@@ -10,6 +10,7 @@ from coopgroup.core.member import (
     KeptIdentity,
     MemberState,
     RequestKind,
+    new_member,
     next_deadline_ms,
 )
 from coopgroup.core.member.effects import FailMember, Report
@@ -318,7 +319,8 @@ def test_session_of_the_next_process_knows_what_the_last_one_led(
     assert session.leads_as == (("m", 4) if led else None)
     wanted = OwedRound(member_id="m", generation=4, at_ms=DUE_MS)
     assert session.owed == (wanted if led and in_ms is not None else None)
-    assert new_session(KEEPING, None, led=led, next_round_in_ms=in_ms).is_blank
+    blank = new_session(KEEPING, None, led=led, next_round_in_ms=in_ms)
+    assert blank == Session(member=new_member(KEEPING))
 
 
 # --- refused rounds -----------------------------------------------------------------------------

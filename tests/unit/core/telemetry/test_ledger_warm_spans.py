@@ -1,5 +1,6 @@
 """Spans of warm-ups and standbys, from records made by hand."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from coopgroup.core.model import ResourceSet
@@ -14,7 +15,7 @@ from coopgroup.telemetry import (
     WarmEnd,
     WarmSpan,
     WarmupsChanged,
-    read_warm_spans,
+    read_ledger,
 )
 
 
@@ -45,13 +46,17 @@ def span(
     )
 
 
+def spans_of(records: Iterable[Envelope], until_ms: int | None = None) -> tuple[WarmSpan, ...]:
+    return read_ledger(records, until_ms=until_ms).warm_spans
+
+
 def test_warm_up_begins_becomes_warm_and_moves() -> None:
     records = [
         changed(10, "a", begun=[0, 1]),
         changed(40, "a", warm=[0]),
         changed(50, "a", moved=[0, 1]),
     ]
-    assert read_warm_spans(records) == (
+    assert spans_of(records) == (
         span(0, "a", 10, 40, 50, WarmEnd.MOVED),
         span(1, "a", 10, None, 50, WarmEnd.MOVED),
     )
@@ -64,7 +69,7 @@ def test_one_record_can_end_some_and_begin_others() -> None:
         changed(30, "a", failed=[1], error="disk full"),
         wrote(60, "b", ProcessStarted()),
     ]
-    assert read_warm_spans(reversed(records)) == (
+    assert spans_of(reversed(records)) == (
         span(0, "a", 10, None, 20, WarmEnd.CANCELLED),
         span(1, "a", 10, None, 30, WarmEnd.FAILED),
         span(2, "a", 20, None, 60, WarmEnd.OPEN),
@@ -72,8 +77,10 @@ def test_one_record_can_end_some_and_begin_others() -> None:
 
 
 def test_state_that_was_kept_or_found_is_no_restore() -> None:
-    kept = read_warm_spans([changed(10, "a", begun=[0], warm=[0]), changed(20, "a", moved=[0])])
-    found = read_warm_spans([changed(5, "a", warm=[0]), changed(10, "a", begun=[0])])
+    kept = read_ledger(
+        [changed(10, "a", begun=[0], warm=[0]), changed(20, "a", moved=[0])]
+    ).warm_spans
+    found = spans_of([changed(5, "a", warm=[0]), changed(10, "a", begun=[0])])
     assert kept == (span(0, "a", 10, 10, 20, WarmEnd.MOVED),)
     assert found == (span(0, "a", 5, 5, 10, WarmEnd.OPEN),)
     assert not any(one.is_restore for one in (*kept, *found))
@@ -89,24 +96,24 @@ def test_spans_end_with_their_process() -> None:
         wrote(30, "a", ProcessStarted()),
         changed(40, "a", cancelled=[0]),  # of the new process: nothing is open
     ]
-    assert read_warm_spans(records) == (span(0, "a", 10, None, 20, WarmEnd.ENDED),)
+    assert spans_of(records) == (span(0, "a", 10, None, 20, WarmEnd.ENDED),)
 
 
-def test_client_that_fell_silent_ends_with_the_first_round_without_it() -> None:
+def test_client_that_fell_silent_ends_with_the_first_of_the_last_rounds_without_it() -> None:
     def led(at_ms: int, *members: str) -> Envelope:
         ids = tuple(f"{one}-id" for one in members)
         return wrote(at_ms, "a", RoundDecided(policy="simple", assignor="sticky", members=ids))
 
     records = [changed(10, "a", begun=[0]), changed(10, "b", begun=[1]), led(15, "a")]
     later = [led(20, "a", "b"), led(30, "a"), led(40, "a")]
-    assert read_warm_spans([*records, *later]) == (
+    assert spans_of([*records, *later]) == (
         span(0, "a", 10, None, 40, WarmEnd.OPEN),
-        span(1, "b", 10, None, 15, WarmEnd.ENDED),
+        span(1, "b", 10, None, 30, WarmEnd.ENDED),
     )
     back = changed(35, "b", warm=[1])  # it had only missed a round
-    assert read_warm_spans([*records, *later, back])[1] == span(1, "b", 10, 35, 40, WarmEnd.ENDED)
+    assert spans_of([*records, *later, back])[1] == span(1, "b", 10, 35, 40, WarmEnd.ENDED)
 
 
 def test_history_can_end_early() -> None:
     records = [changed(10, "a", begun=[0]), changed(90, "a", moved=[0])]
-    assert read_warm_spans(records, until_ms=50) == (span(0, "a", 10, None, 50, WarmEnd.OPEN),)
+    assert spans_of(records, until_ms=50) == (span(0, "a", 10, None, 50, WarmEnd.OPEN),)

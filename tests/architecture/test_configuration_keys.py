@@ -1,23 +1,22 @@
-"""docs/configuration.md agrees with the installed librdkafka and with the constructor."""
+"""The table of keys agrees with the installed librdkafka and with the constructor."""
 
 import ctypes
-import re
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 from confluent_kafka import Consumer
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, SECTIONS, Key, Verdict
 from coopgroup.kafka.config.settings import (
     merge_configuration,
     read_settings,
     refusal_of_librdkafka,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)
-VERDICTS = dict[str, tuple[str, str]]
+ROWS = [KEYS[name] for name in sorted(CONSUMER_KEYS)]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 # Keys of confluent_kafka itself, unknown to librdkafka.
 OF_PYTHON = {
@@ -62,14 +61,6 @@ UNTRIED = {
 }
 
 
-def page() -> VERDICTS:
-    """Return verdict and note of each key on the page."""
-    rows = ROW.findall(PAGE.read_text())
-    found = {key: (verdict, note) for key, verdict, note in rows}
-    assert len(found) == len(rows), "a key stands twice"
-    return found
-
-
 def installed(folder: Path) -> dict[str, str]:
     """Return a value for each consumer key of the installed librdkafka."""
     wheel = Path(confluent_kafka.__file__).parents[1]
@@ -104,43 +95,59 @@ def complaint(key: str, value: object) -> str | None:
     return None
 
 
-def test_page_lists_exactly_the_keys_that_there_are(tmp_path: Path) -> None:
+def test_table_has_exactly_the_keys_that_there_are(tmp_path: Path) -> None:
     """The keys of librdkafka's consumer, of confluent_kafka, and of coopgroup."""
     known = set(installed(tmp_path)) | OF_PYTHON
-    ours = {key for key, (verdict, _) in page().items() if verdict == "ours"}
+    ours = {row.name for row in ROWS if row.verdict is Verdict.OURS}
     # A connection key may be missing in the installed version of librdkafka.
     extra = {"ssl.certificate.verify_cb", "client.dns.lookup"}
-    assert set(page()) - extra - ours == known - extra
-    assert {key for key in page() if key.startswith("coopgroup.")} == ours
+    assert CONSUMER_KEYS - extra - ours == known - extra
+    assert {row.name for row in ROWS if row.name.startswith("coopgroup.")} == ours
+    assert len(KEYS) == sum(len(rows) for rows in SECTIONS.values())
 
 
-def test_every_key_does_what_the_page_says(tmp_path: Path) -> None:
+def test_every_key_does_what_the_table_says(tmp_path: Path) -> None:
     """The error for a refused key is one line that names it; all others are accepted."""
     values = installed(tmp_path) | SAMPLES
     wrong = {}
-    for key, (verdict, _) in sorted(page().items()):
-        if key in UNTRIED:
+    for row in ROWS:
+        if row.name in UNTRIED:
             continue
-        said = complaint(key, values.get(key, "5000" if verdict == "ours" else "x"))
+        usual = "5000" if row.verdict is Verdict.OURS else "x"
+        said = complaint(row.name, values.get(row.name, usual))
         is_right = said is None
-        if verdict == "refused":
-            is_right = said is not None and said.startswith(f"{key}: got ") and "\n" not in said
+        if row.verdict is Verdict.REFUSED:
+            is_right = said is not None and said.startswith(f"{row.name}: got ")
+            is_right = is_right and "\n" not in str(said)
         if not is_right:
-            wrong[key] = (verdict, said)
+            wrong[row.name] = (row.verdict, said)
     assert wrong == {}
 
 
-def test_keys_that_are_taken_with_some_values_only_refuse_the_others() -> None:
-    """The page says "only" for exactly these."""
-    others = {
-        "client.dns.lookup": "resolve_canonical_bootstrap_servers_only",
-        "enable.sasl.oauthbearer.unsecure.jwt": "true",
-        "group.protocol": "consumer",
-        "group.protocol.type": "connect",
-        "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-        "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
-        "sasl.oauthbearer.method": "jwt",
-    }
-    assert {key for key, (verdict, _) in page().items() if verdict == "only"} == set(others)
-    for key, value in others.items():
-        assert str(complaint(key, value)).startswith(f"{key}: got '{value}', expected ")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
+        ("enable.sasl.oauthbearer.unsecure.jwt", "true"),
+        ("group.protocol", "consumer"),
+        ("group.protocol.type", "connect"),
+        ("sasl.oauthbearer.grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("sasl.oauthbearer.metadata.authentication.type", "azure_imds"),
+        ("sasl.oauthbearer.method", "jwt"),
+    ],
+)
+def test_key_that_is_taken_with_some_values_only_refuses_the_others(key: str, value: str) -> None:
+    assert KEYS[key].verdict is Verdict.ONLY
+    assert str(complaint(key, value)).startswith(f"{key}: got '{value}', expected ")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_default_is_a_value_that_the_key_accepts(row: Key) -> None:
+    if row.default is not None and row.name not in UNTRIED:
+        assert complaint(row.name, row.default) is None
+
+
+def test_key_whose_name_speaks_of_a_secret_is_secret() -> None:
+    words = ("password", "secret", "passphrase", "pem", "username", "private", "token")
+    speaking = {row.name for row in KEYS.values() if any(word in row.name for word in words)}
+    assert {name for name in speaking if not KEYS[name].secret} == set()
