@@ -16,7 +16,6 @@ from coopgroup.core.policies.registry import create_policy
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
-from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.measures import Measures, measure, window_begin_ms
@@ -63,7 +62,6 @@ class Run:
         return window_begin_ms(self.scenario, self.telemetry)
 
 
-@searched_afterwards()
 def simulate(
     scenario: Scenario,
     *,
