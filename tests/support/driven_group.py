@@ -17,7 +17,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
@@ -43,9 +43,16 @@ from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.simulator.coordinator import GroupCoordinator
-from coopgroup.telemetry import Envelope, Record
+from coopgroup.telemetry import (
+    Envelope,
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
 from tests.support.by_hand import Hand, by_hand
 
 STEP_S: Final = 0.01
@@ -84,15 +91,15 @@ class _Wire:
     name: str
     group: DrivenGroup
     is_cut: bool = False
-    waiting: dict[int, tuple[Lane, GroupRequest, float, Callable[[Any], None]]] = field(
-        factory=dict
+    waiting: dict[int, tuple[Lane, GroupRequest | FindTopics, float, Callable[[Any], None]]] = (
+        field(factory=dict)
     )
     queue: list[int] = field(factory=list)
 
     def send(
         self,
         lane: Lane,
-        request: GroupRequest,
+        request: GroupRequest | FindTopics,
         on_answer: Callable[[Any], None],
         *,
         node: Coordinator | None,
@@ -175,11 +182,13 @@ class DrivenMember:
                 partitions = self._note("grant", resources)
                 committed = self.group.coordinator.committed
                 self.owned |= {one: committed.get((TOPIC, one), 0) for one in partitions}
+                self.driver.write(ResourcesStarted(resources=resources))
             case RevokeResources(resources=resources):
                 self.finish(self.revoke(set(self._note("revoke", resources))))
             case LoseResources(resources=resources):
                 self._note("lose", resources)
                 self.owned.clear()
+                self.driver.write(ResourcesStopped(resources=resources, reason=StopReason.LOST))
                 self.driver.post(LossHandled())
             case FailMember(message=message):
                 pytest.fail(f"{self.name}: {message}")
@@ -198,7 +207,9 @@ class DrivenMember:
             self.commit(stopped)
             for one in stopped:
                 del self.owned[one]
-            self.driver.post(RevocationCompleted(resources=ResourceSet({TOPIC: stopped})))
+            resources = ResourceSet({TOPIC: stopped})
+            self.driver.write(ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
+            self.driver.post(RevocationCompleted(resources=resources))
 
     def commit(self, partitions: Iterable[int]) -> None:
         def done(codes: Iterable[tuple[str, int, int]]) -> None:
@@ -235,7 +246,9 @@ class DrivenGroup:
     Attributes:
         members: those that run; a killed or frozen member is missing.
         fetched: every record, in the order of time.
+        told: the telemetry of all members.
         leader_rests: whether leaders take their time: nothing is decided meanwhile.
+        found_topics: outcome of all look-ups of the topic, instead of the true one.
     """
 
     hand: Hand
@@ -244,7 +257,9 @@ class DrivenGroup:
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
     members: dict[str, DrivenMember] = field(factory=dict)
     fetched: list[Fetch] = field(factory=list)
+    told: list[Envelope] = field(factory=list)
     leader_rests: bool = False
+    found_topics: Any = None
     tokens: Iterator[int] = field(factory=count)
     _owners: dict[int, _Wire] = field(factory=dict)
     _next_wire: _Wire | None = None
@@ -258,6 +273,7 @@ class DrivenGroup:
 
             def listen(envelope: Envelope, records: list[Record] = records) -> None:
                 records.append(envelope.record)
+                self.told.append(evolve(envelope, at_ms=self.now_ms))
 
             topics = TopicMetadata(resources=ResourceSet({TOPIC: range(self.partitions)}))
             lookup: Any = SimpleNamespace(metadata=lambda _, topics=topics: topics, close=list)
@@ -292,7 +308,11 @@ class DrivenGroup:
             gone = TransportFailure(kind=FailureKind.DISCONNECTED, message="moved")
             self._owners.pop(int(token)).answer(int(token), gone)  # type: ignore[call-overload]
 
-    def deliver(self, token: int, request: GroupRequest, client: str) -> None:
+    def deliver(self, token: int, request: GroupRequest | FindTopics, client: str) -> None:
+        if isinstance(request, FindTopics):
+            found = dict.fromkeys(request.names, FoundTopic(0, self.partitions))
+            self.members[client].wire.answer(token, self.found_topics or found)
+            return
         self._owners[token] = self.members[client].wire
         self.coordinator.receive(token, request, self.now_ms, client_id=client)
 

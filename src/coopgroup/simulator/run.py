@@ -13,6 +13,7 @@ from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
@@ -23,7 +24,6 @@ from coopgroup.simulator.scenario import Choice, Group, Scenario
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
-from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope
 
 _SAMPLES: Final = 300

@@ -64,8 +64,8 @@ def lead(
         policy: decides when.
         context: circumstances of the round.
     """
-    request = _of_known_topics(request, metadata.resources, context)
     request, believed = believed_request(request, context)
+    request = _of_known_topics(request, metadata.resources, context)
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )

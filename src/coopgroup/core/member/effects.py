@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from coopgroup.core.member.events import Answered
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.core.telemetry.records import Record
@@ -19,6 +20,7 @@ __all__ = [
     "BeginWarmups",
     "CancelJoin",
     "CancelWarmups",
+    "CountPartitions",
     "DecideRound",
     "Effect",
     "FailMember",
@@ -71,6 +73,21 @@ class Send:
 @frozen(kw_only=True)
 class CancelJoin:
     """Give up the request that waits on the join lane; its outcome no longer matters."""
+
+
+@frozen(kw_only=True)
+class CountPartitions:
+    """Look up how many partitions topics have, and give `answered` again with `partition_counts`.
+
+    The assignment waits for it, so the look-up must be bounded in time.
+
+    Attributes:
+        topics: names, ascending.
+        answered: answer with partitions that the member does not know.
+    """
+
+    topics: tuple[str, ...]
+    answered: Answered
 
 
 @frozen(kw_only=True)
@@ -220,6 +237,7 @@ class Report:
 Effect: TypeAlias = (
     Send
     | CancelJoin
+    | CountPartitions
     | DecideRound
     | GrantResources
     | RevokeResources
