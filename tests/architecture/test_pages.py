@@ -36,8 +36,7 @@ from coopgroup.policies import Policy, SimplePolicy, policy_names
 from coopgroup.report.charts import AXIS_WORDS
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
-from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
-from coopgroup.simulator.scenario.tables import EVENT_KINDS, KEYS
+from coopgroup.simulator.scenario.file import EVENT_KINDS, KEYS, parse_scenario, read_scenario
 from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files

@@ -6,8 +6,6 @@ import pytest
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.telemetry.records import EndCause
 from coopgroup.policies import Warmup
-from coopgroup.simulator.checkers import check_warmups
-from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
@@ -18,6 +16,7 @@ from coopgroup.telemetry import (
     StateChanged,
     WarmupsChanged,
 )
+from tests.swarm.checkers.warmups import WarmSets, check_warmups
 from tests.unit.simulator.checkers.rows import T0, T01, T1, envelope, led
 
 OPTION = Warmup(max_concurrent=2, per_member=1, timeout_ms=1_000)

@@ -8,8 +8,6 @@ from typing import Final
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import BalanceRequested, Envelope, RoundDecided
 
-__all__ = ["check_balance"]
-
 _CLOCKS_DIFFER: Final = 0.9  # a leader's clock may run fast
 
 

@@ -17,9 +17,6 @@ from attrs import define, field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
-from coopgroup.simulator.checkers.bundles import of_bundles
-from coopgroup.simulator.checkers.rounds import received_twice
-from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -30,8 +27,9 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
 )
-
-__all__ = ["Waits", "check_losses"]
+from tests.swarm.checkers.bundles import of_bundles
+from tests.swarm.checkers.rounds import received_twice
+from tests.swarm.checkers.warmups import WarmSets
 
 _UNKNOWN: Final = "?"
 _UNSOUND: Final = (RoundRefused, SubscriptionUnreadable)

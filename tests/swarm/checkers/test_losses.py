@@ -4,7 +4,6 @@ import attrs
 import pytest
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.simulator.checkers import Waits, check_heard_delays, check_losses
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
@@ -14,6 +13,8 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
 )
+from tests.swarm.checkers.heard_delays import check_heard_delays
+from tests.swarm.checkers.losses import Waits, check_losses
 from tests.unit.simulator.checkers.rows import envelope, led
 
 LOST, WAITING = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})

@@ -3,7 +3,7 @@
 import pytest
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.simulator.coordinator.uniform import assign_uniformly
+from coopgroup.simulator.coordinator.consumer_group import assign_uniformly
 
 SEVEN = ResourceSet({"T": range(7)})
 

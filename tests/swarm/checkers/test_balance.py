@@ -3,8 +3,8 @@
 import pytest
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.simulator.checkers import check_balance
 from coopgroup.telemetry import BalanceRequested, Envelope, Record
+from tests.swarm.checkers.balance import check_balance
 from tests.unit.simulator.checkers.rows import T0, T01, envelope, led
 
 

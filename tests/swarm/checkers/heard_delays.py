@@ -10,7 +10,6 @@ from typing import Final
 from attrs import define, field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.simulator.checkers.losses import Waits
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -24,8 +23,7 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
 )
-
-__all__ = ["check_heard_delays"]
+from tests.swarm.checkers.losses import Waits
 
 # Many records, of which no process learns of a delay.
 _OF_OTHERS: Final = (OffsetsCommitted, ResourcesStarted, ResourcesStopped)

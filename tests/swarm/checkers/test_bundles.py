@@ -3,7 +3,6 @@
 import attrs
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.simulator.checkers.bundles import are_always_together, check_bundles, in_bundles
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
@@ -13,6 +12,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     WarmupsChanged,
 )
+from tests.swarm.checkers.bundles import are_always_together, check_bundles, in_bundles
 from tests.unit.simulator.checkers.rows import envelope, led
 
 TOGETHER = [["T", "U"]]

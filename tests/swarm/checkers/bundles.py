@@ -24,8 +24,6 @@ from coopgroup.telemetry import (
     WarmupsChanged,
 )
 
-__all__ = ["are_always_together", "check_bundles", "in_bundles", "of_bundles"]
-
 
 def are_always_together(
     telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]

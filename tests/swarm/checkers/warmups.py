@@ -17,7 +17,6 @@ from attrs import define, field
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.core.policies.warming.option import Warmup
-from coopgroup.simulator.checkers.rounds import received_twice
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -31,8 +30,7 @@ from coopgroup.telemetry import (
     SubscriptionUnreadable,
     WarmupsChanged,
 )
-
-__all__ = ["WarmSets", "check_warmups"]
+from tests.swarm.checkers.rounds import received_twice
 
 _TOLERANCE_MS: Final = 20  # a decision is recorded a little after it was made
 _KNOWN_AFTER: Final = 2  # assignments of a process, until its leader knows its warm set

@@ -1,4 +1,4 @@
-"""Check the leader's decisions: revocations, moves per round, and delays."""
+"""Check the decisions of a policy: moves per round, and delays."""
 
 from __future__ import annotations
 
@@ -6,50 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
-from coopgroup.simulator.checkers.bundles import of_bundles
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
     ResourcesStarted,
     RoundDecided,
-    SubscriptionUnreadable,
 )
-
-__all__ = ["check_delays", "check_ration", "check_retained", "received_twice"]
-
-
-def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """Yield members that must stop a resource which the leader of their round did not revoke.
-
-    A generation with two leaders proves nothing, because the round of one was lost with its broker.
-    The same holds for a member that its leader cannot read: the leader does not know which
-    resources it takes from this member.
-    """
-    unreadable = {
-        (one.generation, one.record.member_id)
-        for one in telemetry
-        if isinstance(one.record, SubscriptionUnreadable)
-    }
-    rounds = [one for one in telemetry if isinstance(one.record, RoundDecided)]
-    counts: dict[int, int] = {}
-    for one in rounds:
-        counts[one.generation] = counts.get(one.generation, 0) + 1
-    revoked = {
-        one.generation: one.record.revoked
-        for one in rounds
-        if isinstance(one.record, RoundDecided) and counts[one.generation] == 1
-    }
-    for envelope in telemetry:
-        record = envelope.record
-        if isinstance(record, AssignmentReceived) and envelope.generation in revoked:
-            kept = record.revoked - revoked[envelope.generation]
-            if kept and (envelope.generation, envelope.member) not in unreadable:
-                yield Violation(
-                    checker="retained",
-                    at_ms=envelope.at_ms,
-                    message=f"{envelope.client} has to stop {kept.to_dict()}, left to it",
-                )
+from tests.swarm.checkers.bundles import of_bundles
 
 
 def received_twice(received: Mapping[str, ResourceSet], members: Iterable[str]) -> ResourceSet:
