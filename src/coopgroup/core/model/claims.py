@@ -3,7 +3,8 @@
 The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
 is rightful. Claims that tie in this generation cancel each other, and the resource has no owner. A
 claim of a topic without a subscription loses against a subscriber's: its member may not keep the
-resource.
+resource. A member that hands over may keep its resources for now, so its claim counts like one of a
+subscriber.
 For safety, a claim that is not rightful still counts as ownership until its member gives it up.
 Therefore all claims stay in the snapshot.
 """
@@ -150,7 +151,9 @@ def _rightful_owners(group: GroupSnapshot, generations: Int64Array) -> tuple[Int
     if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
         owner[positions] = members
         return owner, group.contested
-    claimed_in = generations[members] + _SUBSCRIBED * group.subscribes(members, positions)
+    hands_over = np.array([member.hands_over for member in group.members], dtype=np.bool_)
+    may_keep = group.subscribes(members, positions) | hands_over[members]
+    claimed_in = generations[members] + _SUBSCRIBED * may_keep
     newest = np.full(owner.size, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(newest, positions, claimed_in)
     winning = claimed_in == newest[positions]
