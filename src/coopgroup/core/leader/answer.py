@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray
     from coopgroup.core.policies.base import Policy, RoundContext
 
-__all__ = ["fallback_round", "lead", "member_assignments"]
-
 _VERSION_OF_DESIGN_I: Final = 1
 
 

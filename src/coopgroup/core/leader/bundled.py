@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.warming.bundles import Bundles
 
-__all__ = ["BundledRound"]
-
 
 @frozen(kw_only=True, eq=False)
 class BundledRound:

@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.range.assignor import RangeAssignor
+from coopgroup.core.assignors.range import RangeAssignor
 from coopgroup.core.assignors.round_robin import RoundRobinAssignor
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.protocol.values import Subscription
-
-__all__ = ["lead_kafka_round"]
 
 # All versions have the same fields, and every client reads version 0.
 _WRITTEN_VERSION: Final = 0

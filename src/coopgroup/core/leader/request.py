@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
 
-__all__ = [
-    "NO_LAGS",
-    "Lags",
-    "RoundRequest",
-    "TopicMetadata",
-    "known_claims",
-    "read_members",
-]
-
 
 @frozen(kw_only=True)
 class RoundRequest:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array, ResourceSet
     from coopgroup.core.policies.state import PolicyState
 
-__all__ = ["LagFigures", "Offer", "Policy", "RoundContext", "StagedRound"]
-
 
 class LagFigures(Protocol):
     """The lags that a leader knows."""

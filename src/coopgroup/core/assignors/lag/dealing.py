@@ -17,8 +17,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["Window", "deal_by_count", "deal_by_lag"]
-
 
 @frozen(kw_only=True)
 class Window:

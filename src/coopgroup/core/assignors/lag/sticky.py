@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from coopgroup.core.assignors.move_budget import MoveBudget
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Deals", "given_up", "placed_beside_owners"]
-
 _TABLE_CELLS_MAX: Final = 2**18
 
 
