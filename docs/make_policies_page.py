@@ -29,7 +29,7 @@ from coopgroup.simulator import Run, Scenario, read_scenario
 from coopgroup.simulator.comparison import Runner, compare, spread_of
 from coopgroup.simulator.scenario import Choice, Span
 from coopgroup.simulator.scenario.times import first_event_ms, last_event_ms
-from coopgroup.telemetry import Ownership, ProcessEnded, ProcessStarted, read_ownership
+from coopgroup.telemetry import Ledger, ProcessEnded, ProcessStarted, read_ledger
 
 __all__ = ["USE_CASES", "picture", "table"]
 
@@ -183,7 +183,7 @@ def picture(runs: Mapping[str, Run], use_case: UseCase, *, row: int = ROW) -> st
 
 def _clients(runs: Mapping[str, Run]) -> list[str]:
     """Processes of all runs in the order of their numbers."""
-    names = {name for run in runs.values() for name in read_ownership(run.telemetry).clients}
+    names = {name for run in runs.values() for name in read_ledger(run.telemetry).clients}
     return sorted(names, key=lambda name: (len(name), name))
 
 
@@ -197,14 +197,14 @@ def _panel(
     """One path for each process: everything that it works on."""
     begin_ms, end_ms = window
     top, height = top_and_row
-    owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
+    owned = read_ledger(run.telemetry, until_ms=run.scenario.end_ms)
     row_of = _rows(owned, begin_ms)
     strokes: dict[str, list[str]] = {name: [] for name in clients}
     for resource, owner, start, end in zip(
-        owned.resource.tolist(),
-        owned.owner.tolist(),
-        np.clip(owned.start_ms, begin_ms, end_ms).tolist(),
-        np.clip(owned.end_ms, begin_ms, end_ms).tolist(),
+        owned.work.resource.tolist(),
+        owned.work.owner.tolist(),
+        np.clip(owned.work.start_ms, begin_ms, end_ms).tolist(),
+        np.clip(owned.work.end_ms, begin_ms, end_ms).tolist(),
         strict=True,
     ):
         if end > start:
@@ -218,11 +218,11 @@ def _panel(
     ]
 
 
-def _rows(owned: Ownership, at_ms: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _rows(owned: Ledger, at_ms: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Row of each resource: by its owner at a time, then by number."""
     owner = np.full(len(owned.resources), len(owned.clients))
-    then = (owned.start_ms <= at_ms) & (owned.end_ms > at_ms)
-    owner[owned.resource[then]] = owned.owner[then]
+    then = owned.work.take((owned.work.start_ms <= at_ms) & (owned.work.end_ms > at_ms))
+    owner[then.resource] = then.owner
     rows = np.empty(len(owner), np.int64)
     rows[np.lexsort((np.arange(len(owner)), owner))] = np.arange(len(owner))
     return rows

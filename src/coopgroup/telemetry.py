@@ -9,7 +9,14 @@ from coopgroup.late_names import late_names
 
 if TYPE_CHECKING:
     from coopgroup.core.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
-    from coopgroup.core.telemetry.ownership import Ownership, read_ownership
+    from coopgroup.core.telemetry.ledger import (
+        Ledger,
+        Spans,
+        WarmEnd,
+        WarmNow,
+        WarmSpan,
+        read_ledger,
+    )
     from coopgroup.core.telemetry.records import (
         AssigningMoved,
         AssignmentReceived,
@@ -39,7 +46,6 @@ if TYPE_CHECKING:
         WarmupsChanged,
         WorkFailed,
     )
-    from coopgroup.core.telemetry.warm_spans import WarmEnd, WarmSpan, read_warm_spans
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -53,10 +59,10 @@ __all__ = [
     "EndCause",
     "Envelope",
     "FaultInjected",
+    "Ledger",
     "MemberReported",
     "MembershipLost",
     "OffsetsCommitted",
-    "Ownership",
     "ProcessEnded",
     "ProcessPaused",
     "ProcessResumed",
@@ -67,16 +73,17 @@ __all__ = [
     "ResourcesStopped",
     "RoundDecided",
     "RoundRefused",
+    "Spans",
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
     "WarmEnd",
+    "WarmNow",
     "WarmSpan",
     "WarmupsChanged",
     "WorkFailed",
     "from_json",
-    "read_ownership",
-    "read_warm_spans",
+    "read_ledger",
     "to_json",
 ]
 
@@ -90,7 +97,14 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "from_json",
                 "to_json",
             ),
-            "coopgroup.core.telemetry.ownership": ("Ownership", "read_ownership"),
+            "coopgroup.core.telemetry.ledger": (
+                "Ledger",
+                "Spans",
+                "WarmEnd",
+                "WarmNow",
+                "WarmSpan",
+                "read_ledger",
+            ),
             "coopgroup.core.telemetry.records": (
                 "AssigningMoved",
                 "AssignmentReceived",
@@ -120,6 +134,5 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "WarmupsChanged",
                 "WorkFailed",
             ),
-            "coopgroup.core.telemetry.warm_spans": ("WarmEnd", "WarmSpan", "read_warm_spans"),
         },
     )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from docs import make_state_diagram
+from docs import make_key_tables, make_state_diagram
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -27,6 +27,13 @@ def rows_of(name: str) -> list[list[str]]:
 def test_state_diagram_is_fresh() -> None:
     """If this fails: python docs/make_state_diagram.py."""
     assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+
+
+@pytest.mark.parametrize("page", make_key_tables.PAGES)
+def test_tables_of_keys_are_fresh(page: str) -> None:
+    """If this fails: python docs/make_key_tables.py."""
+    text = (DOCS / f"{page}.md").read_text()
+    assert make_key_tables.made(page, text) == text
 
 
 @pytest.mark.parametrize("use_case", USE_CASES, ids=lambda one: one.name)

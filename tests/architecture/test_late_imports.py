@@ -18,7 +18,7 @@ LATE = (
     "coopgroup.kafka.membership.identity",
     "coopgroup.kafka.membership.telemetry_file",
     "coopgroup.reading",
-    "coopgroup.core.telemetry.ownership",
+    "coopgroup.core.telemetry.ledger",
     "confluent_kafka.admin",
     "kafka.admin",
     "kafka.consumer.group",

@@ -63,10 +63,10 @@ ALLOWED = {
     ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
     ("processing/process.py", "subscribe"): "on a CooperativeConsumer",
     ("watch/telemetry_topics.py", "assign"): "explicit offsets, and no commits",
-    ("leader/decision.py", "assign"): "on an assignor",
-    ("session/balancing.py", "assign"): "on an assignor",
-    ("testing/trial/worker.py", "subscribe"): "the client that a trial measures",
-    ("testing/trial/worker.py", "commit"): "the client that a trial measures",
+    ("core/leader/decision.py", "assign"): "on an assignor",
+    ("core/session/balancing.py", "assign"): "on an assignor",
+    ("cli/demo_member.py", "subscribe"): "the client that the demonstration measures",
+    ("cli/demo_member.py", "commit"): "the client that the demonstration measures",
 }
 
 

@@ -29,7 +29,6 @@ from coopgroup.core.assignors.move_budget import MoveBudget
 from coopgroup.core.assignors.quota_flow import ARCS_MAX
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.telemetry import codec, records
-from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS
 from coopgroup.metrics.events import _CAUSES
 from coopgroup.metrics.names import METRICS
 from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep, read_sweep
@@ -169,14 +168,6 @@ def test_page_goes_through_every_method_of_the_consumer() -> None:
     assert [name for name, (word, said) in verdicts.items() if word != "same" and not said] == []
 
 
-def test_page_lists_every_key_of_a_group() -> None:
-    """Its own in the order of the code, with defaults; and those that it shares with consumers."""
-    rows = _rows(r"^\| `(coopgroup\.[\w.]+)` \| (\d+) \|", _text("groups"))
-    assert [(key, int(default)) for key, default in rows] == list(OWN_KEYS.items())
-    shared = _text("groups").split("## Configuration")[1].split("| key |")[0]
-    assert set(re.findall(r"`([a-z]+\.[\w.]+)`", shared)) == set(GROUP_KEYS)
-
-
 # --- assignors and policies -----------------------------------------------------------------------
 
 
@@ -229,8 +220,8 @@ def test_examples_of_assignors_and_policies_run(monkeypatch: pytest.MonkeyPatch)
     assert names["evened_out"] == LagAwareAssignor(scope="group", moves_max=50)
     assert names["by_speed"] == DrainTimeAssignor(moves_max=50)
     for registry, known in {
-        "assignors.registry._ASSIGNORS": {"sticky": StickyAssignor},
-        "policies.registry._POLICIES": {"simple": SimplePolicy},
+        "core.assignors.registry._ASSIGNORS": {"sticky": StickyAssignor},
+        "core.policies.registry._POLICIES": {"simple": SimplePolicy},
     }.items():
         monkeypatch.setattr(f"coopgroup.{registry}._factories", known)
     assert isinstance(_defined_in("custom_assignor")["ColocatedAssignor"](), Assignor)

@@ -9,8 +9,6 @@ import pytest
 from confluent_kafka import Message, Producer
 
 import coopgroup
-from coopgroup.testing.trial.brokers import Stage, open_stage
-from coopgroup.testing.trial.scenarios import SCENARIOS
 from docs.make_policies_page import README_PICTURE, README_POLICIES
 from tests.architecture.readme import (
     Table,
@@ -21,6 +19,8 @@ from tests.architecture.readme import (
 )
 from tests.architecture.tree import ROOT
 from tests.benchmarks import headline
+from tests.lab.scenarios import SCENARIOS
+from tests.support.mock_broker import MOCK_CONFIG, MOCK_PARTITIONS, mock_broker
 
 README = ROOT / "README.md"
 EXAMPLES = page_examples(README, "python broker")
@@ -28,25 +28,25 @@ RECORDS = 8
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    """Return a mock broker whose topic `orders` has RECORDS records, evenly over its partitions."""
-    with open_stage("mock", 4, lambda _line: None) as opened:
-        producer = Producer({**opened.client_config, "log_level": 0})
+def address() -> Iterator[str]:
+    """Return the address of a mock broker: RECORDS records in `orders`, evenly distributed."""
+    with mock_broker() as address:
+        producer = Producer({"bootstrap.servers": address, "log_level": 0})
         for number in range(RECORDS):
-            producer.produce("orders", f"order-{number}", partition=number % 4)
+            producer.produce("orders", f"order-{number}", partition=number % MOCK_PARTITIONS)
         assert producer.flush(30) == 0
-        yield opened
+        yield address
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_runs(
     number: int,
-    stage: Stage,
+    address: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The example prints the records of its topic, and ends without an error."""
-    config = {**stage.client_config, **stage.cooperative_config, "group.id": f"readme-{number}"}
+    config = {"bootstrap.servers": address, **MOCK_CONFIG, "group.id": f"readme-{number}"}
 
     class Consumer(coopgroup.CooperativeConsumer):
         """The consumer, on the mock broker and only for the existing records."""

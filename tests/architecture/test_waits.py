@@ -15,7 +15,6 @@ STARTS: Final = re.compile(r"threading\.(Thread|Timer)\(|ThreadPoolExecutor\(")
 _ANSWER: Final = "its caller waits for the answer or the exception, which a future carries"
 POOLS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "src/coopgroup/cli/pipeline/demo.py": _ANSWER,
         "src/coopgroup/pipeline/episodes/job.py": _ANSWER,
         "src/coopgroup/pipeline/sweep/run.py": _ANSWER,
     }

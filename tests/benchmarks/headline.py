@@ -1,7 +1,7 @@
 """The headline: the cost of a rebalance for each kind of consumer group, on one real broker.
 
 Four members as processes share 24 partitions with a paced producer, in the scenarios of
-`coopgroup.testing.trial.scenarios`. The kinds take turns within each repetition, so a slow minute
+`tests.lab.scenarios`. The kinds take turns within each repetition, so a slow minute
 of the machine hits all kinds. Each figure is the median of the repetitions. docs/measuring.md
 defines the terms of the tables.
 
@@ -22,10 +22,10 @@ from attrs import asdict, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial import Trial
-from coopgroup.testing.trial.scenarios import SCENARIOS, Outcome, play_scenarios
-from coopgroup.testing.trial.spec import BELL_TOPIC, check_kind
 from tests.benchmarks.results import DOCS, merge_results, write_between
+from tests.lab.controller import Trial
+from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios
+from tests.lab.spec import BELL_TOPIC, check_kind
 
 __all__ = [
     "DEFAULT_KINDS",

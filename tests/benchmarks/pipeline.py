@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.history import assignments_of, commit_records, commits_of, group_records
-from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of
+from coopgroup.pipeline.lag import interests_of, lag_of, subscribed_moments
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.spark.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
@@ -195,6 +196,7 @@ def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
         f"{FIRST_MS} + 60000 * (id DIV {partitions}) AS at_ms",
         "cast(0 AS long) AS begin",
         "100 * id AS end",
+        "cast(null AS string) AS topic_id",
     )
     due = f"(id DIV {partitions}) % {COMMIT_MOMENTS} = id % {COMMIT_MOMENTS}"
     commits = spark.range(0, size, 1, SLICES).where(due)
@@ -207,13 +209,14 @@ def _lag(spark: SparkSession, size: int) -> tuple[DataFrame, DataFrame]:
         "false AS is_tombstone",
         "0 AS source_partition",
         "id AS source_offset",
+        "cast(null AS string) AS topic_id",
     )
     members, generations = (
         spark.createDataFrame([], TABLES[name].schema) for name in ("members", "generations")
     )
     interests = interests_of(commits, members).localCheckpoint()
-    dead = dead_moments(ends, interests, generations)
-    return ends, lag_of(ends, commits, interests, dead, "latest")
+    subscribed = subscribed_moments(ends, interests, generations, members)
+    return ends, lag_of(ends, in_log_order(commits), interests, subscribed, "latest")
 
 
 KINDS: Final = {

@@ -30,8 +30,6 @@ from confluent_kafka.admin import (
 )
 
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial import Trial, TrialLog, Window
-from coopgroup.testing.trial.scenarios import measure_steps
 from tests.benchmarks.results import DOCS, RESULTS, merge_results, write_between
 from tests.benchmarks.stateful_members import (
     HEARTBEAT_INTERVAL_MS,
@@ -41,6 +39,9 @@ from tests.benchmarks.stateful_members import (
     OurProcesses,
     StreamsHosts,
 )
+from tests.lab.analysis import TrialLog, Window
+from tests.lab.controller import Trial
+from tests.lab.scenarios import measure_steps
 
 __all__ = ["run", "tables"]
 

@@ -1,6 +1,6 @@
 """Members with state for the benchmark `stateful`: our example, and Kafka Streams.
 
-Both kinds log each processed record as `coopgroup.testing.trial.recording` defines it.
+Both kinds log each processed record as `tests.lab.recording` defines it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import define, field
 
-from coopgroup.testing.trial.analysis import IncarnationLog, TrialLog, merge
-from coopgroup.testing.trial.recording import RowReader, Rows
-from coopgroup.testing.trial.watch import GroupWatch
 from tests.benchmarks.jars import classpath_of
+from tests.lab.analysis import IncarnationLog, TrialLog, merge
+from tests.lab.recording import RowReader, Rows
+from tests.lab.watch import GroupWatch
 
 __all__ = [
     "HEARTBEAT_INTERVAL_MS",

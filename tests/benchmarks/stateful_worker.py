@@ -21,9 +21,9 @@ from attrs import define, field
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.testing.trial.recording import RowLog
-from coopgroup.testing.trial.worker import has_ended
 from examples.stateful_counts.counts import Counts, arguments
+from tests.lab.recording import RowLog
+from tests.lab.worker import has_ended
 
 PRODUCED: Final = struct.Struct("<q")
 PARENT_CHECK_S: Final = 0.2

@@ -12,7 +12,7 @@ from coopgroup.core.member import KeptIdentity
 from coopgroup.kafka.membership.identity import take_slot
 from coopgroup.telemetry import MembershipLost, RoundDecided
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial.analysis import measure
+from tests.lab.analysis import measure
 from tests.support.live_group import Crew, playing, unique
 from tests.support.waiting import wait_for
 

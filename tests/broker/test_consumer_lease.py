@@ -9,8 +9,8 @@ import pytest
 
 from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial.analysis import Window, measure
-from coopgroup.testing.trial.recording import Event, EventReader, RowReader
+from tests.lab.analysis import Window, measure
+from tests.lab.recording import Event, EventReader, RowReader
 from tests.support.live_group import Crew, Player, playing, produce, unique
 
 SESSION_MS = 1_500

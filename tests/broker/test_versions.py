@@ -22,7 +22,8 @@ from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.telemetry import MembershipLost, ResourcesStopped, RoundDecided
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.releases import KAFKA_VERSION, read_release
+from coopgroup.testing.releases import KAFKA_VERSION
+from tests.lab.zookeeper import cluster_of
 from tests.support.coordinators import partition_of
 from tests.support.live_group import Crew, produce, unique
 
@@ -224,8 +225,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], str], ...]] = (
 
 @pytest.fixture(params=VERSIONS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    version = read_release(request.param).version
-    with KafkaCluster(brokers=2, version=version, start_timeout_ms=120_000) as cluster:
+    with cluster_of(request.param, brokers=2, start_timeout_ms=120_000) as cluster:
         yield Stage(cluster, tmp_path)
 
 

@@ -18,10 +18,10 @@ from typing import Any
 from attrs import define, evolve, field
 
 from coopgroup.testing.processes import BrokerProcess, Reaper
-from coopgroup.testing.trial.recording import EventReader
 from tests.chaos.checkers import Commit, Freeze, HandOut
 from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
+from tests.lab.recording import EventReader
 
 __all__ = ["Life", "Seat"]
 

@@ -30,8 +30,8 @@ from typing import Any, Final
 from attrs import asdict, frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.testing.trial.recording import EventLog
 from tests.chaos.network import enter_namespace
+from tests.lab.recording import EventLog
 
 __all__ = ["KINDS", "MemberSpec", "dump_spec"]
 

@@ -48,11 +48,11 @@ def test_set_when_built_holds_each_pair_once_in_order(indices: dict[str, list[in
 
 @given(anything, anything)
 def test_algebra_when_compared_with_python_sets_agrees(
-    left: dict[str, list[int]], right: dict[str, list[int]]
+    left: dict[str, list[int]],
+    right: dict[str, list[int]],
 ) -> None:
     """Union, intersection, difference, subset, disjointness and equality."""
-    a, b = _pairs(left), _pairs(right)
-    mine, theirs = ResourceSet(left), ResourceSet(right)
+    mine, theirs, a, b = ResourceSet(left), ResourceSet(right), _pairs(left), _pairs(right)
     assert mine | theirs == ResourceSet.from_pairs(a | b)
     assert mine & theirs == ResourceSet.from_pairs(a & b)
     assert mine - theirs == ResourceSet.from_pairs(a - b)

@@ -42,6 +42,10 @@ class Given:
     spark: SparkSession
     frames: Mapping[str, DataFrame]
     folder: str = "tables"
+    until_ms: int | None = None
+
+    def as_of_ms(self) -> int | None:
+        return self.until_ms
 
     def read(self, name: str) -> DataFrame:
         return self.frames[name] if name in self.frames else make(self.spark, name)
@@ -57,7 +61,7 @@ def commit(at_ms: int, committed: int | None, **others: Any) -> dict[str, Any]: 
         "committed": committed,
         "is_tombstone": committed is None,
         "source_partition": 0,
-        "source_offset": at_ms,
+        "source_offset": 10 * at_ms,
         **others,
     }
 

@@ -41,8 +41,16 @@ def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | N
     return spark.createDataFrame(rows, RAW)
 
 
-def history_of_runs(spark: SparkSession, runs: Mapping[str, Run]) -> dict[str, DataFrame]:
-    """Return the tables of a history and of its episodes; each group has the name of its run."""
+def history_of_runs(
+    spark: SparkSession, runs: Mapping[str, Run], *, is_named: bool = False
+) -> dict[str, DataFrame]:
+    """Return the tables of a history and of its episodes; each group has the name of its run.
+
+    Args:
+        spark: the session.
+        runs: the runs, by group.
+        is_named: whether the names of processes in telemetry prove returns.
+    """
     records = []
     for group, run in runs.items():
         telemetry = tuple(evolve(one, group=group) for one in run.telemetry)
@@ -51,9 +59,14 @@ def history_of_runs(spark: SparkSession, runs: Mapping[str, Run]) -> dict[str, D
     frames = history_frames(
         commit_records(raw).localCheckpoint(), group_records(raw).localCheckpoint()
     )
-    names = ("commits", "generations", "members", "assignments")
-    tables = {name: frames[name].localCheckpoint() for name in names} | {"lag": make(spark, "lag")}
-    return {**tables, **history_of(tables)}
+    read = ("commits", "generations", "members", "assignments")
+    tables = {name: frames[name].localCheckpoint() for name in read} | {"lag": make(spark, "lag")}
+    names = {
+        (group, one.member, one.client) for group, run in runs.items() for one in run.telemetry
+    }
+    named = [row for row in sorted(names) if is_named and row[1] and row[2]]
+    identities = spark.createDataFrame(named, "group string, member_id string, identity string")
+    return {**tables, **history_of(tables, identities if is_named else None)}
 
 
 def _commits(telemetry: Sequence[Envelope]) -> Records:

@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field, frozen
 
 from coopgroup.pipeline.episodes import job
-from coopgroup.pipeline.episodes.job import checkpointed, history_episodes
+from coopgroup.pipeline.episodes.job import Context, checkpointed, history_episodes
 from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:
@@ -19,8 +19,20 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["REMOVED", "Claims", "State", "Story", "every", "history_of", "tables_of", "watched"]
+__all__ = [
+    "AS_OF_MS",
+    "REMOVED",
+    "Claims",
+    "State",
+    "Story",
+    "every",
+    "history_of",
+    "tables_of",
+    "watched",
+]
 
+AS_OF_MS: Final = 864_000_000
+"""End of all histories."""
 REMOVED: None = None
 """In place of the members of a state: the group was removed."""
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
@@ -60,7 +72,10 @@ def tables_of(spark: SparkSession, stories: Mapping[str, Story]) -> dict[str, Da
         source = {"group": group, "source_partition": number}
         rows["commits"] += [{**one, **source} for one in story.commits]
         rows["lag"] += [{**one, "group": group} for one in story.lag]
-        for offset, state in enumerate(story.states):
+        offset = 0
+        for state in story.states:
+            # After the commits of the same time.
+            offset = max(offset + 1, 10 * state.at_ms + 9)
             place = {**source, "at_ms": state.at_ms, "source_offset": offset}
             for name, some in _rows_of(state, story.limits).items():
                 copies = 1 if name == "assignments" else story.copies
@@ -87,9 +102,13 @@ def _rows_of(state: State, limits: Mapping[str, int]) -> dict[str, list[dict[str
     return {"generations": [counted], "members": members, "assignments": assignments}
 
 
-def history_of(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def history_of(
+    tables: Mapping[str, DataFrame], identities: DataFrame | None = None
+) -> dict[str, DataFrame]:
     """Return the episodes of a history, computed once."""
-    found = history_episodes(*(tables[name] for name in _HISTORY), lag=tables["lag"])
+    context = Context(as_of_ms=AS_OF_MS, identities=identities)
+    frames = (tables[name] for name in _HISTORY)
+    found = history_episodes(*frames, lag=tables["lag"], context=context)
     return {name: checkpointed(frame) for name, frame in found.items()}
 
 

@@ -66,6 +66,7 @@ def absence(gone_ms: int, away_ms: int | None, **others: Any) -> dict[str, Any]:
         "gone_latest_ms": gone_ms + 10,
         "absent_ms": away_ms,
         "returned_ms": returned_ms,
+        "returned_as": "never" if away_ms is None else "telemetry",
         **others,
     }
 
@@ -137,6 +138,32 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
         history_of(tables, "h")
     with pytest.raises(PipelineError, match="tables has no episodes to advise on"):
         history_of(given(spark, {}), "g")
+
+
+def test_likely_returns_count_only_on_demand(spark: SparkSession) -> None:
+    """Without it, the absence is permanent, and the newcomer is a new member."""
+    likely = absence(HOUR_MS, 20_000, returned_as="client_and_host")
+    tables = given(
+        spark,
+        {
+            "absences": [likely, absence(2 * HOUR_MS, None), absence(3 * HOUR_MS, 5_000)],
+            "rebalances": [
+                rebalance(0),
+                rebalance(HOUR_MS + 20_000, trigger="join", joined=1),
+                rebalance(3 * HOUR_MS + 5_000, trigger="join", joined=1),
+                rebalance(9 * HOUR_MS),
+            ],
+        },
+    )
+    for uses_likely, away, joined in (
+        (False, [None, None, 5_000], 1),
+        (True, [20_000, None, 5_000], 0),
+    ):
+        history = history_of(tables, "g", uses_likely=uses_likely)
+        absences = [one for episode in history.episodes for one in episode.absences]
+        assert [one.absent_ms for one in absences] == away
+        assert sum(one.joined for one in history.episodes) == joined
+        assert (history.absent, history.proven, history.likely) == (3, 1, 1)
 
 
 def test_history_since_a_time_counts_only_what_came_then(spark: SparkSession) -> None:
@@ -322,6 +349,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
             "gone_latest_ms": number * HOUR_MS,
             "returned_ms": number * HOUR_MS + 8_000,
             "absent_ms": 8_000,
+            "returned_as": "telemetry",
             "observed_until_ms": (COUNT + 1) * HOUR_MS,
         }
         for number in range(1, COUNT + 1)
@@ -365,10 +393,14 @@ def test_stateful_group_is_advised_to_wait_and_gets_a_page(folder: str, tmp_path
     assert found["is_clear"]
     assert found["history"] | {"observed": None} == {
         "days": 1.0,
+        "as_of_ms": None,
         "members": 3,
         "partitions": 6,
         "episodes": COUNT,
         "absences": COUNT,
+        "proven_returns": COUNT,
+        "likely_returns": 0,
+        "uses_likely_returns": False,
         "is_enough": True,
         "observed": None,
     }

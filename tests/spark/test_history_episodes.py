@@ -13,7 +13,16 @@ from attrs import evolve
 from pyspark.sql import functions as sql
 
 from tests.spark.frames import commit, rows
-from tests.spark.stories import REMOVED, Claims, State, Story, every, history_of, tables_of
+from tests.spark.stories import (
+    AS_OF_MS,
+    REMOVED,
+    Claims,
+    State,
+    Story,
+    every,
+    history_of,
+    tables_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +49,7 @@ STORIES["whole"] = Story(
         State(at_ms=120_000, generation=5, held={"a": (0, 1), "c": ()}, topics=BOTH),
         State(at_ms=150_000, generation=6, held={"a": (0, 1)}, topics=BOTH),
         State(at_ms=180_000, generation=7),
+        State(at_ms=190_000, held=REMOVED),
     ),
     # Partition 0 has a commit every second; partition 1 has none while it moves.
     commits=(
@@ -72,7 +82,7 @@ claim(
     "a rebalance begins at the earliest with the previous round",
     *("whole", "rebalances"),
     "first_generation begin_earliest_ms begin_ms end_ms duration_ms",
-    (1, 10_000, 10_000, 10_000, 0),
+    (1, 9_000, 10_000, 10_000, 0),
     (2, 30_000, 60_000, 61_000, 1_000),  # not before members had the time to rejoin
     (4, 61_000, 90_000, 90_000, 0),
     (5, 90_000, 120_000, 120_000, 0),
@@ -252,7 +262,7 @@ claim(
     "no member returns in another life",
     *("removed", "absences"),
     "member_id returned_as observed_until_ms",
-    *(("a", "never", 200_000), ("b", "never", 200_000), ("y", "never", 400_000)),
+    *(("a", "never", 200_000), ("b", "never", 200_000), ("y", "never", AS_OF_MS)),
 )
 
 STORIES["anew"] = Story(
@@ -268,7 +278,7 @@ claim(
     "a generation that starts again is another life",
     *("anew", "rebalances"),
     "begin_ms trigger rounds missing members_before moved",
-    (1_000, "created", 1, 0, 0, 0),
+    (1_000, "created", 1, 6, 0, 0),
     (60_000, "join", 1, 0, 1, 0),
     (9 * HOUR_MS, "created", 1, 0, 0, 0),
     (10 * HOUR_MS, "join", 1, 0, 1, 0),
@@ -287,40 +297,28 @@ claim(
     *((1, 1, 0), (400, 1, 398)),
 )
 
-STORIES["weak"] = Story(
+STORIES["restarts"] = Story(
     states=(
         State(at_ms=1_000, generation=1, held={"p1@pod@h1": [0], "s1/s": [1], "k": [2]}),
         State(at_ms=60_000, generation=2, held={"k": [0, 1, 2]}),
-        State(at_ms=12 * HOUR_MS, generation=3, held={"p2@pod@h2": [0], "s2/s": [1], "k": [2]}),
+        State(at_ms=90_000, generation=3, held={"p2@pod@h1": [0], "k": [1, 2]}),
+        State(at_ms=12 * HOUR_MS, generation=4, held={"p2@pod@h1": [0], "s2/s": [1], "k": [2]}),
+        State(at_ms=12 * HOUR_MS, generation=4, held={"p2@pod@h1": [0], "s3/s": [1], "k": [2]}),
+        State(at_ms=13 * HOUR_MS, generation=5, held={"p3@pod@h1": [0], "s3/s": [1], "k": [2]}),
+        State(at_ms=14 * HOUR_MS, generation=6, held={"s3/s": [1], "k": [2]}),
+        State(at_ms=15 * HOUR_MS + 1, generation=7, held={"p4@pod@h1": [0], "s3/s": [], "k": [2]}),
     )
 )
-# A pod of the same deployment, half a day later, is another process; a static id is not.
+# A new pod that replaces another one within a round, or later than an hour, is a new process.
 claim(
-    "a weak name returns within an hour or never",
-    *("weak", "absences"),
-    "member_id returned_as returned_ms",
-    *(("p1", "never", None), ("s1", "static_id", 12 * HOUR_MS)),
-)
-
-
-FIRST_MS, SECOND_MS = 5 * HOUR_MS, 8 * HOUR_MS
-ONE_POD = {"c@pod@3": [0, 1, 2]}
-STORIES["pods"] = Story(
-    states=(
-        State(at_ms=1_000, generation=1, held={"a@pod@1": [0], "b@pod@2": [1], "c@pod@3": [2]}),
-        State(at_ms=60_000, generation=2, held={"b@pod@2": [0, 1], "c@pod@3": [2]}),
-        State(at_ms=FIRST_MS, generation=3, held=ONE_POD),
-        State(at_ms=FIRST_MS + 20_000, generation=4, held={**ONE_POD, "d@pod@4": []}),
-        State(at_ms=SECOND_MS, generation=5, held=ONE_POD),
-        State(at_ms=SECOND_MS + 30_000, generation=6, held={**ONE_POD, "e@pod@5": []}),
-    )
-)
-# Three pods of one name: one leaves for good, and hours later another restarts twice.
-claim(
-    "a member that never returns does not shift the returns of others",
-    *("pods", "absences"),
-    "member_id returned_member_id absent_ms",
-    *(("a", None, None), ("b", "d", 20_000), ("d", "e", 30_000)),
+    "a static id proves a return; client and host make it likely within an hour",
+    *("restarts", "absences"),
+    "member_id returned_as returned_member_id returned_ms absent_ms",
+    ("p1", "client_and_host", "p2", 90_000, 30_000),
+    ("p2", "never", None, None, None),
+    ("p3", "never", None, None, None),
+    ("s1", "static_id", "s2", 12 * HOUR_MS, 12 * HOUR_MS - 60_000),
+    ("s2", "static_id", "s3", 12 * HOUR_MS, 0),
 )
 
 
@@ -357,20 +355,98 @@ claim(
 )
 
 
+STORIES["unknown begin"] = Story(
+    states=(State(at_ms=90_000, generation=57, held={"a": [0]}),),
+)
+claim(
+    "a history that begins late lacks the rounds before, and has the time-out as bound",
+    *("unknown begin", "rebalances"),
+    "first_generation trigger missing begin_earliest_ms begin_ms",
+    (57, "created", 56, 60_000, 90_000),
+)
+
+STORIES["reset"] = Story(
+    states=(
+        State(at_ms=10_000, generation=1, held={"a": [0]}),
+        State(at_ms=100_000, generation=2),
+        State(at_ms=340_000, generation=3, held={"b": [0]}),
+    ),
+    commits=(
+        *every(1_000, (10_000, 99_000), (341_000, 700_000)),
+        commit(220_000, 50_000),
+    ),
+)
+claim(
+    "a reset of the offsets of an empty group is no work",
+    *("reset", "outages", TIMES),
+    (0, 99_000, 341_000, 241_000, 1_000),
+)
+
+TWO = ({"a": [0]}, {"a": [0], "b": []})
+STORIES["sparse"] = Story(
+    states=[
+        State(at_ms=at_ms, generation=number, held=held)
+        for number, (at_ms, held) in enumerate(zip((10_000, 220_000), TWO, strict=True), 1)
+    ],
+    commits=[
+        commit(at_ms, number)
+        for number, at_ms in enumerate(
+            (*range(0, 200_001, 20_000), *range(248_000, 500_000, 20_000))
+        )
+    ],
+)
+claim(
+    "a gap of two records may be chance, and no outage",
+    *("sparse", "outages", TIMES),
+    (0, 200_000, 248_000, 28_000, 28_000),
+)
+
+STORIES["tighter"] = Story(
+    states=[
+        State(at_ms=at_ms, generation=number, held=held)
+        for number, (at_ms, held) in enumerate(zip((10_000, 110_000), TWO, strict=True), 1)
+    ],
+    commits=tuple(every(2_000, (10_000, 98_000), (118_000, 300_000))),
+    lag=(waiting(98_500, 0), waiting(118_500, 9)),
+)
+claim(
+    "of two bounds of an outage the tighter one counts",
+    *("tighter", "outages", TIMES),
+    (0, 98_000, 118_000, 18_000, 2_000),
+)
+
+DEATH = (
+    State(at_ms=10_000, generation=1, held={"a": [0], "b": [1]}),
+    State(at_ms=100_000, generation=2),
+)
+WORK = tuple(one for place in (0, 1) for one in every(1_000, (10_000, 90_000), partition=place))
+STORIES["died"] = Story(states=DEATH, commits=WORK, lag=(waiting(80_000, 0), waiting(95_000, 9)))
+claim(
+    "a group that died has open outages until the end of the history",
+    *("died", "outages", TIMES),
+    (0, 90_000, None, AS_OF_MS - 91_000, 6_000),
+    (1, 90_000, None, AS_OF_MS - 91_000, AS_OF_MS - 91_000),  # nothing shows waiting records
+)
+claim(
+    "the death of a group costs what its open outages have cost so far",
+    *("died", "rebalances"),
+    "trigger unavailable_partition_s unavailable_error_s",
+    ("created", 0.0, 0.0),
+    ("emptied", 2 * (AS_OF_MS - 91_000) / 1_000, (AS_OF_MS - 85_000) / 1_000),
+)
+STORIES["finished"] = Story(
+    states=DEATH,
+    commits=WORK,
+    lag=[
+        {**waiting(at_ms, 0), "partition": place} for at_ms in (80_000, 95_000) for place in (0, 1)
+    ],
+)
+claim("a group that left no record behind has no outage", "finished", "outages", TIMES)
+
+
 # --- members that leave ---------------------------------------------------------------------------
 
-PEOPLE = {
-    "a1": "a1@a@h1",
-    "a2": "a2@a@h1",
-    "a3": "a3@a@h2",
-    "b1": "b1@b@h1",
-    "b2": "b2@b@h1",
-    "c1": "c1@c@h3",
-    "c2": "c2@x@h3",
-    "s1": "s1@s@h1/i",
-    "s2": "s2@s@h9/i",
-    "k": "k@k@h7",
-}
+PEOPLE = {"a1": "a1@a@h1", "a2": "a2@a@h1", "k": "k@k@h7"}
 SEEN = (commit(15, 1), commit(104, 2), commit(999, 3, written_ms=1_000))
 
 
@@ -387,59 +463,6 @@ def presence(*told: tuple[int, int, str], commits: Sequence[dict[str, Any]] = ()
     return Story(states=states, commits=commits, limits={"session_timeout_ms": 10})
 
 
-def rounds(presents: str) -> Story:
-    """Return a story of rounds ten milliseconds apart."""
-    present = enumerate(presents.split(", "))
-    return presence(*((100 + 10 * number, number + 1, names) for number, names in present))
-
-
-RETURN = "member_id returned_as returned_member_id returned_ms"
-A2, NEVER = ("a1", "client_and_host", "a2", 120), ("a1", "never", None, None)
-for text, story, *returns in (
-    ("the same client on the same host returns", rounds("a1 k, k, a2 k"), A2),
-    (
-        *("the same client on another host returns", rounds("a1 k, k, a3 k")),
-        ("a1", "client", "a3", 120),
-    ),
-    (
-        *("another client on the same host returns", rounds("c1 k, k, c2 k")),
-        ("c1", "host", "c2", 120),
-    ),
-    (
-        *("the same static id on another host returns", rounds("s1 k, k, s2 k")),
-        ("s1", "static_id", "s2", 120),
-    ),
-    (
-        "a static member returns within a generation",
-        presence((100, 1, "s1 k"), (130, 1, "s2 k")),
-        ("s1", "static_id", "s2", 130),
-    ),
-    ("a member never returns", rounds("a1 k, k"), NEVER),
-    ("another member that comes is no return", rounds("a1 k, k, k s1"), NEVER),
-    (
-        *("a member that comes for the first time is no return", rounds("k, a1 k, k, a2 k")),
-        ("a1", "client_and_host", "a2", 130),
-    ),
-    (
-        "of two names that leave together each has its own return",
-        rounds("a1 b1 k, k, b2 k, a2 b2 k"),
-        ("a1", "client_and_host", "a2", 130),
-        ("b1", "client_and_host", "b2", 120),
-    ),
-    (
-        *("a member is replaced within one round", rounds("a1 k, a2 k")),
-        ("a1", "client_and_host", "a2", 110),
-    ),
-    (
-        "a member returns twice in a row, in order",
-        rounds("a1 k, k, a2 k, k, a3 k"),
-        *(A2, ("a2", "client", "a3", 140)),
-    ),
-    ("all members leave, and one returns", rounds("a1, , a2"), A2),
-):
-    STORIES[text] = story
-    claim(text, text, "absences", RETURN, *returns)
-
 ABSENT = "gone_earliest_ms gone_ms gone_latest_ms absent_ms partitions generation observed_until_ms"
 LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
     (
@@ -447,23 +470,23 @@ LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
         presence(
             *((100, 1, "a1 k"), (110, 2, "k"), (150, 3, "a2 k"), (300, 4, "a2 k")), commits=SEEN
         ),
-        (104, 104, 110, 46, 1, 1, 1_000),  # observed until its last commit
+        (104, 104, 110, 46, 1, 1, AS_OF_MS),
     ),
     (
         "without commits an absence begins with the round without the member",
         presence((100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")),
-        (100, 110, 110, 40, 0, 1, 150),
+        (100, 110, 110, 40, 0, 1, AS_OF_MS),
     ),
     # A topic without records has old commits.
     (
         "no absence is longer than the group would have waited",
         presence((100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k"), commits=SEEN),
-        (1_990, 2_000, 2_000, 5, 1, 1, 2_005),
+        (1_990, 2_000, 2_000, 5, 1, 1, AS_OF_MS),
     ),
     (
         "unknown rounds set no limit for an absence",
         presence((100, 1, "a1 k"), (2_000, 9, "k"), commits=SEEN),
-        (999, 999, 2_000, None, 1, 1, 2_000),
+        (999, 999, 2_000, None, 1, 1, AS_OF_MS),
     ),
 )
 for text, story, absent in LEFT:

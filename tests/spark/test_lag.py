@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes.job import checkpointed
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.lag import (
     RESETS,
     committed_topics,
-    dead_moments,
     interests_of,
     lag_of,
     loads_of,
+    subscribed_moments,
     write_lag,
 )
 from coopgroup.pipeline.scope import Scope
@@ -62,6 +63,7 @@ def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -
 COMMITS: list[dict[str, Any]] = []
 ENDS: list[dict[str, Any]] = []
 GENERATIONS: list[dict[str, Any]] = []
+MEMBERS: list[dict[str, Any]] = []
 
 
 def tell(group: str, commits: Sequence[dict[str, Any]], ends: Sequence[dict[str, Any]]) -> None:
@@ -70,19 +72,35 @@ def tell(group: str, commits: Sequence[dict[str, Any]], ends: Sequence[dict[str,
     ENDS.extend({**one, "topic": group} for one in ends)
 
 
+def live(group: str, *states: tuple[int, int | None], topic: str = "") -> None:
+    """Add the states of a group: times and numbers of members, which subscribe to its topic."""
+    for at_ms, count in states:
+        place = {"group": group, "source_partition": 0, "source_offset": 10 * at_ms + 1}
+        state = {"member_count": count, "is_tombstone": count is None}
+        GENERATIONS.append({**place, **state, "at_ms": at_ms})
+        for number in range(count or 0):
+            who = {"member_id": f"m{number}", "topics": [topic or group]}
+            MEMBERS.append({**place, **who, "at_ms": at_ms})
+
+
 @pytest.fixture(scope="module")
 def computed(spark: SparkSession) -> dict[str, DataFrame]:
     """Return the lags of all groups with each rule, and their loads."""
     commits, ends = make(spark, "commits", *COMMITS), make(spark, "ends", *ENDS)
-    interests = checkpointed(interests_of(commits, make(spark, "members")))
-    dead = checkpointed(dead_moments(ends, interests, make(spark, "generations", *GENERATIONS)))
+    members = make(spark, "members", *MEMBERS)
+    interests = checkpointed(interests_of(commits, members))
+    states = make(spark, "generations", *GENERATIONS), members
+    subscribed = checkpointed(subscribed_moments(ends, interests, *states))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # which must not matter
     try:
         loads = checkpointed(loads_of(ends, commits, interests))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
-    lags = {reset: checkpointed(lag_of(ends, commits, interests, dead, reset)) for reset in RESETS}
+    said = checkpointed(in_log_order(commits))
+    lags = {
+        reset: checkpointed(lag_of(ends, said, interests, subscribed, reset)) for reset in RESETS
+    }
     return {**lags, "loads": loads}
 
 
@@ -97,7 +115,7 @@ tell(
     [
         commit(10, 4),
         commit(20, 7),
-        commit(20, 9, source_offset=21),
+        commit(20, 9, source_offset=201),
         commit(30, None),
         commit(40, 60),
     ],
@@ -112,6 +130,8 @@ tell(
     ],
 )
 
+
+live("rules", (10, 1))
 
 # Retention deletes 40 records; later the topic is made again with 7.
 tell(
@@ -176,16 +196,7 @@ def test_late_and_repeated_commits_change_only_what_they_are_about(
 
 
 tell("dead", [commit(10, 4), commit(40, None)], [end(at_ms, 100) for at_ms in range(5, 100, 10)])
-GENERATIONS += [
-    {
-        "group": "dead",
-        "at_ms": at_ms,
-        "member_count": count,
-        "is_tombstone": count is None,
-        "source_offset": at_ms,
-    }
-    for at_ms, count in ((5, 1), (30, 0), (60, None), (80, 2))
-]
+live("dead", (10, 1), (30, 0), (60, None), (80, 2))
 
 
 def test_a_dead_group_has_no_lag(computed: dict[str, DataFrame]) -> None:
@@ -197,6 +208,65 @@ def test_a_dead_group_has_no_lag(computed: dict[str, DataFrame]) -> None:
         (85, 100, "earliest"),
         (95, 100, "earliest"),
     ]
+
+
+# The clock of a broker goes back by 2 ms.
+tell(
+    "back",
+    [
+        commit(50, 50),
+        commit(60, None),
+        commit(58, 60, source_offset=601),
+        commit(70, 95),
+        commit(69, 100, source_offset=701),
+    ],
+    [end(at_ms, 110) for at_ms in (55, 59, 65, 75)],
+)
+
+
+def test_the_last_record_of_the_log_counts_whatever_its_time(
+    computed: dict[str, DataFrame],
+) -> None:
+    columns = ("at_ms", "committed", "lag")
+    expected = [(55, 50, 60), (59, 50, 60), (65, 60, 50), (75, 100, 10)]
+    assert found(computed, "latest", "back", *columns) == expected
+
+
+tell("unsubscribed", [commit(10, 4), commit(40, None)], [end(at_ms, 9) for at_ms in (15, 35, 45)])
+live("unsubscribed", (5, 1))
+live("unsubscribed", (30, 1), topic="other")
+tell(
+    "only commits",
+    [commit(10, 4), commit(40, None)],
+    [end(at_ms, 9, partition) for at_ms in (15, 45) for partition in (0, 1)],
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"), [("unsubscribed", [(15, 5), (35, 5)]), ("only commits", [(15, 5)])]
+)
+def test_lag_ends_when_the_offsets_of_an_unread_topic_are_deleted(
+    group: str, expected: list[tuple[int, int]], computed: dict[str, DataFrame]
+) -> None:
+    """A group without members assigns itself: only partitions that it committed count."""
+    assert found(computed, "earliest", group, "at_ms", "lag") == expected
+
+
+# The topic is deleted after 30 and made again before 50; the group commits to it from 70 on.
+tell(
+    "again made",
+    [commit(10, 4, topic_id="a"), commit(20, 7, topic_id="a"), commit(70, 2, topic_id="b")],
+    [
+        end(15, 9) | {"topic_id": "a"},  # looked up in the first life
+        *(end(at_ms, at_ms // 10) | {"topic_id": "b"} for at_ms in (18, 25, 40, 60, 75)),
+        end(80, 8),  # an earlier release did not ask for the id
+    ],
+)
+
+
+def test_two_lives_of_a_topic_are_told_apart(computed: dict[str, DataFrame]) -> None:
+    expected = [(15, 9, 5), (75, 7, 5), (80, 8, 6)]
+    assert found(computed, "latest", "again made", "at_ms", "end", "lag") == expected
 
 
 # Eight records an hour, seen once in two and a half hours, across midnight.
@@ -264,6 +334,28 @@ def test_lag_is_written_from_the_tables(
     assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]
 
 
+def test_no_lag_is_later_than_the_end_of_the_history(tables: Tables, spark: SparkSession) -> None:
+    """A minute after `history`, the commits of this minute are not read yet."""
+    day_ms = 24 * HOUR_MS
+    until_ms = day_ms + 50
+    tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4))})
+    tables.read_until(until_ms)
+    ends = [end(at_ms, 9) for at_ms in (20, until_ms, until_ms + 1, 2 * day_ms)]
+    tables.merge("ends", {"ends": make(spark, "ends", *ends)})
+    write_lag(tables, "latest", with_loads=False)
+    assert rows(tables.read("lag"), "at_ms", "lag") == [(20, 5), (until_ms, 5)]
+    assert tables.as_of_ms() == until_ms
+    tables.append("history", 1, {"commits": make(spark, "commits", commit(until_ms + 1, 9))})
+    tables.read_until(2 * day_ms)
+    write_lag(tables, "latest", with_loads=False)
+    expected = [(20, 5), (until_ms, 5), (until_ms + 1, 0), (2 * day_ms, 0)]
+    assert rows(tables.read("lag"), "at_ms", "lag") == expected
+    # Nothing new: the end of the history moved on, and no end of a partition is later.
+    tables.read_until(3 * day_ms)
+    write_lag(tables, "latest", with_loads=False)
+    assert rows(tables.read("lag"), "at_ms", "lag") == expected
+
+
 def test_lag_of_one_group_keeps_the_rows_of_others(tables: Tables, spark: SparkSession) -> None:
     given = [commit(10, 4), commit(10, 3, group="h"), commit(10, 3, group="i", topic="paid")]
     tables.append("history", 0, {"commits": make(spark, "commits", *given)})
@@ -297,8 +389,9 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
             tables.read, ("commits", "members", "generations", "ends")
         )
         interests = interests_of(commits, members)
-        dead = dead_moments(ends, interests, generations)
-        expected = rows(lag_of(ends, commits, interests, dead, "earliest"))
+        subscribed = subscribed_moments(ends, interests, generations, members)
+        said = in_log_order(commits)
+        expected = rows(lag_of(ends, said, interests, subscribed, "earliest"))
         assert rows(tables.read("lag")) == expected
         files = {path.name for path in tmp_path.glob("v2/lag/day=1970-01-01/*.parquet")}
         assert number == 0 or files == old_files
@@ -316,6 +409,7 @@ def history_of(
     found: dict[str, list[dict[str, Any]]] = {"commits": [], "generations": [], "members": []}
     for number, at_ms in enumerate(times, offset):
         place = {"group": chance.choice("gh"), "at_ms": at_ms, "source_offset": number}
+        place["source_partition"] = 0
         if chance.random() < 0.7:
             done = chance.choice([None, at_ms // HOUR_MS])
             some = chance.randrange(2 + offset // 100)  # partition 2 comes late

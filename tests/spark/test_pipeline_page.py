@@ -1,4 +1,4 @@
-"""docs/pipeline.md and `coopgroup pipeline demo`: history of real groups, and its results.
+"""docs/pipeline.md and `tests.lab.pipeline_demo`: history of real groups, and its results.
 
 The demonstration runs once, on its own broker, with the commands that the page shows. The tests
 read its tables. Its members join and leave once, where users see it twice.
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from coopgroup.cli.app import run
-from coopgroup.cli.pipeline import demo as pipeline_demo
-from coopgroup.cli.pipeline.demo import EAGER, OURS, PARTITIONS, TOPIC
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import Tables
+from tests.lab import pipeline_demo
+from tests.lab.pipeline_demo import EAGER, OURS, PARTITIONS, TOPIC
 from tests.spark.frames import rows
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     try:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(pipeline_demo, "REPETITIONS", 1)
-            assert run(["pipeline", "demo", "--tables", "history", "--html", "advice.html"]) == 0
+            arguments = ["--tables", "history", "--html", "advice.html"]
+            assert pipeline_demo.command.main(arguments, standalone_mode=False) == 0
         # Nothing else is left in the working directory.
         assert {one.name for one in where.iterdir()} == {"history", "advice.html"}
         yield where
@@ -175,3 +177,6 @@ def test_a_foreign_topic_is_one_line(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+    # The job joins no group, so it writes nothing into the cluster that it watches.
+    groups = AdminClient(dict(kafka_cluster.client_config())).list_consumer_groups().result().valid
+    assert [one.group_id for one in groups if one.group_id.startswith("spark")] == []

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
 from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
 from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
@@ -25,7 +26,7 @@ from coopgroup.pipeline.episodes.rebalances import (
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.history import commit_records, group_records, history_frames
-from coopgroup.pipeline.lag import dead_moments, interests_of, lag_of, loads_of, skew_of
+from coopgroup.pipeline.lag import interests_of, lag_of, loads_of, skew_of, subscribed_moments
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame
@@ -68,10 +69,13 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     interests = interests_of(commits, table("members"))
     found |= {
         "interests": interests,
-        "dead": dead_moments(ends, cut(interests), table("generations")),
+        "subscribed": subscribed_moments(
+            *(ends, cut(interests), table("generations"), table("members"))
+        ),
+        "in log order": in_log_order(commits),
         "loads": loads_of(ends, commits, cut(interests)),
     }
-    found["lag"] = lag_of(ends, commits, cut(interests), cut(found["dead"]), "latest")
+    found["lag"] = lag_of(ends, commits, cut(interests), cut(found["subscribed"]), "latest")
     events = events_of(read_lines(spark.createDataFrame([], LINES)))
     found |= {"events": events, "rounds": rounds_of(cut(events)), "work": work_of(cut(events))}
     found["states"] = states_of(table("generations"))
@@ -90,7 +94,7 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     found["departures"] = departures_of(present, states, holders, commits)
     found["arrivals"] = arrivals_of(present)
     departures, arrivals = cut(found["departures"]), cut(found["arrivals"])
-    found["absences"] = absences_of(departures, arrivals, states, commits, cut)
+    found["absences"] = absences_of(departures, arrivals, states, commits)
     found["skew"] = skew_of(table("lag"), states, holders)
     found["led"] = led_rebalances(table("rounds"))
     led, seen = cut(found["led"]), table("events")
@@ -133,7 +137,8 @@ def test_a_bad_plan_would_be_found(step: str, spark: SparkSession, plans: object
 
 
 def test_records_are_decoded_in_batches(plans: dict[str, str]) -> None:
-    """The only Python in the hot paths is the codec, with Arrow."""
+    """The only Python in the hot paths is the codec, with Arrow; absences are few."""
     assert all("MapInArrow" in plans[name] for name in ("commits", "generations", "assignments"))
-    with_python = {name for name, plan in plans.items() if "Python" in plan or "MapInArrow" in plan}
-    assert with_python == {"commits", "generations", "members", "assignments", "rejected"}
+    with_python = {name for name, plan in plans.items() if "Python" in plan or "InArrow" in plan}
+    of_records = {"commits", "generations", "members", "assignments", "rejected"}
+    assert with_python == {*of_records, "absences"}

@@ -190,7 +190,7 @@ def tables(spark: SparkSession) -> Given:
         away_ms = on_grid(FAMILIES[family](np.random.default_rng(5), ABSENCES), GRID_S)
         runs[family] = simulate(story(away_ms, how), seed=1)
         assert not runs[family].violations
-    return Given(spark=spark, frames=history_of_runs(spark, runs))
+    return Given(spark=spark, frames=history_of_runs(spark, runs, is_named=True))
 
 
 def true_costs(family: str) -> list[float]:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrameWriter
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, step_ms, write_ends
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.history import commit_records, commits_of, kafka_records
 from coopgroup.pipeline.sources import Source, check_cluster, claim_source
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
@@ -37,7 +40,7 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     brokers = Brokers(config=config)
     moments = [FIRST_MS, FIRST_MS + 2_500, FIRST_MS + 9_000]
     found = chain.from_iterable(brokers.ends(["ends", "gone"], moments, NOW_MS))
-    assert list(found) == [
+    assert [row[:-1] for row in found] == [
         ("ends", 0, NOW_MS, 0, 5, True),
         ("ends", 1, NOW_MS, 0, 0, True),
         ("ends", 0, FIRST_MS, 0, 0, False),
@@ -52,7 +55,7 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     for future in deleted.values():
         future.result()
     found = chain.from_iterable(brokers.ends(["ends"], moments, NOW_MS))
-    assert [row for row in found if row[1] == 0] == [
+    assert [row[:-1] for row in found if row[1] == 0] == [
         ("ends", 0, NOW_MS, 3, 5, True),
         ("ends", 0, FIRST_MS + 9_000, 3, 5, False),
     ]
@@ -111,6 +114,16 @@ def test_a_moment_is_in_the_table_once(tables: Tables, kafka_cluster: KafkaClust
     assert rows(tables.read("ends"), "at_ms", "partition", "end") == expected
     write_ends(tables, brokers, ["gone"], range(0), NOW_MS)
     assert len(rows(tables.read("ends"))) == len(expected)
+    topic_id = brokers.source("looked-up", "").topic_id
+    assert {row[0] for row in rows(tables.read("ends"), "topic_id")} == {topic_id}
+    # The coordinator writes the same id into commits.
+    consumer = Consumer({**kafka_cluster.client_config(), "group.id": "looker"})
+    consumer.commit(offsets=[TopicPartition("looked-up", 1, 1)], asynchronous=False)
+    consumer.close()
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
+    raw = kafka_records(tables.spark, options, is_stream=False)
+    commits = commits_of(commit_records(raw)).where("`group` = 'looker'")
+    assert rows(commits, "topic", "topic_id") == [("looked-up", topic_id)]
 
 
 # --- tables of one cluster are not continued with another one -------------------------------------
@@ -146,3 +159,18 @@ def test_later_runs_read_the_groups_of_the_first(tables: Tables) -> None:
         assert claim_source(tables, "history", source) == ("a", "b")
     with pytest.raises(PipelineError, match="has the history of group a, b: leave out --group"):
         claim_source(tables, "history", evolve(SOURCE, groups=("a", "c")))
+
+
+def test_the_first_of_two_first_runs_decides(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta refuses the second one, which reads what the first one wrote."""
+
+    def save(*_: object) -> None:
+        monkeypatch.undo()
+        claim_source(tables, "history", SOURCE)
+        raise PySparkException("[DELTA_PROTOCOL_CHANGED] the protocol was changed")
+
+    monkeypatch.setattr(DataFrameWriter, "save", save)
+    with pytest.raises(PipelineError, match="of topic offsets, not of other"):
+        claim_source(tables, "history", evolve(SOURCE, topic="other"))

@@ -43,6 +43,7 @@ from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import Envelope, Record
@@ -84,15 +85,15 @@ class _Wire:
     name: str
     group: DrivenGroup
     is_cut: bool = False
-    waiting: dict[int, tuple[Lane, GroupRequest, float, Callable[[Any], None]]] = field(
-        factory=dict
+    waiting: dict[int, tuple[Lane, GroupRequest | FindTopics, float, Callable[[Any], None]]] = (
+        field(factory=dict)
     )
     queue: list[int] = field(factory=list)
 
     def send(
         self,
         lane: Lane,
-        request: GroupRequest,
+        request: GroupRequest | FindTopics,
         on_answer: Callable[[Any], None],
         *,
         node: Coordinator | None,
@@ -236,6 +237,7 @@ class DrivenGroup:
         members: those that run; a killed or frozen member is missing.
         fetched: every record, in the order of time.
         leader_rests: whether leaders take their time: nothing is decided meanwhile.
+        found_topics: outcome of all look-ups of the topic, instead of the true one.
     """
 
     hand: Hand
@@ -245,6 +247,7 @@ class DrivenGroup:
     members: dict[str, DrivenMember] = field(factory=dict)
     fetched: list[Fetch] = field(factory=list)
     leader_rests: bool = False
+    found_topics: Any = None
     tokens: Iterator[int] = field(factory=count)
     _owners: dict[int, _Wire] = field(factory=dict)
     _next_wire: _Wire | None = None
@@ -292,7 +295,11 @@ class DrivenGroup:
             gone = TransportFailure(kind=FailureKind.DISCONNECTED, message="moved")
             self._owners.pop(int(token)).answer(int(token), gone)  # type: ignore[call-overload]
 
-    def deliver(self, token: int, request: GroupRequest, client: str) -> None:
+    def deliver(self, token: int, request: GroupRequest | FindTopics, client: str) -> None:
+        if isinstance(request, FindTopics):
+            found = dict.fromkeys(request.names, FoundTopic(0, self.partitions))
+            self.members[client].wire.answer(token, self.found_topics or found)
+            return
         self._owners[token] = self.members[client].wire
         self.coordinator.receive(token, request, self.now_ms, client_id=client)
 

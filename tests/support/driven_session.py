@@ -9,6 +9,7 @@ from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import TopicMetadata, read_members
 from coopgroup.core.member import RequestKind
 from coopgroup.core.member.effects import Effect
+from coopgroup.core.member.events import Event
 from coopgroup.core.member.protocols import offered_subscriptions
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
@@ -16,7 +17,6 @@ from coopgroup.core.session import (
     DecideRound,
     RoundDecided,
     Session,
-    SessionEffect,
     SessionEvent,
     lead_round,
     step,
@@ -32,14 +32,9 @@ Asked = TypeVar("Asked")
 
 @attrs.define(kw_only=True)
 class DrivenSession(DrivenMember):
-    """A member with its duties as a leader.
-
-    Attributes:
-        asked: effects of the last step, with those that ask the host for a duty.
-    """
+    """A member with its duties as a leader."""
 
     session: Session
-    asked: tuple[SessionEffect, ...] = ()
     policy: Policy = attrs.field(factory=SimplePolicy)
     assignor: Assignor = attrs.field(factory=StickyAssignor)
 
@@ -49,12 +44,14 @@ class DrivenSession(DrivenMember):
         return cls(session=session, member=driven.member, now_ms=driven.now_ms)
 
     def give(self, event: SessionEvent) -> Self:
-        self.session, self.asked = step(self.session, event, now_ms=self.now_ms)
-        self.member, self.effects = self.session.member, cast("tuple[Effect, ...]", self.asked)
-        return self
+        return super().give(cast("Event", event))
+
+    def _step(self, event: SessionEvent) -> None:
+        self.session, effects = step(self.session, event, now_ms=self.now_ms)
+        self.member, self.effects = self.session.member, cast("tuple[Effect, ...]", effects)
 
     def duties(self, kind: type[Asked]) -> list[Asked]:
-        return [effect for effect in self.asked if isinstance(effect, kind)]
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def change(self, **changes: Any) -> Self:  # noqa: ANN401 - any field
         """Replace fields of the session."""

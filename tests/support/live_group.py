@@ -1,6 +1,6 @@
 """Shared helpers for the tests of `CooperativeConsumer` on real brokers.
 
-Two ways to have a group: `playing` gives worker processes (`coopgroup.testing.trial`) that a test
+Two ways to have a group: `playing` gives worker processes (`tests.lab`) that a test
 may kill or freeze. A `Crew` polls several consumers of this process in turn, for everything else.
 Assignments and actions of a group are read from its telemetry, never from logs.
 """
@@ -22,8 +22,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import Envelope, Record, from_json
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial import Group, Trial
-from coopgroup.testing.trial.analysis import TrialLog
+from tests.lab.analysis import TrialLog
+from tests.lab.controller import Trial
+from tests.lab.group import Group
 from tests.support.inner import inner
 from tests.support.waiting import WAIT_S_MAX, wait_for
 

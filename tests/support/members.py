@@ -20,6 +20,7 @@ from coopgroup.core.member import (
     step,
 )
 from coopgroup.core.member.effects import (
+    CountPartitions,
     Effect,
     FinishCommit,
     GrantResources,
@@ -83,14 +84,27 @@ EffectKind = TypeVar("EffectKind", bound=Effect)
 
 @attrs.define(kw_only=True)
 class DrivenMember:
-    """A member, its clock, and the effects of its last step."""
+    """A member, its clock, and the effects of its last step.
+
+    Attributes:
+        partition_counts: outcome of its look-ups; None to leave them without an outcome.
+    """
 
     member: Member = attrs.field(factory=lambda: new_member(CONFIG))
     now_ms: int = 10_000
     effects: tuple[Effect, ...] = ()
+    partition_counts: Mapping[str, int] | None = attrs.field(factory=dict)
+
+    def _step(self, event: Event) -> None:
+        self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
 
     def give(self, event: Event) -> Self:
-        self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
+        self._step(event)
+        asked, counts = self.found(CountPartitions), self.partition_counts
+        if asked and counts is not None:
+            before = tuple(one for one in self.effects if one is not asked[0])
+            self.give(attrs.evolve(asked[0].answered, partition_counts=counts))
+            self.effects = (*before, *self.effects)
         return self
 
     def wait(self, duration_ms: int) -> Self:

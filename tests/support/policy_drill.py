@@ -39,6 +39,7 @@ class Actor:
         waits_until_ms: end of the wait for lost owners that it knows of, None for none.
         slow: resources with a slow stop.
         told_to_stop: resources that its last round told it to stop.
+        readable: whether the leader can read its subscription.
     """
 
     owned: ResourceSet
@@ -49,6 +50,7 @@ class Actor:
     waits_until_ms: int | None = None
     slow: ResourceSet = attrs.field(factory=ResourceSet)
     told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
+    readable: bool = True
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
         return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
@@ -182,6 +184,8 @@ class Drill:
 
     def _claim(self, member_id: str, now_ms: int) -> MemberClaim:
         actor = self.actors[member_id]
+        if not actor.readable:
+            return MemberClaim(member_id=member_id, topics=(), readable=False)
         return MemberClaim(
             member_id=member_id,
             topics=actor.topics,

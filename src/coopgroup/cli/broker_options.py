@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Final
 
 import click
+from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.settings import (
+    ConsumerSettings,
+    read_settings,
+    refusal_of_librdkafka,
+)
 from coopgroup.kafka.config.shown_values import shown_setting
 
-__all__ = ["bootstrap_option", "config_option", "pairs", "timeout_option"]
+__all__ = ["bootstrap_option", "config_option", "pairs", "settings_of", "timeout_option"]
 
 bootstrap_option: Final = click.option(
     "--bootstrap-server",
@@ -37,6 +43,27 @@ timeout_option: Final = click.option(
     show_default=True,
     help="How long to wait for the group coordinator.",
 )
+
+
+def settings_of(name: str, bootstrap_server: str, settings: Sequence[str]) -> ConsumerSettings:
+    """Return the settings of a client of this name.
+
+    Raises:
+        ConfigurationError: a key is unknown or has an invalid value.
+    """
+    configuration = {
+        "bootstrap.servers": bootstrap_server,
+        "client.id": name,
+        "group.id": name,
+        "log_level": 0,
+        **pairs(settings, "--config"),
+    }
+    read = read_settings(configuration)
+    try:
+        Consumer(dict(read.librdkafka)).close()  # an admin client gets known keys only
+    except (KafkaException, TypeError, ValueError) as error:
+        raise refusal_of_librdkafka(error, read.librdkafka) from None
+    return read
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

@@ -10,42 +10,28 @@ from typing import Final
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
-from coopgroup.cli.own_topics import create_command, settings_of
+from coopgroup.cli.broker_options import (
+    bootstrap_option,
+    config_option,
+    settings_of,
+    timeout_option,
+)
+from coopgroup.kafka.config.keys import TELEMETRY_TOPIC
 from coopgroup.printable import printable_json
 from coopgroup.watch.telemetry_topics import TelemetryReader
 
 __all__ = ["command"]
 
-_DEFAULT_TOPIC: Final = "coopgroup-telemetry"
 _MINUTE_MS: Final = 60_000
 
 
 @click.group("telemetry", cls=PlainGroup)
 def command() -> None:
-    """Create and read the topic that members write their telemetry to."""
-
-
-command.add_command(
-    create_command(
-        about="Create the topic of telemetry, unless it exists.",
-        key="coopgroup.telemetry.topic",
-        default_topic=_DEFAULT_TOPIC,
-        partitions_help="All records of a group are on one partition.",
-        # A segment is deleted only when it is closed.
-        topic_settings={
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "message.timestamp.type": "CreateTime",
-            "segment.ms": "86400000",
-        },
-        retention_days=7,
-    )
-)
+    """Read the topic that members write their telemetry to."""
 
 
 @command.command("read")
-@click.argument("topic", default=_DEFAULT_TOPIC)
+@click.argument("topic", default=TELEMETRY_TOPIC)
 @click.option("--group", help="Group to read; default: all groups.")
 @click.option("--minutes", type=click.IntRange(min=1), help="Only records of the last MINUTES.")
 @bootstrap_option

@@ -10,8 +10,7 @@ from typing import Any, Final
 import click
 from confluent_kafka import Consumer, KafkaException
 
-from coopgroup.cli.broker_options import pairs
-from coopgroup.cli.own_topics import settings_of
+from coopgroup.cli.broker_options import pairs, settings_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import read_settings, refusal_of_librdkafka
 from coopgroup.watch.polling import Reader

@@ -52,6 +52,7 @@ from coopgroup.worker import Worker
 __all__ = ["CooperativeGroup"]
 
 _STEP_S: Final = 0.01
+_THREADS_MAX: Final = 32  # of callbacks
 
 
 class CooperativeGroup:
@@ -121,7 +122,7 @@ class CooperativeGroup:
             start=start, stop=stop, lost=lost or stop, on_error=on_error, warm=warm, cool=cool
         )
         callbacks.check()
-        self._found = _found(found, callbacks)
+        self._found = _found(found, callbacks, when)
         is_eager = isinstance(when, EagerPolicy)  # a baseline: members can be eager
         check_plugins(where, SimplePolicy() if is_eager else when)
         settings = GroupSettings.read(merged, eager=is_eager)
@@ -147,7 +148,7 @@ class CooperativeGroup:
         shared = settings.shared
         sink, slot = open_sink_and_slot(shared, opened)
         name = f"coopgroup-work-{shared.member.group_id}"
-        self._pool = Worker(name, settings.threads_max)
+        self._pool = Worker(name, _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=source, timeout_ms=shared.lookup_timeout_ms, warn=sink.warn
         )
@@ -388,13 +389,19 @@ class CooperativeGroup:
         return None if failure is None else failure.message
 
 
-def _found(found: Iterable[tuple[str, int]], callbacks: Callbacks) -> ResourceSet | None:
+def _found(
+    found: Iterable[tuple[str, int]], callbacks: Callbacks, policy: Policy
+) -> ResourceSet | None:
     """Return the warm set to declare; None if the application takes no part in warm-ups."""
     try:
         resources = ResourceSet.from_pairs(found)
     except (TypeError, ValueError):
         raise ConfigurationError("found", found, "(name, index) pairs") from None
     if callbacks.warm is not None:
+        if resources and getattr(policy, "warmup", None) is None:
+            # The leader would want none of them, and `cool` would delete the state at once.
+            given = [tuple(one) for one in resources]
+            raise ConfigurationError("found", given, "a policy with the option warmup beside it")
         return resources
     if resources or callbacks.cool is not None:
         raise TypeError("found and cool expect warm beside them")

@@ -5,8 +5,8 @@ here. For each resource there is one `Work` with a wish (run, stop, end) and a s
 not, callbacks in progress). After each change of either, the next step follows from both:
 
     a callback is in progress   wait for it: two callbacks of a resource never run concurrently
-    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop), else
-                                `stop`
+    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
+                                thread is free for the call, else `stop`
     runs, and should            nothing
     does not run, and should    `start`
     does not run, nor should    done: tell the group that a revoked resource has stopped
@@ -83,8 +83,8 @@ class WorkLimits:
     """
 
     stop_s: float
-    retry_s: float
-    retry_max_s: float
+    retry_s: float = 0.5
+    retry_max_s: float = 60.0
 
 
 @define(eq=False)
@@ -305,6 +305,9 @@ class ResourceWork:
 
     def _run(self, work: Work, action: Action) -> None:
         with self._changing():
+            if action is Action.STOP and now_s() >= self.driver.lease_until_s:
+                # The process was frozen: a flush in `stop` would run beside the next owner.
+                work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
                 work.busy -= 1

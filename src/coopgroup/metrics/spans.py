@@ -20,9 +20,9 @@ from opentelemetry.trace import (
     get_tracer_provider,
 )
 
-from coopgroup.metrics.attributes import of_member
 from coopgroup.metrics.events import cause_of
-from coopgroup.metrics.feed import CommonLabels, Probe
+from coopgroup.metrics.feed import Probe
+from coopgroup.metrics.names import CommonLabels, of_member
 from coopgroup.metrics.record_queue import RecordQueue
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -35,8 +35,6 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
 )
-
-__all__ = ["OpenTelemetrySpans"]
 
 _NS_PER_MS: Final = 1_000_000
 _OUTSIDE: Final = frozenset({"unsubscribed", "failed"})

@@ -16,11 +16,26 @@ from pyspark.sql import functions as sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["with_last", "with_next"]
+__all__ = ["in_log_order", "with_last", "with_next"]
 
 _FACT: Final = "_fact"
 _IS_MOMENT: Final = "_is_moment"
 _EARLIER_MS: Final = "_earlier_ms"  # time of the moment right before, if that row is a moment
+
+
+def in_log_order(commits: DataFrame) -> DataFrame:
+    """Return commits whose times do not go back in the order of the log.
+
+    A broker's clock may go back, or another broker takes over. The group coordinator keeps the last
+    record of the log, whatever its time. So a record counts from the time of the newest record
+    before it, if its own time is earlier.
+
+    Args:
+        commits: rows of the table `commits`, or some of its columns.
+    """
+    so_far = Window.partitionBy("group", "topic", "partition").orderBy("source_offset")
+    so_far = so_far.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return commits.withColumn("at_ms", sql.max("at_ms").over(so_far))
 
 
 def with_last(

@@ -73,6 +73,7 @@ class Basis:
         ids: ids that Delta gave these tables when they were created.
         makers: basis of the job that wrote a table, for tables whose rows may vanish.
         lost_version: version of the job's own table that last lost rows of its scope.
+        as_of_ms: end of the history (`Tables.as_of_ms`); 0 if unknown.
     """
 
     settings: str
@@ -83,6 +84,7 @@ class Basis:
     ids: Mapping[str, str] = field(factory=dict)
     makers: Mapping[str, Basis] = field(factory=dict)
     lost_version: int = 0
+    as_of_ms: int = 0
 
     @classmethod
     def of(cls, tables: Tables, names: Sequence[str], settings: str, scope: Scope) -> Basis:
@@ -110,6 +112,7 @@ class Basis:
                 for name, one in written.items()
                 if one is not None
             },
+            as_of_ms=tables.as_of_ms() or 0,
         )
 
     @classmethod
@@ -149,6 +152,10 @@ class Basis:
         for name in self.versions:
             files = self._new_files(tables, name, last)
             days |= {None} if files is None else {*files.values()}
+        if self.as_of_ms != last.as_of_ms:
+            # Ends after the last run's end of the history count now.
+            at = datetime.fromtimestamp(last.as_of_ms / _MS_PER_S, UTC)
+            days.add(at.date().isoformat() if last.as_of_ms else None)
         if None in days:
             return ANEW
         first = min((date.fromisoformat(day) for day in days if day), default=None)

@@ -9,6 +9,7 @@ remaining one is skipped, unless the partition still has all its records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,8 +40,10 @@ _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
-_Row = tuple[str, int, int, int, int, bool]
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+_Row = tuple[str, int, int, int, int, bool, str | None]
 
 
 @frozen(kw_only=True)
@@ -75,18 +78,13 @@ class Brokers:
         """
         found = self._metadata()
         if topic not in found.topics:
-            raise PipelineError(f"there is no topic {topic}: {why}")
-        admin = self._admin([])  # the answer is lost without it
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
-        try:
-            topic_id = str(asked[topic].result().topic_id or "")
-        except KafkaException:  # such as a user without that right: compare the cluster only
-            topic_id = ""
-        return Source(
-            cluster=found.cluster_id or "",
-            topic=topic,
-            topic_id="" if topic_id == _NO_TOPIC_ID else topic_id,
-        )
+            raise PipelineError(
+                f"the user has no right to describe topic {topic}"
+                if self._is_hidden(topic)
+                else f"there is no topic {topic}: {why}"
+            )
+        ids = _topic_ids(self._admin([]), [topic])
+        return Source(cluster=found.cluster_id or "", topic=topic, topic_id=ids.get(topic, ""))
 
     def cluster(self) -> str:
         """Return the id of the cluster; "" if the brokers do not report it.
@@ -95,6 +93,13 @@ class Brokers:
             PipelineError: the brokers do not answer.
         """
         return self._metadata().cluster_id or ""
+
+    def _is_hidden(self, topic: str) -> bool:
+        """Return whether the brokers refuse to describe a topic, which hides it from lists."""
+        admin = self._admin([])  # the answer is lost without it
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
+        refusal = asked[topic].exception()
+        return isinstance(refusal, KafkaException) and refusal.args[0].code() == _NO_RIGHT
 
     def _metadata(self) -> ClusterMetadata:
         refusals: list[str] = []
@@ -118,7 +123,8 @@ class Brokers:
             now_ms: time to record for the present, which comes first; `None` leaves it out.
 
         Yields:
-            Rows (topic, partition, at_ms, begin, end, is_present) of one moment, ascending.
+            Rows (topic, partition, at_ms, begin, end, is_present, topic_id) of one moment,
+            ascending.
 
         Raises:
             PipelineError: the brokers do not answer.
@@ -132,14 +138,21 @@ class Brokers:
         if not places:
             return
         admin = self._admin([])
+        ids = _topic_ids(admin, sorted({place.topic for place in places}))
         begins = _offsets(admin, places, OffsetSpec.earliest())
         ends = _offsets(admin, places, OffsetSpec.latest())
         if now_ms is not None:
-            yield [(*place, now_ms, begins[place], ends[place], True) for place in sorted(ends)]
+            yield [
+                (*place, now_ms, begins[place], ends[place], True, ids.get(place[0]))
+                for place in sorted(ends)
+            ]
         for at_ms in moments_ms:
             firsts = _offsets(admin, places, OffsetSpec.for_timestamp(at_ms))
             yield [
-                (*place, at_ms, begins[place], first if first >= 0 else ends[place], False)
+                (
+                    *(*place, at_ms, begins[place], first if first >= 0 else ends[place], False),
+                    ids.get(place[0]),
+                )
                 for place, first in sorted(firsts.items())
                 if first != begins[place] or begins[place] == 0
             ]
@@ -158,6 +171,19 @@ class Brokers:
             reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             said = safe_reason(reason, self.config) or HIDDEN
             raise ConfigurationError("--config", said, "what librdkafka accepts") from None
+
+
+def _topic_ids(admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
+    """Return the ids of topics, without those that the brokers do not tell."""
+    found = {}
+    asked = admin.describe_topics(TopicCollection([*topics]), request_timeout=_ANSWER_S)
+    for topic, future in asked.items():
+        # A user may lack the right to describe topics.
+        with suppress(KafkaException):
+            text = str(future.result().topic_id or "").translate(_URL_SAFE)
+            if text and text != _NO_TOPIC_ID:
+                found[topic] = text
+    return found
 
 
 def _offsets(

@@ -59,13 +59,14 @@ def kafka_records(
 
     Args:
         spark: a session with the Kafka source.
-        options: options of the Kafka source, including `kafka.bootstrap.servers`.
+        options: options of the Kafka source, including `kafka.bootstrap.servers`. With `assign`,
+            Spark's driver joins no consumer group, so it writes nothing into the internal topic.
         topic: name of the topic.
         is_stream: whether to return a stream, or only the present records.
         records_per_batch: maximum number of records in a micro-batch, which bounds the memory.
     """
     settings = {
-        "subscribe": topic,
+        **({} if "assign" in options else {"subscribe": topic}),
         "startingOffsets": "earliest",
         # Compaction removes records at any time, so missing records must not fail the query.
         "failOnDataLoss": "false",

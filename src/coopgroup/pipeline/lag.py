@@ -1,14 +1,20 @@
 """Lag, load and skew of groups: ends of partitions, joined with the commits of the same time.
 
-The rules for partitions without a commit are those of the lag-aware assignors (KAFKA-5337). With
-`auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
-apply to each partition of a topic that the group subscribes to, or has a commit for. They also
-apply to a commit outside of the log, if begin and end are of that moment: its record was deleted,
-or the topic was made again. The begin of a past moment is not known, and its end is only as
-accurate as the clocks of producers.
+A partition counts from its commit to the deletion of that commit. The last record in the order of
+the log counts, as for the group coordinator.
 
-They do not apply to a dead group: one that was removed, or whose members are gone and whose commits
-have expired. It consumes nothing, so its lag would grow for ever.
+Without a commit, a partition counts only while members of the group subscribe to its topic: they
+read it. The rules are those of the lag-aware assignors (KAFKA-5337). With
+`auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
+also apply to a commit outside of the log, if begin and end are of that moment: its record was
+deleted, or the topic was made again. The begin of a past moment is not known, and its end is only
+as accurate as the clocks of producers.
+
+If a topic is deleted and made again, its id tells the two lives apart. A moment is left out if the
+last commit is of another life than the end: in the first life, and until the first commit to the
+second one, the lag is unknown.
+
+No moment is later than the end of the history (`Tables.as_of_ms`): the commits are missing there.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from attrs import evolve
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.asof import with_last
+from coopgroup.pipeline.asof import in_log_order, with_last
 from coopgroup.pipeline.basis import ANEW, Basis, begin_anew
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope, in_groups
@@ -35,17 +41,18 @@ __all__ = [
     "LAG_JOB",
     "RESETS",
     "committed_topics",
-    "dead_moments",
     "interests_of",
     "lag_of",
     "loads_of",
     "skew_of",
+    "subscribed_moments",
     "write_lag",
 ]
 
 LAG_JOB: Final = "lag"
 RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
+_STATE: Final = ("group", "source_partition", "source_offset")
 _MOMENT: Final = ("group", "at_ms", "generation")
 _INPUT: Final = ("commits", "members", "generations", "ends")
 _AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
@@ -68,33 +75,38 @@ def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def lag_of(
-    ends: DataFrame, commits: DataFrame, interests: DataFrame, dead: DataFrame, reset: str
+    ends: DataFrame, commits: DataFrame, interests: DataFrame, subscribed: DataFrame, reset: str
 ) -> DataFrame:
     """Return the lag of every group at every time with known ends: the table `lag`.
 
     `ends` and `commits` may be large, and each of their rows is shuffled once. `interests` and
-    `dead` are small; Spark broadcasts them if it knows their size when it plans (see `_sized`).
+    `subscribed` are small; Spark broadcasts them if it knows their size when it plans (see
+    `_sized`).
 
     Args:
         ends: the table.
-        commits: the table.
+        commits: the table, from `in_log_order`.
         interests: from `interests_of`.
-        dead: from `dead_moments`.
+        subscribed: from `subscribed_moments`.
         reset: `auto.offset.reset` of the consumers, one of `RESETS`.
     """
     wanted = _wanted(ends, interests)
+    said = commits.withColumnRenamed("topic_id", "commit_topic_id")
     known = with_last(
-        *(wanted, commits),
+        *(wanted, said),
         keys=_PARTITION,
-        columns=["committed"],
+        columns=["committed", "commit_topic_id"],
         order=["source_offset"],
         is_once=True,
     )
-    is_committed = sql.col("committed").isNotNull()
-    known = known.join(
-        dead.select("group", "at_ms", sql.lit(1).alias("is_dead")), ["group", "at_ms"], "left"
+    is_other = sql.col("committed").isNotNull() & (
+        sql.col("commit_topic_id") != sql.col("topic_id")
     )
-    known = known.where(is_committed | sql.col("is_dead").isNull())
+    known = known.where(~sql.coalesce(is_other, sql.lit(0).cast("boolean")))
+    is_committed = sql.col("committed").isNotNull()
+    reads = subscribed.withColumn("is_read", sql.lit(1))
+    known = known.join(reads, ["group", "topic", "at_ms"], "left")
+    known = known.where(is_committed | sql.col("is_read").isNotNull())
     none = sql.lit(0).cast("long")
     uncommitted = none if reset == "latest" else sql.col("end") - sql.col("begin")
     is_outside = sql.col("is_present") & ~sql.col("committed").between(
@@ -111,24 +123,25 @@ def lag_of(
     )
 
 
-def dead_moments(ends: DataFrame, interests: DataFrame, generations: DataFrame) -> DataFrame:
-    """Return the moments at which a group had lost all its members: (group, at_ms).
+def subscribed_moments(
+    ends: DataFrame, interests: DataFrame, generations: DataFrame, members: DataFrame
+) -> DataFrame:
+    """Return the moments at which members subscribed to a topic: (group, topic, at_ms).
 
     Args:
         ends: the table.
         interests: from `interests_of`.
         generations: the table.
+        members: the table.
     """
-    alive = generations.select(
-        *("group", "at_ms", sql.col("source_offset").alias("order")),
-        (~sql.col("is_tombstone") & (sql.col("member_count") > 0)).alias("is_alive"),
-    )
+    topics = members.select(*_STATE, sql.explode("topics").alias("topic"))
+    topics = topics.groupBy(*_STATE).agg(sql.collect_set("topic").alias("topics"))
+    states = generations.select(*_STATE, "at_ms").join(topics, list(_STATE), "left")
     # Distinct moments of a topic first: they are few, and the ends of all partitions are many.
     times = ends.select("topic", "at_ms").distinct()
     moments = _wanted(times, interests).select("group", "at_ms").distinct()
-    at = with_last(moments, alive, keys=["group"], columns=["is_alive"], order=["order"])
-    # A group without any state assigns its partitions itself, and never joins.
-    return at.where(~sql.col("is_alive")).select("group", "at_ms")
+    at = with_last(moments, states, keys=["group"], columns=["topics"], order=["source_offset"])
+    return at.select("group", sql.explode("topics").alias("topic"), "at_ms")
 
 
 def _wanted(ends: DataFrame, interests: DataFrame) -> DataFrame:
@@ -256,14 +269,19 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
     )
     ends = scope.since(tables.read("ends"))
+    if basis.as_of_ms:
+        # Of later moments the commits are not known yet.
+        ends = ends.where(sql.col("at_ms") <= basis.as_of_ms)
     with ExitStack() as kept:
         interests = _sized(interests_of(commits, members), kept)
         loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
         if last is None or from_ms == ANEW:
             batch = begin_anew(tables, LAG_JOB)
             basis = evolve(basis, lost_version=tables.version("lag") + 1)
-            dead = _sized(dead_moments(ends, interests, generations), kept)
-            frames = {"lag": lag_of(ends, commits, interests, dead, reset), **loads}
+            moments = subscribed_moments(ends, interests, generations, members)
+            subscribed = _sized(moments, kept)
+            said = in_log_order(commits)
+            frames = {"lag": lag_of(ends, said, interests, subscribed, reset), **loads}
             tables.replace(
                 *(LAG_JOB, frames),
                 groups=scope.groups,
@@ -281,8 +299,8 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         if from_ms is not None:
             later = _from(ends, from_ms)
             known = _known_commits(tables, from_ms, ends, commits, interests)
-            dead = _sized(dead_moments(later, interests, generations), kept)
-            new = lag_of(later, known, interests, dead, reset)
+            moments = subscribed_moments(later, interests, generations, members)
+            new = lag_of(later, known, interests, _sized(moments, kept), reset)
             old = scope.of_groups(_from(tables.newest("lag"), from_ms))
             updated["lag"], deleted = tables.update("lag", _changes(old, new), from_ms=from_ms)
             if deleted:
@@ -338,27 +356,29 @@ def _known_commits(
     """
     before_ms = from_ms - _MS_PER_DAY
     day = _from(ends, before_ms).where(sql.col("at_ms") < from_ms)
-    last = day.groupBy("topic", "partition").agg(sql.max("at_ms").alias("at_ms"))
+    last = day.groupBy("topic", "partition").agg(
+        sql.max_by("topic_id", "at_ms").alias("topic_id"), sql.max("at_ms").alias("at_ms")
+    )
     wanted = _from(ends, from_ms).select("topic", "partition").distinct()
     if not wanted.join(last, ["topic", "partition"], "left_anti").isEmpty():
-        return commits
+        return in_log_order(commits)
     # One row for each partition before the join, because lag has one for each moment as well.
     lag = _from(tables.newest("lag"), before_ms).where(sql.col("at_ms") < from_ms)
     known = lag.groupBy(*_PARTITION).agg(
         sql.max("at_ms").alias("known_ms"), sql.max_by("committed", "at_ms").alias("known")
     )
-    # A moment without lag had no commit: the group was dead, or began to use the topic later.
+    # A moment without lag had no commit: it was deleted, or the group began to use the topic later.
     committed = sql.when(sql.col("known_ms") == sql.col("at_ms"), sql.col("known"))
     carried = (
         last.join(interests.select("group", "topic"), "topic")
         .join(known, [*_PARTITION], "left")
         .select(
-            *(*_PARTITION, "at_ms", committed.alias("committed")),
+            *(*_PARTITION, "at_ms", committed.alias("committed"), "topic_id"),
             sql.lit(_AFTER_ALL).alias("source_offset"),
         )
     )
     names = carried.columns
-    return _from(commits, before_ms).select(*names).unionByName(carried)
+    return in_log_order(_from(commits, before_ms)).select(*names).unionByName(carried)
 
 
 def _changes(old: DataFrame, new: DataFrame) -> DataFrame:

@@ -105,6 +105,7 @@ COMMITS: Final = Table(
         is_tombstone=BooleanType(),
         version=ShortType(),  # version of the value, null for a tombstone
         written_ms=_LONG,  # timestamp of the record
+        topic_id=_STRING,  # as Kafka's tools print it; null if the broker did not write it
         **_SOURCE,
     ),
     key=tuple(_SOURCE),
@@ -187,6 +188,7 @@ ENDS: Final = Table(
         begin=_LONG,  # first remaining offset, at the time of the look-up
         end=_LONG,  # offset of the next record
         is_present=BooleanType(),  # the offsets are of the time of the look-up; null in old rows
+        topic_id=_STRING,  # id of the topic at the time of the look-up; null if unknown
     ),
     key=("topic", "partition", "at_ms"),
 )
@@ -312,7 +314,7 @@ OUTAGES: Final = Table(
         topic=_STRING,
         partition=_INT,
         begin_ms=_LONG,  # last sign of work before, first sign of work after
-        end_ms=_LONG,
+        end_ms=_LONG,  # null for an open outage
         unavailable_ms=_LONG,
         error_ms=_LONG,
     ),
@@ -337,7 +339,7 @@ ABSENCES: Final = Table(
         gone_latest_ms=_LONG,  # the group continued without it
         returned_ms=_LONG,  # null if it never returned within the history
         returned_member_id=_STRING,
-        returned_as=_STRING,  # "static_id", "client_and_host", "client", "host", "never"
+        returned_as=_STRING,  # "static_id", "telemetry", "client_and_host" (likely), "never"
         absent_ms=_LONG,  # returned_ms - gone_ms; null for never
         observed_until_ms=_LONG,  # end of the history, up to which "never" is known
     ),

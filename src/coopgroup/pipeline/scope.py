@@ -41,7 +41,7 @@ class Scope:
         return frame.where(sql.col("group").isin(*self.groups)) if self.groups else frame
 
     def since(self, frame: DataFrame, time: str = "at_ms", *, before_ms: int = 0) -> DataFrame:
-        """Return the rows from the begin on.
+        """Return the rows from the begin on; a row without a time is not over yet.
 
         Args:
             frame: rows.
@@ -50,7 +50,8 @@ class Scope:
         """
         if self.since_ms <= before_ms:
             return frame
-        return frame.where(sql.col(time) >= self.since_ms - before_ms)
+        at_ms = sql.col(time)
+        return frame.where((at_ms >= self.since_ms - before_ms) | at_ms.isNull())
 
     def of_records(self, raw: DataFrame) -> DataFrame:
         """Return the records of the groups, before they are decoded.

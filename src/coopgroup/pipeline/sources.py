@@ -16,7 +16,7 @@ from attrs import astuple, frozen
 from pyspark.errors import AnalysisException
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.tables import MISSING
+from coopgroup.pipeline.tables import MISSING, unless_changed
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
@@ -65,7 +65,8 @@ def claim_source(tables: Tables, job: str, source: Source) -> tuple[str, ...]:
     if known is None:
         rows = tables.spark.createDataFrame([astuple(source)], _COLUMNS)
         # The first run decides, even if two begin at the same time.
-        rows.coalesce(1).write.format("delta").mode("ignore").save(_folder(tables, job))
+        with unless_changed():
+            rows.coalesce(1).write.format("delta").mode("ignore").save(_folder(tables, job))
         known = _known(tables, job) or source
     _check_cluster(tables, known, source.cluster)
     if known.topic != source.topic:

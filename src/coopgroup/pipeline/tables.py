@@ -29,7 +29,8 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -49,13 +50,14 @@ from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
-__all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables"]
+__all__ = ["MISSING", "NO_BATCH", "Batch", "Keep", "Tables", "unless_changed"]
 
 NO_BATCH: Final = -1
 """Number of a batch of a job without a stream."""
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
 
+_AS_OF: Final = "as_of"  # the number of its batch is a time
 _OWN_VERSION: Final = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT: Final = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|PATH_EXISTS|TABLE_ALREADY_EXISTS)"
@@ -458,6 +460,19 @@ class Tables:
                 found[name] = max(version, found.get(name, 0))
         return found
 
+    def as_of_ms(self) -> int | None:
+        """Return the time up to which the topic of commits was read to its end.
+
+        No row of `lag` or of the episodes is later. `None` if no run has read all of the topic.
+        """
+        found = self.batches().get(_AS_OF)
+        return None if found is None else found.number
+
+    def read_until(self, as_of_ms: int) -> None:
+        """Record that the topic of commits was read to its end at a time."""
+        if as_of_ms > (self.as_of_ms() or 0):
+            self.record(_AS_OF, {}, batch=as_of_ms)
+
     def batches(self) -> Mapping[str, Batch]:
         """Return the last complete batch of each job."""
         return self._recorded() if self._batches is None else self._batches
@@ -484,6 +499,16 @@ class Tables:
                 return {}
             raise
         return {row["job"]: Batch.of(row) for row in rows}
+
+
+@contextmanager
+def unless_changed() -> Iterator[None]:
+    """Skip a write to a table that another process changes at the same time."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if not _CONFLICT.search(str(error)):
+            raise
 
 
 @lru_cache(maxsize=1)

@@ -63,14 +63,14 @@ GROUP BY h.group, h.topic, h.partition, h.member_id, h.island"""
 
 _OUTAGES_BY_DAY: Final = """\
 SELECT
-    CAST(timestamp_millis(o.end_ms) AS DATE) AS day,
+    CAST(timestamp_millis(COALESCE(o.end_ms, o.begin_ms)) AS DATE) AS day,
     o.group AS group, o.source,
     COUNT(*) AS outages,
     SUM(o.unavailable_ms) / 1e3 AS unavailable_partition_s,
     SUM(o.error_ms) / 1e3 AS error_s,
     MAX(o.unavailable_ms) / 1e3 AS longest_s
 FROM outages AS o
-GROUP BY CAST(timestamp_millis(o.end_ms) AS DATE), o.group, o.source"""
+GROUP BY CAST(timestamp_millis(COALESCE(o.end_ms, o.begin_ms)) AS DATE), o.group, o.source"""
 
 # The lag of a topic at a moment is the sum over its partitions.
 _LAG_BY_HOUR: Final = """\

@@ -13,10 +13,11 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.report.charts import Chart
@@ -26,12 +27,12 @@ from coopgroup.report.history.timeline import Timeline, unowned_counts
 from coopgroup.report.measures import comparison_rows, measure_rows
 from coopgroup.report.page import Figures, Legend, Objection, bars_of, legend_of, write_page
 from coopgroup.report.palette import Paint, paints, ranks
-from coopgroup.report.runs import LagSamples, PlayedRun
 from coopgroup.report.verdict import verdict_of
 from coopgroup.report.wording import counted, seconds
 from coopgroup.telemetry import Envelope, RoundRefused
 
-__all__ = ["require_bokeh", "write_comparison_page", "write_history_page", "write_run_page"]
+if TYPE_CHECKING:
+    from coopgroup.simulator import Run
 
 _EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time starts near 0; this is in 1973
 _HINT: Final = (
@@ -76,7 +77,7 @@ def write_history_page(
     path: str | Path,
     *,
     title: str,
-    lag: LagSamples | None = None,
+    lag: LagHistory | None = None,
     measures: object | None = None,
     objections: Sequence[Objection] | None = None,
     notes: Sequence[str] = (),
@@ -106,7 +107,7 @@ def write_history_page(
     )
 
 
-def write_run_page(run: PlayedRun, path: str | Path) -> None:
+def write_run_page(run: Run, path: str | Path) -> None:
     """Write the page of a simulated run.
 
     Args:
@@ -127,9 +128,7 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
     )
 
 
-def write_comparison_page(
-    runs_by_policy: Mapping[str, Sequence[PlayedRun]], path: str | Path
-) -> None:
+def write_comparison_page(runs_by_policy: Mapping[str, Sequence[Run]], path: str | Path) -> None:
     """Write the page that compares policies.
 
     Args:
@@ -197,7 +196,7 @@ def _write_history(
     if objections is None:
         found += _double_owners(history)
     rows = _fact_rows(history) if measures is None else measure_rows(measures)
-    timeline = _drawn(history) if history.ownership.resources else None
+    timeline = _drawn(history) if history.ledger.resources else None
     write_page(
         path,
         "history.html",
@@ -210,21 +209,21 @@ def _write_history(
         objections=found,
         timeline=timeline,
         rounds=history.rounds,
-        begin_ms=history.ownership.begin_ms,
+        begin_ms=history.ledger.begin_ms,
     )
 
 
 def _drawn(history: History) -> _Timeline:
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
 
-    clients = history.ownership.clients
+    clients = history.ledger.clients
     paint = _paint(clients)
-    lag = None if history.lag is None else lag_lines(history.ownership, history.lag)
+    lag = None if history.lag is None else lag_lines(history.ledger, history.lag)
     drawn = drawing.draw_history(history, paint, lag)
     figures = drawing.embedded(drawn.figures)
     others = lag.others if lag is not None else 0
     ownership, rest = figures.divs[:3], figures.divs[3:]
-    with_warmups = 1 if history.warm_spans else 0
+    with_warmups = 1 if history.ledger.warm_spans else 0
     return _Timeline(
         figures=figures,
         hint=_HINT + _scale_words(history) + _exactness(drawn.timelines),
@@ -242,14 +241,14 @@ def _drawn_side_by_side(histories: Mapping[str, History], charts: Sequence[Chart
     from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
     from coopgroup.report.drawing.charts import chart_figure  # noqa: PLC0415 - likewise
 
-    clients = sorted({name for one in histories.values() for name in one.ownership.clients})
+    clients = sorted({name for one in histories.values() for name in one.ledger.clients})
     paint_of = dict(zip(clients, _paint(clients), strict=True))
     time = drawing.time_axis(list(histories.values()))
     gaps_max = max(_most_unowned(one) for one in histories.values())
     drawings = [
         drawing.draw_small(
             one,
-            [paint_of[name] for name in one.ownership.clients],
+            [paint_of[name] for name in one.ledger.clients],
             time,
             prefix=f"{policy}_",
             gaps_max=gaps_max,
@@ -280,13 +279,13 @@ def _paint(clients: Sequence[str]) -> list[Paint]:
 
 
 def _most_unowned(history: History) -> int:
-    ownership = history.ownership
-    counts = unowned_counts(history.gaps, ownership.begin_ms, ownership.until_ms)
+    ledger = history.ledger
+    counts = unowned_counts(history.ledger.gaps, ledger.begin_ms, ledger.until_ms)
     return counts.highest_from(history.settled_ms)
 
 
 def _scale_words(history: History) -> str:
-    since_ms = history.settled_ms - history.ownership.begin_ms
+    since_ms = history.settled_ms - history.ledger.begin_ms
     if since_ms <= 0:
         return ""
     return f" The scales of the curves leave out the start, which ends at {seconds(since_ms)}."
@@ -314,16 +313,16 @@ def _lead(history: History, measures: object | None) -> str:
 
 def _under(history: History, about: str) -> str:
     """Return the line below the heading: size, duration, setting and start."""
-    ownership = history.ownership
+    ledger = history.ledger
     parts = [
-        counted(len(ownership.resources), "partition"),
-        counted(len(ownership.clients), "member"),
-        seconds(ownership.until_ms - ownership.begin_ms),
+        counted(len(ledger.resources), "partition"),
+        counted(len(ledger.clients), "member"),
+        seconds(ledger.until_ms - ledger.begin_ms),
         " / ".join(sorted({row.method for row in history.rounds if row.method})),
         about,
     ]
-    if ownership.begin_ms >= _EPOCH_MS_MIN:
-        begin = dt.datetime.fromtimestamp(ownership.begin_ms / 1000, tz=dt.UTC)
+    if ledger.begin_ms >= _EPOCH_MS_MIN:
+        begin = dt.datetime.fromtimestamp(ledger.begin_ms / 1000, tz=dt.UTC)
         parts.append(f"0 s is {begin:%Y-%m-%d %H:%M:%S} UTC")
     return " · ".join(part for part in parts if part)
 
@@ -334,8 +333,8 @@ def _fact_rows(history: History) -> list[tuple[str, str]]:
         ("rounds", f"{facts.rounds:,}"),
         ("partition-seconds nobody worked", f"{facts.gap_seconds:,.1f}"),
         ("longest gap of one partition", seconds(facts.worst_gap_ms)),
-        *([("warm-ups", f"{facts.warmups:,}")] if history.warm_spans else []),
-        *([("moved warm", f"{facts.moved_warm:,}")] if history.warm_spans else []),
+        *([("warm-ups", f"{facts.warmups:,}")] if history.ledger.warm_spans else []),
+        *([("moved warm", f"{facts.moved_warm:,}")] if history.ledger.warm_spans else []),
     ]
 
 
@@ -343,7 +342,7 @@ def _refusals(history: History) -> list[Objection]:
     return [
         Objection(
             source=f"leader {one.client or one.member}",
-            at_ms=one.at_ms - history.ownership.begin_ms,
+            at_ms=one.at_ms - history.ledger.begin_ms,
             message=violation,
         )
         for one in history.envelopes
@@ -354,19 +353,19 @@ def _refusals(history: History) -> list[Objection]:
 
 def _double_owners(history: History) -> list[Objection]:
     """Return the times with two owners as violations, by the clocks of the writers."""
-    ownership, spans = history.ownership, history.doubles.spans
-    labels = [f"{name} {index}" for name, index in ownership.resources]
+    ledger, spans = history.ledger, history.ledger.doubles.spans
+    labels = [f"{name} {index}" for name, index in ledger.resources]
     return [
         Objection(
             source="two at once",
-            at_ms=start_ms - ownership.begin_ms,
-            message=f"{ownership.clients[owner]} and {ownership.clients[other]} worked on "
+            at_ms=start_ms - ledger.begin_ms,
+            message=f"{ledger.clients[owner]} and {ledger.clients[other]} worked on "
             f"{labels[resource]} for {seconds(end_ms - start_ms)}, by their clocks",
         )
         for resource, owner, other, start_ms, end_ms in zip(
             spans.resource.tolist(),
             spans.owner.tolist(),
-            history.doubles.other.tolist(),
+            history.ledger.doubles.other.tolist(),
             spans.start_ms.tolist(),
             spans.end_ms.tolist(),
             strict=True,
@@ -374,11 +373,11 @@ def _double_owners(history: History) -> list[Objection]:
     ]
 
 
-def _scenario_title(run: PlayedRun) -> str:
+def _scenario_title(run: Run) -> str:
     return run.scenario.description or run.scenario.name.replace("_", " ")
 
 
-def _objections(run: PlayedRun) -> list[Objection]:
+def _objections(run: Run) -> list[Objection]:
     return [
         Objection(source=one.checker, at_ms=one.at_ms, message=one.message)
         for one in run.violations

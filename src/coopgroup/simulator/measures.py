@@ -22,24 +22,24 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from coopgroup.core.model.resource_set import BoolArray, Int64Array, Resource
+from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import gaps_between
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
-from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import (
     Envelope,
-    Ownership,
+    Ledger,
     ProcessResumed,
     RoundDecided,
+    Spans,
     WarmEnd,
-    WarmSpan,
-    read_ownership,
-    read_warm_spans,
+    read_ledger,
 )
 
-__all__ = ["Measures", "Outages", "find_outages", "measure", "window_begin_ms"]
+__all__ = ["Measures", "find_outages", "measure", "window_begin_ms"]
 
 _MS_PER_S: Final = 1_000
 
@@ -78,42 +78,32 @@ class Measures:
     worst_resource: Resource | None
 
 
-@frozen(kw_only=True, eq=False)
-class Outages:
-    """Intervals in which an existing resource had no owner, by resource, then by begin."""
-
-    resource: Int64Array
-    start_ms: Int64Array
-    end_ms: Int64Array
-
-
 def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) -> Measures:
     """Measure a run."""
     end_ms = scenario.end_ms
     lives = lifetimes(scenario)
-    ownership = read_ownership(telemetry, until_ms=end_ms)
-    begin_ms = _window_begin_ms(scenario, ownership, lives)
-    outages = find_outages(ownership, lives, begin_ms, end_ms)
+    ledger = read_ledger(telemetry, until_ms=end_ms)
+    begin_ms = _window_begin_ms(scenario, ledger, lives)
+    outages = find_outages(ledger, lives, begin_ms, end_ms)
     lengths = outages.end_ms - outages.start_ms
     worst = int(lengths.argmax()) if lengths.size else None
-    moved = _moved(ownership, begin_ms)
-    moves = np.bincount(ownership.resource[moved], minlength=len(ownership.resources))
-    warm_spans = read_warm_spans(telemetry, until_ms=end_ms)
+    moved = _moved(ledger, begin_ms)
+    moves = np.bincount(ledger.work.resource[moved], minlength=len(ledger.resources))
     sampled = lag.times_ms >= begin_ms
     totals = lag.lags.sum(axis=1, dtype=np.int64)
     return Measures(
         unavailable_partition_s=int(lengths.sum()) / _MS_PER_S,
         unavailable_peak=_most_at_once(outages),
         moved=int(moves.sum()),
-        moved_cold=int(moves.sum()) - _warm_moves(ownership, moved, warm_spans),
+        moved_cold=int(moves.sum()) - _warm_moves(ledger, moved),
         moved_twice=int(np.count_nonzero(moves > 1)),
-        returned=_returned(ownership, telemetry, begin_ms),
-        warmups=sum(one.is_restore and one.begin_ms >= begin_ms for one in warm_spans),
+        returned=_returned(ledger, telemetry, begin_ms),
+        warmups=sum(one.is_restore and one.begin_ms >= begin_ms for one in ledger.warm_spans),
         rounds=sum(
             isinstance(envelope.record, RoundDecided) and envelope.at_ms >= begin_ms
             for envelope in telemetry
         ),
-        converge_ms=_converge_ms(ownership, outages, last_event_ms(scenario)),
+        converge_ms=_converge_ms(ledger, outages, last_event_ms(scenario)),
         lag_peak=int(totals[sampled].max(initial=0)),
         lag_final=int(totals[-1]) if totals.size else 0,
         worst_outage_ms=0 if worst is None else int(lengths[worst]),
@@ -123,66 +113,58 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
 
 def window_begin_ms(scenario: Scenario, telemetry: Sequence[Envelope]) -> int:
     """Return the begin of the window of a run."""
-    ownership = read_ownership(telemetry, until_ms=scenario.end_ms)
-    return _window_begin_ms(scenario, ownership, lifetimes(scenario))
+    ledger = read_ledger(telemetry, until_ms=scenario.end_ms)
+    return _window_begin_ms(scenario, ledger, lifetimes(scenario))
 
 
-def _window_begin_ms(scenario: Scenario, ownership: Ownership, lives: Lifetimes) -> int:
+def _window_begin_ms(scenario: Scenario, ledger: Ledger, lives: Lifetimes) -> int:
     end_ms = scenario.end_ms
-    started_ms = _all_owned_ms(find_outages(ownership, lives, 0, end_ms), end_ms)
+    started_ms = _all_owned_ms(find_outages(ledger, lives, 0, end_ms), end_ms)
     return max(first_event_ms(scenario) or 0, started_ms if started_ms < end_ms else 0)
 
 
-def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: int) -> Outages:
-    """Find the times without an owner."""
-    opens = np.clip(lives.begin_ms, begin_ms, end_ms)
-    closes = np.clip(lives.end_ms, opens, end_ms)
-    number = lives.resources.positions(ownership.resources)[ownership.resource]
-    known = number >= 0
-    number = number[known]
-    starts = np.clip(ownership.start_ms[known], opens[number], closes[number])
-    ends = np.clip(ownership.end_ms[known], opens[number], closes[number])
-    # With two empty intervals as bounds, every gap is between two neighbours.
-    bounds = np.arange(opens.size)
-    number = np.concatenate([bounds, number, bounds])
-    starts = np.concatenate([opens, starts, closes])
-    ends = np.concatenate([opens, ends, closes])
-    order = np.lexsort((ends, starts, number))
-    number, starts, ends = number[order], starts[order], ends[order]
-    # The running maximum of the ends per resource: an offset per resource keeps the resources
-    # apart.
-    base = number * (end_ms - begin_ms + 1)
-    reached = np.maximum.accumulate(base + ends) - base
-    gaps = np.flatnonzero((number[1:] == number[:-1]) & (starts[1:] > reached[:-1]))
-    return Outages(resource=number[gaps], start_ms=reached[gaps], end_ms=starts[gaps + 1])
+def find_outages(ledger: Ledger, lives: Lifetimes, begin_ms: int, end_ms: int) -> Spans:
+    """Find the times without an owner of the resources of `lives` that exist."""
+    number = lives.resources.positions(ledger.resources)[ledger.work.resource]
+    work = evolve(ledger.work, resource=number).take(number >= 0)
+    every = np.arange(len(lives.resources), dtype=np.int64)
+    ends_ms = np.full(every.size, end_ms)
+    before, after = (
+        Spans(resource=every, owner=every, start_ms=start_ms, end_ms=stop_ms)
+        for start_ms, stop_ms in (
+            (np.full(every.size, begin_ms), lives.begin_ms),
+            (lives.end_ms, ends_ms),
+        )
+    )
+    return gaps_between(work.and_more(before, after), every.size, begin_ms, end_ms)
 
 
-def _most_at_once(outages: Outages) -> int:
+def _most_at_once(outages: Spans) -> int:
     times = np.concatenate([outages.start_ms, outages.end_ms])
     steps = np.repeat(np.array([1, -1]), outages.start_ms.size)
     order = np.lexsort((steps, times))  # at equal times, ends precede begins
     return int(np.cumsum(steps[order]).max(initial=0))
 
 
-def _all_owned_ms(outages: Outages, end_ms: int) -> int:
+def _all_owned_ms(outages: Spans, end_ms: int) -> int:
     order = np.argsort(outages.start_ms, kind="stable")
     starts = np.append(outages.start_ms[order], end_ms)
     reached = np.maximum.accumulate(np.append(0, outages.end_ms[order]))
     return int(np.append(reached, end_ms)[np.argmax(np.append(starts > reached, True))])
 
 
-def _moved(ownership: Ownership, begin_ms: int) -> Int64Array:
+def _moved(ledger: Ledger, begin_ms: int) -> Int64Array:
     """Return the intervals that begin with a move: int64, their numbers."""
-    after, before = ownership.resource[1:], ownership.resource[:-1]
+    after, before = ledger.work.resource[1:], ledger.work.resource[:-1]
     moved: BoolArray = (
         (after == before)
-        & (ownership.owner[1:] != ownership.owner[:-1])
-        & (ownership.start_ms[1:] >= begin_ms)
+        & (ledger.work.owner[1:] != ledger.work.owner[:-1])
+        & (ledger.work.start_ms[1:] >= begin_ms)
     )
     return np.flatnonzero(moved) + 1
 
 
-def _returned(ownership: Ownership, telemetry: Sequence[Envelope], begin_ms: int) -> int:
+def _returned(ledger: Ledger, telemetry: Sequence[Envelope], begin_ms: int) -> int:
     """Return how often a partition came back to its process."""
     resumed = {
         (one.client or one.member, one.at_ms)
@@ -190,42 +172,42 @@ def _returned(ownership: Ownership, telemetry: Sequence[Envelope], begin_ms: int
         if isinstance(one.record, ProcessResumed)
     }
     same: BoolArray = (
-        (ownership.resource[1:] == ownership.resource[:-1])
-        & (ownership.owner[1:] == ownership.owner[:-1])
-        & (ownership.start_ms[1:] >= begin_ms)
-        & (ownership.start_ms[1:] > ownership.end_ms[:-1])
+        (ledger.work.resource[1:] == ledger.work.resource[:-1])
+        & (ledger.work.owner[1:] == ledger.work.owner[:-1])
+        & (ledger.work.start_ms[1:] >= begin_ms)
+        & (ledger.work.start_ms[1:] > ledger.work.end_ms[:-1])
     )
     places = np.flatnonzero(same) + 1
     return sum(
-        (ownership.clients[owner], start_ms) not in resumed
+        (ledger.clients[owner], start_ms) not in resumed
         for owner, start_ms in zip(
-            ownership.owner[places].tolist(), ownership.start_ms[places].tolist(), strict=True
+            ledger.work.owner[places].tolist(), ledger.work.start_ms[places].tolist(), strict=True
         )
     )
 
 
-def _warm_moves(ownership: Ownership, moved: Int64Array, spans: Sequence[WarmSpan]) -> int:
+def _warm_moves(ledger: Ledger, moved: Int64Array) -> int:
     """Return the number of moves whose new owner was warm until it got the resource."""
     ends_ms: dict[tuple[Resource, str], list[int]] = {}
-    for span in spans:
+    for span in ledger.warm_spans:
         if span.end is WarmEnd.MOVED and span.warm_ms is not None:
             ends_ms.setdefault((span.resource, span.client), []).append(span.end_ms)
     if not ends_ms:
         return 0
-    resources = tuple(ownership.resources)
+    resources = tuple(ledger.resources)
     warm = 0
     for place in moved.tolist():
-        pair = resources[ownership.resource[place]], ownership.clients[ownership.owner[place]]
-        earlier_ms, now_ms = ownership.start_ms[place - 1], ownership.start_ms[place]
+        pair = resources[ledger.work.resource[place]], ledger.clients[ledger.work.owner[place]]
+        earlier_ms, now_ms = ledger.work.start_ms[place - 1], ledger.work.start_ms[place]
         warm += any(earlier_ms <= end_ms <= now_ms for end_ms in ends_ms.get(pair, ()))
     return warm
 
 
-def _converge_ms(ownership: Ownership, outages: Outages, last_event_ms: int) -> int | None:
-    if (outages.end_ms == ownership.until_ms).any():
+def _converge_ms(ledger: Ledger, outages: Spans, last_event_ms: int) -> int | None:
+    if (outages.end_ms == ledger.until_ms).any():
         return None
-    changes = np.concatenate([ownership.start_ms, ownership.end_ms])
-    changes = changes[(changes > last_event_ms) & (changes < ownership.until_ms)]
+    changes = np.concatenate([ledger.work.start_ms, ledger.work.end_ms])
+    changes = changes[(changes > last_event_ms) & (changes < ledger.until_ms)]
     return int(changes.max()) - last_event_ms if changes.size else 0
 
 

@@ -185,4 +185,5 @@ def _record_in_words(record: Record) -> str:
 
 
 def _goes_without_saying(name: str, value: object) -> bool:
-    return name == "protocol" and kafka_protocol(str(value)) is None
+    is_ours = name == "protocol" and kafka_protocol(str(value)) is None
+    return is_ours or name == "session_timeout_ms"  # a setting of the scenario

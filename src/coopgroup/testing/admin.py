@@ -32,16 +32,6 @@ from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.describing import find_coordinator
 from coopgroup.testing.errors import ClusterError
 
-__all__ = [
-    "add_partitions",
-    "create_topic",
-    "create_user",
-    "delete_topic",
-    "group_coordinator",
-    "partition_leader",
-    "sees_brokers",
-]
-
 REQUEST_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0
 POLL_INTERVAL_S: Final = 0.02

@@ -21,8 +21,6 @@ from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.maven import KafkaRuntime, cache_lock
 from coopgroup.testing.processes import Reaper, is_listening, make_folder
 
-__all__ = ["archive_options", "ensure_class_archive"]
-
 TRAINING_TIMEOUT_S: Final = 60.0
 EXIT_TIMEOUT_MS: Final = 60_000
 

@@ -24,17 +24,6 @@ from coopgroup.testing.properties import (
     broker_properties,
     render_properties,
 )
-from coopgroup.testing.zookeeper import launch_zookeeper
-
-__all__ = [
-    "LOG_OPTIONS",
-    "Broker",
-    "Started",
-    "add_brokers",
-    "ensure_zookeeper",
-    "launch",
-    "start_error",
-]
 
 LOG_OPTIONS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -82,8 +71,6 @@ class Started:
     reaper: Reaper
     brokers: dict[int, Broker] = field(factory=dict)
     owner_pid: int = field(factory=os.getpid)
-    zookeeper_port: int | None = None
-    zookeeper: BrokerProcess | None = None
 
     def remove(self) -> None:
         """Kill every broker and remove all data.
@@ -93,9 +80,9 @@ class Started:
         """
         if os.getpid() != self.owner_pid:
             return
-        for process in (*(broker.process for broker in self.brokers.values()), self.zookeeper):
-            if process is not None:
-                process.kill()
+        for broker in self.brokers.values():
+            if broker.process is not None:
+                broker.process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.reaper.close()
 
@@ -108,9 +95,7 @@ def add_brokers(
     Raises:
         ClusterError: too few free ports.
     """
-    ports = iter(free_ports(3 * count + 1))
-    if not started.runtime.release.is_kraft:
-        started.zookeeper_port = next(ports)
+    ports = iter(free_ports(3 * count))
     addresses = tuple(
         broker_address(broker_id, next(ports), next(ports), next(ports), security)
         for broker_id in range(1, count + 1)
@@ -119,10 +104,7 @@ def add_brokers(
     for address in addresses:
         folder = started.folder / f"broker-{address.broker_id}"
         started.brokers[address.broker_id] = Broker(address=address, folder=folder)
-        if started.zookeeper_port is None:
-            format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
-        else:
-            (folder / "data").mkdir(parents=True)
+        format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
         properties = broker_properties(
             address,
             addresses,
@@ -130,21 +112,8 @@ def add_brokers(
             security=security,
             tls_folder=started.folder / "tls",
             user_properties=user_properties,
-            zookeeper_port=started.zookeeper_port,
         )
         (folder / "server.properties").write_text(render_properties(properties))
-
-
-def ensure_zookeeper(started: Started) -> None:
-    """Start ZooKeeper if the release needs it, and wait until it listens.
-
-    Raises:
-        ClusterStartError: ZooKeeper did not start.
-    """
-    if started.zookeeper_port is not None and started.zookeeper is None:
-        started.zookeeper = launch_zookeeper(
-            started.runtime, started.folder, started.zookeeper_port, started.reaper, LOG_OPTIONS
-        )
 
 
 def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> None:

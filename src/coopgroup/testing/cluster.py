@@ -32,25 +32,26 @@ from coopgroup.testing.brokers import (
     Broker,
     Started,
     add_brokers,
-    ensure_zookeeper,
     launch,
     start_error,
 )
-from coopgroup.testing.certificates import write_certificates
 from coopgroup.testing.errors import ClusterError, ToolError
-from coopgroup.testing.maven import KafkaRuntime, fetch_kafka
+from coopgroup.testing.maven import fetch_kafka
 from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail, make_folder
 from coopgroup.testing.properties import (
     BROKERS_MAX,
     Security,
     check_security,
     check_user_properties,
+    write_certificates,
 )
-from coopgroup.testing.releases import KAFKA_VERSION, KafkaRelease, read_release
-from coopgroup.testing.tools import tool_class_of, with_bootstrap
-from coopgroup.testing.zookeeper import SESSION_TIMEOUT_MS
-
-__all__ = ["KafkaCluster"]
+from coopgroup.testing.releases import (
+    KAFKA_VERSION,
+    KafkaRelease,
+    read_release,
+    tool_class_of,
+    with_bootstrap,
+)
 
 SCRAM_USER: Final = "coopgroup"
 READY_POLL_S: Final = 0.02
@@ -78,7 +79,7 @@ class KafkaCluster:
         heap: maximum heap of each broker, as in `-Xmx`.
         start_timeout_ms: longest time for brokers to start.
         jvm_options: options of each broker's Java, instead of the options for a fast startup.
-        version: release of Kafka, from 2.5 on; releases before 3.3 run with a ZooKeeper.
+        version: release of Kafka, from 3.3 on.
 
     Raises:
         ConfigurationError: an argument is wrong.
@@ -103,7 +104,7 @@ class KafkaCluster:
         if not heap[:-1].isdigit() or heap[-1:] not in tuple("kmgKMG"):
             raise ConfigurationError("heap", heap, "a size such as '512m'")
         check_security(security)
-        self._release = read_release(version)
+        self._release = self._read_release(version)
         self._release.check_security(security)
         self._broker_ids = tuple(range(1, brokers + 1))
         self._properties = check_user_properties(properties or {})
@@ -137,10 +138,10 @@ class KafkaCluster:
         with self._lock:
             if self._started is not None:
                 raise ClusterError("the cluster is started already")
-            self._started = self._prepare(fetch_kafka(self._release.version))
+            self._started = self._prepare()
+            atexit.register(self.stop)
         try:
             with self._lock:
-                ensure_zookeeper(self._started)
                 for broker_id in self._broker_ids:
                     self._launch(broker_id)
             self.wait_ready()
@@ -260,9 +261,6 @@ class KafkaCluster:
         with self._lock:
             if self._broker(broker).is_running:
                 raise ClusterError(f"broker {broker} runs already")
-            if not self._release.is_kraft:
-                # until then ZooKeeper keeps the broker's old id
-                time.sleep(SESSION_TIMEOUT_MS / 1000)
             self._launch(broker)
         self.wait_ready()
 
@@ -397,7 +395,7 @@ class KafkaCluster:
             ToolError: the tool failed or took too long.
         """
         runtime = self._require_started().runtime
-        java_class = tool_class_of(name, runtime)
+        java_class = tool_class_of(name, self._release, runtime.jars)
         command = [
             *(runtime.java, *JVM_OPTIONS, "-Xmx256m", *LOG_OPTIONS),
             *("-cp", runtime.classpath, java_class),
@@ -423,7 +421,10 @@ class KafkaCluster:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _prepare(self, runtime: KafkaRuntime) -> Started:
+    _read_release = staticmethod(read_release)
+
+    def _prepare(self) -> Started:
+        runtime = fetch_kafka(self._release.version)
         if self._release.version == KAFKA_VERSION:  # older releases start too seldom to need it
             ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
         folder = make_folder(self._data_dir, len(self._broker_ids))
@@ -435,7 +436,6 @@ class KafkaCluster:
         except BaseException:
             started.remove()
             raise
-        atexit.register(self.stop)
         return started
 
     def _launch(self, broker_id: int) -> None:

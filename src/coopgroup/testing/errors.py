@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from coopgroup.errors import CoopgroupError
 
-__all__ = ["ClusterError", "ClusterStartError", "KafkaFetchError", "ToolError", "ToolMissingError"]
-
 
 class ClusterError(CoopgroupError):
     """The cluster cannot do this in its current state."""

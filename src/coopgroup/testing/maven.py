@@ -34,8 +34,6 @@ from attrs import field, frozen
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.releases import KAFKA_VERSION, KafkaRelease, read_release
 
-__all__ = ["KAFKA_VERSION", "KafkaRuntime", "fetch_kafka", "kafka_runtime_path"]
-
 FETCH_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 60
 REASON_LENGTH_MAX = 300
@@ -61,7 +59,7 @@ class KafkaRuntime:
     """A prepared Kafka.
 
     Attributes:
-        folder: cache folder that holds `jars` and, for KRaft, `bootstrap.checkpoint`.
+        folder: cache folder that holds `jars` and `bootstrap.checkpoint`.
     """
 
     java: str
@@ -71,7 +69,12 @@ class KafkaRuntime:
     @property
     def classpath(self) -> str:
         """Every jar, as an argument of `java -cp`."""
-        return f"{self.folder / 'jars'}/*"
+        return f"{self.jars}/*"
+
+    @property
+    def jars(self) -> Path:
+        """Folder of the jars."""
+        return self.folder / "jars"
 
     @property
     def bootstrap_checkpoint(self) -> Path:
@@ -87,20 +90,26 @@ def fetch_kafka(version: str = KAFKA_VERSION) -> KafkaRuntime:
         ToolMissingError: Java is missing, or Maven is missing and the cache has no jars.
         KafkaFetchError: Maven or the creation of the bootstrap checkpoint failed.
     """
-    java = find_java()
-    release = read_release(version)
-    runtime = KafkaRuntime(java=java, folder=kafka_runtime_path(release), release=release)
+    runtime = kafka_runtime(read_release(version))
 
     def build(maven: str, folder: Path) -> None:
-        copy_kafka_jars(maven, folder, release)
-        if release.is_kraft:
-            make_bootstrap_checkpoint(attrs.evolve(runtime, folder=folder))
+        copy_kafka_jars(maven, folder, runtime.release)
+        make_bootstrap_checkpoint(attrs.evolve(runtime, folder=folder))
 
     try:
         build_once(runtime.folder, build)
     except OSError as error:
         raise KafkaFetchError(f"the cache of Kafka's jars cannot be written: {error}") from error
     return runtime
+
+
+def kafka_runtime(release: KafkaRelease) -> KafkaRuntime:
+    """Return the place of a release, which may not have been fetched.
+
+    Raises:
+        ToolMissingError: Java is missing.
+    """
+    return KafkaRuntime(java=find_java(), folder=kafka_runtime_path(release), release=release)
 
 
 def kafka_runtime_path(release: KafkaRelease | None = None) -> Path:

@@ -8,8 +8,6 @@ import pytest
 
 from coopgroup.testing.cluster import KafkaCluster
 
-__all__ = ["kafka_cluster"]
-
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[KafkaCluster]:

@@ -24,8 +24,6 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.testing import reaper as reaper_module
 from coopgroup.testing.errors import ClusterError
 
-__all__ = ["BrokerProcess", "Reaper", "free_ports", "is_listening", "log_tail", "make_folder"]
-
 # Below the range that Linux and macOS use for outgoing connections. Otherwise a client's socket
 # could take the port of a broker that is down for a moment.
 PORT_MIN = 20_000

@@ -1,4 +1,4 @@
-"""The `server.properties` of a test broker: values in, text out.
+"""The files that a test broker reads: `server.properties` and certificates.
 
 Brokers of a cluster differ only in id and ports. Listeners:
 
@@ -11,24 +11,14 @@ Brokers of a cluster differ only in id and ports. Listeners:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
 
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.testing.zookeeper import SESSION_TIMEOUT_MS
-
-__all__ = [
-    "BROKERS_MAX",
-    "BrokerAddress",
-    "Security",
-    "broker_properties",
-    "check_security",
-    "check_user_properties",
-    "render_properties",
-    "voters",
-]
+from coopgroup.testing.errors import ToolMissingError
 
 BROKERS_MAX = 3
 
@@ -41,7 +31,6 @@ SECURITY_NAMES: tuple[str, ...] = get_args(Security)
 OWN_PROPERTIES = frozenset(
     {
         "advertised.listeners",
-        "broker.id",
         "controller.listener.names",
         "controller.quorum.voters",
         "inter.broker.listener.name",
@@ -52,9 +41,6 @@ OWN_PROPERTIES = frozenset(
         "metadata.log.dir",
         "node.id",
         "process.roles",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
-        "zookeeper.session.timeout.ms",
     }
 )
 
@@ -102,14 +88,13 @@ def broker_properties(
     security: Security | None,
     tls_folder: Path,
     user_properties: Mapping[str, str],
-    zookeeper_port: int | None = None,
 ) -> dict[str, str]:
     """Return the settings of one broker: fast defaults, overridden by the user and the cluster."""
     return {
         **speed_properties(len(addresses)),
         **security_properties(security, tls_folder),
         **user_properties,
-        **network_properties(address, addresses, security, zookeeper_port),
+        **network_properties(address, addresses, security),
         "log.dirs": str(log_dir),
     }
 
@@ -169,7 +154,6 @@ def network_properties(
     address: BrokerAddress,
     addresses: tuple[BrokerAddress, ...],
     security: Security | None,
-    zookeeper_port: int | None,
 ) -> dict[str, str]:
     """Return role, quorum and listeners of one broker."""
     quorum = voters(addresses)
@@ -179,17 +163,6 @@ def network_properties(
         listeners.append(f"CLIENT://127.0.0.1:{address.client_port}")
         protocols.append(f"CLIENT:{security}")
     advertised = tuple(listeners)
-    if zookeeper_port is not None:
-        return {
-            "advertised.listeners": ",".join(advertised),
-            "broker.id": str(address.broker_id),
-            "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": ",".join(protocols),
-            "listeners": ",".join(listeners),
-            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
-            "zookeeper.connection.timeout.ms": "30000",
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        }
     is_voter = address in quorum
     if is_voter:
         listeners.append(f"CONTROLLER://127.0.0.1:{address.controller_port}")
@@ -244,3 +217,40 @@ def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def render_properties(properties: Mapping[str, str]) -> str:
     """Return the text of a `.properties` file, sorted by key; a backslash is doubled for Java."""
     return "".join(f"{key}={properties[key]}\n".replace("\\", "\\\\") for key in sorted(properties))
+
+
+def write_certificates(folder: Path) -> None:
+    """Write `ca.pem`, `server.pem` (key and chain), `client.crt` and `client.key`.
+
+    The keys are P-256: their creation takes a millisecond, RSA would take half a second.
+
+    Raises:
+        ToolMissingError: the Python package `trustme` is not installed.
+    """
+    if find_spec("trustme") is None:
+        raise ToolMissingError("the Python package trustme", "pip install trustme")
+    # Imported late: only clusters with TLS need it, and coopgroup does not depend on it.
+    import trustme  # noqa: PLC0415
+
+    folder.mkdir(mode=0o700)
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost", "127.0.0.1", common_name="localhost")
+    client = authority.issue_cert("client.test", common_name="coopgroup test client")
+    ca_pem = authority.cert_pem.bytes()
+    (folder / "ca.pem").write_bytes(ca_pem)
+    (folder / "server.pem").write_bytes(
+        _pkcs8(server.private_key_pem.bytes()) + server.cert_chain_pems[0].bytes() + ca_pem
+    )
+    (folder / "client.crt").write_bytes(client.cert_chain_pems[0].bytes())
+    (folder / "client.key").write_bytes(_pkcs8(client.private_key_pem.bytes()))
+
+
+def _pkcs8(key_pem: bytes) -> bytes:
+    """Return a private key as unencrypted PKCS#8, the only form that Kafka's PEM store reads."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - trustme needs it
+
+    return serialization.load_pem_private_key(key_pem, password=None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -19,8 +19,6 @@ import signal
 import sys
 from collections.abc import Iterable
 
-__all__ = ["reap"]
-
 FOLDER_REMOVALS_MAX = 50
 
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.printable import printable
 from coopgroup.report.history import History
 from coopgroup.report.history.names import named, told_apart
 from coopgroup.report.history.rounds import round_rows
-from coopgroup.report.history.timeline import doubles_of, gaps_of
 from coopgroup.report.history.timeline_events import (
     TimelineEvent,
     TimelineEventKind,
@@ -30,13 +30,10 @@ from coopgroup.report.history.timeline_events import (
 )
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.wording import seconds
-from coopgroup.telemetry import Envelope, Ownership, read_warm_spans
+from coopgroup.telemetry import Envelope, Ledger, Spans, read_ledger
 from coopgroup.watch.values import GroupView, MemberView
 
-__all__ = ["Chapter", "Chronicle"]
-
 _Key: TypeAlias = tuple[str, int]
-_Int64Array: TypeAlias = npt.NDArray[np.int64]
 _Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _WINDOW_MS: Final = 1_800_000
@@ -50,20 +47,11 @@ class Chapter:
     """A history and its colours.
 
     Attributes:
-        paint: of each client of the ownership.
+        paint: of each client of the ledger.
     """
 
     history: History
     paint: tuple[Paint, ...]
-
-
-@frozen(eq=False, kw_only=True)
-class _Lags:
-    """Lags over time, see `report.LagSamples`."""
-
-    times_ms: _Int64Array
-    lags: _Float64Array
-    resources: ResourceSet
 
 
 @frozen
@@ -156,20 +144,15 @@ class Chronicle:
                 for one in sorted(self._records, key=lambda one: one.at_ms)
             ]
         )
-        spans = read_warm_spans(records, until_ms=self._until_ms)
+        spans = read_ledger(records, until_ms=self._until_ms).warm_spans
         processes = {texts[process]: process for process in self._names}
         clients = sorted({texts[one.process] for one in work} | {one.client for one in spans})
         rounds = round_rows(records, names)
-        ownership = self._ownership(work, resources, clients, texts)
-        known_ms = np.array([max(self._begin_ms, self._first_ms[one]) for one in resources])
         colours = [self._colours.get(processes.get(client, ""), 0) for client in clients]
         made = paints(max(colours, default=0) + 1)
         cut = () if self._cut is None else (self._cut,)
         history = History(
-            ownership=ownership,
-            known_ms=known_ms,
-            gaps=gaps_of(ownership, known_ms),
-            doubles=doubles_of(ownership),
+            ledger=evolve(self._ledger(work, resources, clients, texts), warm_spans=spans),
             rounds=rounds,
             timeline_events=tuple(
                 sorted(
@@ -177,7 +160,6 @@ class Chronicle:
                     key=lambda one: one.at_ms,
                 )
             ),
-            warm_spans=spans,
             settled_ms=self._begin_ms,
             envelopes=tuple(records),
             lag=self._samples(),
@@ -259,38 +241,39 @@ class Chronicle:
             member: process for member, process in self._processes.items() if process in kept
         }
 
-    def _ownership(
+    def _ledger(
         self, work: list[_Work], resources: ResourceSet, clients: list[str], texts: dict[str, str]
-    ) -> Ownership:
+    ) -> Ledger:
         place = {(name, index): number for number, (name, index) in enumerate(resources)}
         number = {client: number for number, client in enumerate(clients)}
-        rows = sorted(
-            (
-                place[one.key],
-                max(one.start_ms, self._begin_ms),
-                number[texts[one.process]],
-                one.end_ms,
-            )
+        begin_ms, until_ms = self._begin_ms, self._until_ms
+        worked = (
+            (place[one.key], number[texts[one.process]], max(one.start_ms, begin_ms), one.end_ms)
             for one in work
         )
-        resource, start_ms, owner, end_ms = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        return Ownership(
+        unseen = (
+            (place[one], NOBODY, start_ms, end_ms)
+            for one in resources
+            for start_ms, end_ms in (
+                (begin_ms, self._first_ms[one]),
+                (self._last_ms[one], until_ms),
+            )
+        )
+        return Ledger(
             resources=resources,
             clients=tuple(clients),
-            resource=resource.astype(np.int32),
-            owner=owner.astype(np.int32),
-            start_ms=start_ms,
-            end_ms=end_ms,
+            work=Spans.of(worked).tidy(),
+            absent=Spans.of(unseen).tidy(),
             begin_ms=self._begin_ms,
             until_ms=self._until_ms,
         )
 
-    def _samples(self) -> _Lags:
+    def _samples(self) -> LagHistory:
         lags = np.zeros((len(self._lags), len(self._first_ms)))
         for number, (_, row) in enumerate(self._lags):
             lags[number, : row.size] = row
         order = sorted(range(len(self._first_ms)), key=list(self._first_ms).__getitem__)
-        return _Lags(
+        return LagHistory(
             times_ms=np.array([at_ms for at_ms, _ in self._lags], dtype=np.int64),
             lags=lags[:, order],
             resources=ResourceSet.from_pairs(self._first_ms),

@@ -21,8 +21,6 @@ from coopgroup.report.page import legend_of, templates
 from coopgroup.watch.chronicle import Chapter, Chronicle
 from coopgroup.watch.tables import time_of_day
 
-__all__ = ["Picture"]
-
 _SHARE_OF_CHANGES: Final = 0.03  # of a core, while owners change all the time
 _SHARE_AT_REST: Final = 0.01
 _CHANGED_S_MIN: Final = 1.0
@@ -87,16 +85,16 @@ class Picture:
             self._patch = json.dumps(self._common).encode()
             return
         history = chapter.history
-        ownership = history.ownership
-        lag = None if history.lag is None else lag_lines(ownership, history.lag)
-        begin = time_of_day(ownership.begin_ms)
+        ledger = history.ledger
+        lag = None if history.lag is None else lag_lines(ledger, history.lag)
+        begin = time_of_day(ledger.begin_ms)
         self._figures = drawing.draw_history(history, chapter.paint, lag, since=begin).figures
         changeable = drawing.changeable(self._figures)
         self._common = {
             "version": self.version,
             "shape": _shape_of(self._figures, changeable),
-            "begin_ms": ownership.begin_ms,
-            "end_s": (ownership.until_ms - ownership.begin_ms) / 1000,
+            "begin_ms": ledger.begin_ms,
+            "end_s": (ledger.until_ms - ledger.begin_ms) / 1000,
             "legend": _legend(chapter),
             "rounds": _rounds(chapter),
         }
@@ -110,7 +108,7 @@ def _shape_of(figures: Sequence[Any], changeable: dict[str, dict[str, Any]]) -> 
 
 
 def _legend(chapter: Chapter) -> dict[str, Any]:
-    legend = legend_of(chapter.history.ownership.clients, chapter.paint)
+    legend = legend_of(chapter.history.ledger.clients, chapter.paint)
     chips = [[one.label, one.background, one.owner] for one in legend.chips]
     return {"chips": chips, "more": legend.more}
 
@@ -120,5 +118,5 @@ def _rounds(chapter: Chapter) -> str:
     if not chapter.history.rounds:
         return ""
     parts: Any = templates().get_template("parts.html").module
-    begin_ms = chapter.history.ownership.begin_ms
+    begin_ms = chapter.history.ledger.begin_ms
     return str(parts.rounds(tuple(reversed(chapter.history.rounds)), begin_ms))

@@ -11,6 +11,8 @@ import pytest
 from coopgroup import (
     Catalogue,
     CooperativeGroup,
+    SimplePolicy,
+    Warmup,
 )
 from coopgroup.core.member.effects import GrantResources, LoseResources
 from coopgroup.core.member.error_actions import RequestKind
@@ -178,6 +180,12 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
             )
             for found in (5, [5], [("x",)])
         ),
+        # Otherwise `cool` deletes the state as soon as the member has joined.
+        (
+            {"warm": print, "found": [("a", 0)]},
+            ConfigurationError,
+            r"^found: got \[\('a', 0\)\], expected a policy with the option warmup beside it$",
+        ),
         # A user who forgets the parentheses would otherwise share nothing, forever.
         ({"catalogue": Catalogue}, ConfigurationError, "catalogue: got"),
     ],
@@ -188,7 +196,7 @@ def test_wrong_arguments_fail(more: dict[str, Any], error: type[Exception], said
 
 
 def test_member_declares_what_it_found_before_it_subscribes() -> None:
-    group = make(warm=print, found=[ONE])
+    group = make(warm=print, found=[ONE], policy=SimplePolicy(warmup=Warmup()))
     assert group.warmups() == ()
     posted = list[Any]()
     with pytest.MonkeyPatch.context() as patched:

@@ -16,14 +16,11 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
     [
         ({"auto.offset.reset": "earliest"}, "got 'earliest', but there is no such key"),
         ({"max.poll.interval.ms": 5}, "max.poll.interval.ms: got 5, but there is no such key"),
-        ({"coopgroup.stop.timeuot.ms": 5}, "coopgroup.stop.timeout.ms"),
-        ({"coopgroup.callback.threads": 0}, "coopgroup.callback.threads: got 0"),
+        ({"coopgroup.stop.timeuot.ms": 5}, "(did you mean coopgroup.stop.timeout.ms?)"),
+        ({"bootstrap_servers": "x"}, "there is no such key: it is called bootstrap.servers"),
+        ({"coopgroup.catalogue.refresh.ms": 0}, "coopgroup.catalogue.refresh.ms: got 0"),
         ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
         ({"coopgroup.stop.timeout.ms": 10**9}, "coopgroup.stop.timeout.ms: got 1000000000"),
-        (
-            {"coopgroup.retry.backoff.ms": 1_000, "coopgroup.retry.backoff.max.ms": 10},
-            "coopgroup.retry.backoff.max.ms: got 10, expected at least",
-        ),
         ({"session.timeout.ms": 1_000}, "less than session.timeout.ms (1000)"),
         ({"group.id": ""}, "group.id: got '', expected the name of the group"),
     ],

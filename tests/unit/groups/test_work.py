@@ -191,6 +191,23 @@ def test_stop_in_progress_when_all_is_lost_is_not_reported(
     assert bench.actions() == actions
 
 
+@pytest.mark.parametrize("how", ["revoked", "closing"])
+def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) -> None:
+    """SIGSTOP, SIGTERM, SIGCONT: a flush in `stop` ran beside the next owner."""
+    bench.grant(ONLY_HEAVY)
+    if how == "revoked":
+        bench.work.put(REVOKE_HEAVY)  # no thread has run the stop when the freeze has ended
+    bench.lease_until_s = bench.hand.now_s
+    if how == "revoked":
+        bench.hand.run()
+    else:
+        assert bench.work.close(STOP_S)
+    assert bench.actions() == ["start", "lost"]
+    assert bench.stops() == [(HEAVY, "lost")]
+    assert bench.given_up() == ([HEAVY] if how == "revoked" else [])
+    bench.check()
+
+
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
     bench.work.put(GrantResources(resources=BOTH))

@@ -33,7 +33,7 @@ def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
     plain: dict[str, Any] = {
         "history": history(
             [12_000] * 29 + [None],
-            observed=Observed(unavailable_s=95.0, moved=12.0, lag_peak=1_000),
+            observed=Observed(unavailable_s=90.0, moved=12.0, lag_peak=1_000),
         ),
         "cost": MoveCost(move_ms=20_000),
         "options": tuple(
@@ -44,6 +44,7 @@ def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
         "cheapest": changed.get("best", 2),
         "best": 2,
         "saving_s": Estimate(mean=50, low=40, high=60),
+        "replayed_s": 95.0,
         "near_best": 0.97,
     }
     return Advice(**{**plain, **changed})

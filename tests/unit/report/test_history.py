@@ -12,10 +12,10 @@ def test_only_who_worked_is_a_client() -> None:
     story.work(1, "b", ResourceSet({"orders": [0]}))
     story.work(1, "a", ResourceSet({"orders": [1]}))
     story.write(5, "ghost", OffsetsCommitted(resources=ResourceSet({"orders": [0]}), offsets=(1,)))
-    ownership = history_of(story.envelopes).ownership
-    assert ownership.clients == ("a", "b")
-    assert ownership.owner.tolist() == [1, 0]
-    assert ownership.until_ms == 5
+    ledger = history_of(story.envelopes).ledger
+    assert ledger.clients == ("a", "b")
+    assert ledger.work.owner.tolist() == [1, 0]
+    assert ledger.until_ms == 5
 
 
 def test_warm_ups_are_spans_and_counted() -> None:
@@ -24,5 +24,5 @@ def test_warm_ups_are_spans_and_counted() -> None:
     found = facts_of(history_of(records))
     assert (found.warmups, found.moved_warm) == (6, 3)
     before_the_move = history_of([one for one in records if one.at_ms < 21_000])
-    assert before_the_move.ownership.clients == ("c-1", "c-2")
-    assert len(before_the_move.warm_spans) == 6
+    assert before_the_move.ledger.clients == ("c-1", "c-2")
+    assert len(before_the_move.ledger.warm_spans) == 6

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Resource
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.core.telemetry.records import (
     ProcessPaused,
     ProcessResumed,
@@ -29,9 +30,8 @@ from coopgroup.simulator.scenario import (
     Topic,
 )
 from coopgroup.simulator.scenario.times import Lifetimes
-from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope, Record, StopReason
-from tests.support.ownerships import Interval, ownership_of
+from tests.support.ledgers import Interval, ledger_of
 
 SCENARIO = Scenario(
     duration_ms=900,
@@ -168,13 +168,13 @@ LIVES = st.lists(
 def test_outages_when_cut_into_moments_are_what_nobody_works_on(
     intervals: list[Interval], lives: list[tuple[int, int]], begin_ms: int
 ) -> None:
-    ownership = ownership_of(intervals, until_ms=UNTIL_MS)
+    ledger = ledger_of(intervals, until_ms=UNTIL_MS)
     lifetimes = Lifetimes(
-        resources=ownership.resources,
+        resources=ledger.resources,
         begin_ms=np.array([begin for begin, _ in lives]),
         end_ms=np.array([end for _, end in lives]),
     )
-    outages = find_outages(ownership, lifetimes, begin_ms, UNTIL_MS)
+    outages = find_outages(ledger, lifetimes, begin_ms, UNTIL_MS)
     cut = [
         (resource, ms)
         for resource, start, end in zip(

@@ -9,17 +9,15 @@ from coopgroup.testing.brokers import (
     Broker,
     Started,
     add_brokers,
-    ensure_zookeeper,
     launch,
     start_error,
 )
 from coopgroup.testing.errors import ClusterStartError
 from coopgroup.testing.maven import KafkaRuntime
 from coopgroup.testing.processes import Reaper
-from coopgroup.testing.releases import KAFKA_VERSION, read_release
 
 
-def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION) -> Started:
+def started_cluster(tmp_path: Path, owner_pid: int) -> Started:
     """A cluster of two brokers; `sleep` replaces Java."""
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexec sleep 60\n")
@@ -30,7 +28,7 @@ def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION
     folder = tmp_path / "cluster"
     folder.mkdir()
     started = Started(
-        runtime=KafkaRuntime(java=str(java), folder=cache, release=read_release(version)),
+        runtime=KafkaRuntime(java=str(java), folder=cache),
         folder=folder,
         reaper=Reaper(folder),
         owner_pid=owner_pid,
@@ -41,37 +39,6 @@ def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION
 
 def running(started: Started) -> list[bool]:
     return [broker.is_running for broker in started.brokers.values()]
-
-
-def test_brokers_of_an_old_release_share_a_zookeeper_that_is_removed_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = started_cluster(tmp_path, os.getpid(), "2.8.2")
-    monkeypatch.setattr("coopgroup.testing.zookeeper.is_listening", lambda _: True)
-    ensure_zookeeper(started)
-    ensure_zookeeper(started)  # the second call finds the first one's
-    launch(started, started.brokers[1], ())
-    settings = (started.folder / "broker-2" / "server.properties").read_text().splitlines()
-    assert f"zookeeper.connect=127.0.0.1:{started.zookeeper_port}" in settings
-    assert "broker.id=2" in settings
-    assert not any(line.startswith(("process.roles", "controller.")) for line in settings)
-    assert not (started.folder / "broker-1" / "data" / "meta.properties").exists()
-    process = started.zookeeper
-    assert process is not None
-    was_running = process.is_running
-    started.remove()
-    assert (was_running, process.is_running) == (True, False)
-    assert not started.folder.exists()
-
-
-def test_zookeeper_that_ends_is_an_error_of_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = started_cluster(tmp_path, os.getpid(), "2.8.2")
-    Path(started.runtime.java).write_text("#!/bin/sh\necho no luck\n")
-    with pytest.raises(ClusterStartError, match=r"^ZooKeeper did not come up: no luck$"):
-        ensure_zookeeper(started)
-    started.remove()
 
 
 def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:

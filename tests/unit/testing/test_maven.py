@@ -10,12 +10,12 @@ import pytest
 
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.maven import (
-    KAFKA_VERSION,
     KafkaRuntime,
     fetch_kafka,
     kafka_runtime_path,
     listed_jars,
 )
+from coopgroup.testing.releases import KAFKA_VERSION
 from tests.architecture.tree import ROOT
 
 MVN = """#!/bin/sh

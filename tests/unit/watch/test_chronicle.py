@@ -30,14 +30,14 @@ def _told(*views: GroupView, window_ms: int = 1_800_000) -> Chapter:
 
 def _bars(chapter: Chapter) -> list[tuple[int, str, float, float]]:
     """Return partition, owner, begin and end in seconds of each interval."""
-    one = chapter.history.ownership
+    one = chapter.history.ledger
     return [
         (resource, one.clients[owner], (start - BEGIN_MS) / 1000, (end - BEGIN_MS) / 1000)
         for resource, owner, start, end in zip(
-            one.resource.tolist(),
-            one.owner.tolist(),
-            one.start_ms.tolist(),
-            one.end_ms.tolist(),
+            one.work.resource.tolist(),
+            one.work.owner.tolist(),
+            one.work.start_ms.tolist(),
+            one.work.end_ms.tolist(),
             strict=True,
         )
     ]
@@ -69,7 +69,7 @@ def test_static_member_that_restarts_keeps_name_and_colour() -> None:
         view(2.0, owners=("m-a", "m-a", "m-b2"), members=(MEMBERS[0], again)),
         view(3.0, owners=("m-a", "m-a", "m-b2"), members=(MEMBERS[0], again)),
     )
-    assert found.history.ownership.clients == ("a", "pod-b")
+    assert found.history.ledger.clients == ("a", "pod-b")
     labels = [one.label for one in found.history.timeline_events]
     assert labels == ["pod-b left", "pod-b joined"]
 
@@ -77,10 +77,10 @@ def test_static_member_that_restarts_keeps_name_and_colour() -> None:
 def test_history_is_that_of_the_window() -> None:
     views = [view(at_s, owners=("m-a" if at_s < 30 else "m-b",) * 3) for at_s in range(100)]
     found = _told(*views, window_ms=50_000)
-    assert found.history.ownership.begin_ms == BEGIN_MS + 49_000
+    assert found.history.ledger.begin_ms == BEGIN_MS + 49_000
     assert {bar[1:] for bar in _bars(found)} == {("pod-b", 49.0, 99.0)}
     assert found.history.lag is not None
-    assert found.history.lag.times_ms.min() >= found.history.ownership.begin_ms
+    assert found.history.lag.times_ms.min() >= found.history.ledger.begin_ms
 
 
 def test_topic_that_was_deleted_is_forgotten_after_the_window() -> None:
@@ -90,7 +90,7 @@ def test_topic_that_was_deleted_is_forgotten_after_the_window() -> None:
         for at_s, count in enumerate(counts)
     ]
     found = _told(*views, window_ms=50_000)
-    assert found.history.ownership.resources == ResourceSet({"orders": [0, 1]})
+    assert found.history.ledger.resources == ResourceSet({"orders": [0, 1]})
     assert found.history.lag is not None
     assert found.history.lag.lags.shape == (found.history.lag.times_ms.size, 2)
 
@@ -128,7 +128,7 @@ def test_telemetry_of_the_leader_becomes_rounds_with_their_reasons() -> None:
     (row,) = found.history.rounds
     assert (row.leader, row.generation, row.granted) == ("a", 5, 1)
     assert row.sentences[0] == "First round seen, with a, pod-b."
-    (span,) = found.history.warm_spans
+    (span,) = found.history.ledger.warm_spans
     assert (span.client, span.begin_ms) == ("pod-b", BEGIN_MS + 1_500)
 
 

@@ -17,7 +17,6 @@ __all__ = ["command"]
 _ABOUTS: Final = {
     "advise": "Advise on policy and time-outs from the history.",
     "convert": "Convert tables of an earlier release.",
-    "demo": "Make history on a real broker and look at it.",
     "episodes": "Find rebalances, absences and skew.",
     "history": "Read the history of groups from the brokers.",
     "lag": "Compute lag and load of groups.",
@@ -26,7 +25,7 @@ _ABOUTS: Final = {
     "sql": "Ask the tables a question in SQL.",
     "telemetry": "Read telemetry of coopgroup's members.",
 }
-_OF_ONE_MODULE: Final = {"advise", "demo", "run", "sql"}
+_OF_ONE_MODULE: Final = {"advise", "run", "sql"}
 _UPKEEP: Final = {"convert", "optimize"}
 
 

@@ -58,6 +58,14 @@ __all__ = ["advice_for", "command"]
     help="Policy that the group follows today; told from the history if not given.",
 )
 @click.option(
+    "--likely-returns",
+    type=click.Choice(["ignore", "use"]),
+    default="ignore",
+    show_default=True,
+    help="Whether a newcomer with the client id and host of an absent member may count as its"
+    " return. With `use`, the advice from proven returns stands beside it.",
+)
+@click.option(
     "--json",
     "as_json",
     is_flag=True,
@@ -75,6 +83,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     move_cost_ms: int | None,
     return_cost_ms: int | None,
     today: str | None,
+    likely_returns: str,
     as_json: bool,
     html: str | None,
 ) -> None:
@@ -93,7 +102,10 @@ def command(  # noqa: PLR0913 - an argument for each option
     tables = place.tables(is_brief=True)
     for group in scope.groups:
         with one_line():
-            given = advice_for(tables, group, choice, scope.since_ms, move_cost_ms, return_cost_ms)
+            given = advice_for(
+                *(tables, group, choice, scope.since_ms, move_cost_ms, return_cost_ms),
+                uses_likely=likely_returns == "use",
+            )
         if as_json:
             _print_json(given)
         else:
@@ -121,6 +133,8 @@ def advice_for(
     since_ms: int = 0,
     move_ms: int | None = None,
     return_ms: int | None = None,
+    *,
+    uses_likely: bool = False,
 ) -> Advice:
     """Return the advice for a group.
 
@@ -131,6 +145,7 @@ def advice_for(
         since_ms: begin of the history that counts, in ms since 1970.
         move_ms: cost of a move; `None` takes it from telemetry.
         return_ms: cost of a return; `None` likewise.
+        uses_likely: whether likely returns count; then the advice has the proven one, too.
 
     Raises:
         PipelineError: the tables have no history of the group, or nothing to advise on.
@@ -139,13 +154,20 @@ def advice_for(
     from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay  # noqa: PLC0415 - likewise
 
-    history = history_of(tables, group, today, since_ms)
     cost, notes = _cost(tables, group, move_ms, return_ms)
-    play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
-    given = advise(evolve(history, notes=(*history.notes, *notes)), cost, play)
-    for reason in play.errors[:1]:
-        click.echo(f"coopgroup: a replay failed: {printable(reason)}", err=True)
-    return given
+
+    def advice(*, uses_likely: bool) -> Advice:
+        history = history_of(tables, group, today, since_ms, uses_likely=uses_likely)
+        play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
+        given = advise(evolve(history, notes=(*history.notes, *notes)), cost, play)
+        for reason in play.errors[:1]:
+            click.echo(f"coopgroup: a replay failed: {printable(reason)}", err=True)
+        return given
+
+    proven = advice(uses_likely=False)
+    if not uses_likely or not proven.history.likely:
+        return proven
+    return evolve(advice(uses_likely=True), proven=proven)
 
 
 def _cost(

@@ -6,8 +6,11 @@ said in a line for each table.
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
+    "all_partitions",
     "brokers_of",
     "compute_lag",
     "episodes",
@@ -57,6 +61,9 @@ _WRITE_S_MAX: Final = 60.0
 _TIDY_S: Final = 600.0
 _LOADS_S: Final = 3_600.0
 _KEPT_HOURS: Final = 1
+_NOTED_S: Final = 60.0
+_BEGUN_S_MAX: Final = 120.0
+_WAITS: Final = re.compile("Initializing sources|Getting offsets from|Initializing StreamExecution")
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _OF_TELEMETRY: Final = ("events", "rounds", "work")
 _EPISODES: Final = ("rebalances", "outages", "absences", "skew")
@@ -98,6 +105,7 @@ def history(
     scope = scope_of(groups, None)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     source = evolve(brokers.source(topic, "no group has ever committed"), groups=scope.groups)
+    options |= all_partitions(brokers, topic)
     tables = where.tables()
     with one_line():
         read_history(tables, options, source, every_s)
@@ -156,12 +164,14 @@ def lag(
             compute_lag(tables, brokers, reset, scope, every)
         else:
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
+            options |= all_partitions(brokers, _INTERNAL_TOPIC)
             with interruption() as interrupted:
                 query = _start_history(tables, options, source, every_s)
                 tidied_s, loaded_s = time.monotonic(), -_LOADS_S
                 while query.isActive and not interrupted.is_set():
                     is_due = time.monotonic() - loaded_s > _LOADS_S
-                    has_history = compute_lag(
+                    _note_end(tables, query)
+                    has_history = tables.as_of_ms() is not None and compute_lag(
                         tables, brokers, reset, scope, every, is_now=True, with_loads=is_due
                     )
                     if is_due and has_history:
@@ -210,6 +220,7 @@ def telemetry(
     if topic is not None:
         brokers, options = brokers_of(bootstrap_server, config, kafka_option)
         source = brokers.source(topic, "no member writes telemetry to it")
+        options |= all_partitions(brokers, topic)
     tables = where.tables()
     with one_line():
         if topic is None or options is None or source is None:
@@ -270,6 +281,11 @@ def brokers_of(
     return Brokers(config=settings), options
 
 
+def all_partitions(brokers: Brokers, topic: str) -> dict[str, str]:
+    """Return the option of Spark's source that reads a topic without a consumer group."""
+    return {"assign": json.dumps({topic: [*range(brokers.partitions()[topic])]})}
+
+
 def read_history(
     tables: Tables, options: dict[str, str], source: Source, every_s: float | None = None
 ) -> None:
@@ -277,7 +293,7 @@ def read_history(
 
     Args:
         tables: tables to write to.
-        options: options of Spark's Kafka source.
+        options: options of Spark's Kafka source, with those of `all_partitions`.
         source: the topic, and its groups to read.
         every_s: seconds between batches, until the user ends it; `None` reads the present records.
 
@@ -285,7 +301,37 @@ def read_history(
         PipelineError: the tables are from another cluster or of other groups, or lack their
             checkpoint.
     """
-    _finish(_start_history(tables, options, source, every_s))
+    begin_ms = _now_ms()
+    query = _start_history(tables, options, source, every_s)
+    if every_s is None:
+        if _finish(query):
+            tables.read_until(begin_ms)
+    else:
+        _follow_to_the_end(tables, query)
+
+
+def _follow_to_the_end(tables: Tables, query: StreamingQuery) -> None:
+    begin_s, noted_s = time.monotonic(), -_NOTED_S
+    with interruption() as interrupted:
+        while query.isActive and not interrupted.is_set():
+            query.awaitTermination(_LOOK_S)
+            _check_begun(query, begin_s)
+            if time.monotonic() - noted_s > _NOTED_S and _note_end(tables, query):
+                noted_s = time.monotonic()
+        _stop(query)
+    _note_end(tables, query)
+
+
+def _note_end(tables: Tables, query: StreamingQuery) -> bool:
+    """Record the begin of the last batch, if it read the topic to its end; return whether."""
+    progress = query.lastProgress
+    if progress is None:
+        return False
+    read = all(one.endOffset == one.latestOffset for one in progress.sources)
+    if read:
+        begin = datetime.fromisoformat(progress.timestamp)
+        tables.read_until(int(begin.timestamp() * _MS_PER_S))
+    return read
 
 
 def _claim(tables: Tables, job: str, source: Source) -> tuple[str, ...]:
@@ -310,12 +356,31 @@ def _start_history(
     return start_history(raw, tables, source=source.topic, every_s=every_s, scope=scope)
 
 
-def _finish(query: StreamingQuery) -> None:
-    """Wait for the end of a query, or end it when the user does."""
+def _finish(query: StreamingQuery) -> bool:
+    """Wait for the end of a query, or end it when the user does; return whether it ended itself.
+
+    Raises:
+        PipelineError: the brokers do not tell where the topic ends.
+    """
+    begin_s = time.monotonic()
     with interruption() as interrupted:
         while query.isActive and not interrupted.is_set():
             query.awaitTermination(_LOOK_S)
+            _check_begun(query, begin_s)
+        is_over = not query.isActive
         _stop(query)
+    return is_over
+
+
+def _check_begun(query: StreamingQuery, begin_s: float) -> None:
+    """Refuse a query that waits for its first offsets: Spark itself would wait for ever."""
+    is_waiting = query.lastProgress is None and _WAITS.match(query.status["message"])
+    if is_waiting and time.monotonic() - begin_s > _BEGUN_S_MAX:
+        raise PipelineError(
+            f"the brokers did not tell in {_BEGUN_S_MAX:.0f} s where the topic ends: the user "
+            "needs the rights to read and describe the topic, and to describe groups that begin "
+            "with spark-kafka-source"
+        )
 
 
 def _stop(query: StreamingQuery) -> None:
@@ -360,9 +425,11 @@ def compute_lag(
     if not topics:
         return False
     now_ms = _now_ms()
+    # Lag has no later moments: the commits until then are not read yet.
+    until_ms = min(now_ms, tables.as_of_ms() or now_ms)
     first_ms = max(scope.since_ms, first_ms)
-    every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
-    moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
+    every_ms = ends.step_ms(first_ms, until_ms) if every_s is None else int(every_s * _MS_PER_S)
+    moments = range(0) if is_now else ends.grid_ms(first_ms, until_ms, every_ms)
     ends.write_ends(tables, brokers, topics, moments, now_ms)
     write_lag(tables, reset, scope, with_loads=with_loads)
     return True

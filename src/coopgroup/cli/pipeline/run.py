@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from coopgroup.cli.pipeline.advise import advice_for
-from coopgroup.cli.pipeline.jobs import brokers_of, compute_lag, read_history, require_some
+from coopgroup.cli.pipeline.jobs import (
+    all_partitions,
+    brokers_of,
+    compute_lag,
+    read_history,
+    require_some,
+)
 from coopgroup.cli.pipeline.options import (
     broker_options,
     group_option,
@@ -82,6 +88,7 @@ def command(
     scope = scope_of(groups, since)
     brokers, options = brokers_of(bootstrap_server, config, kafka_option)
     source = brokers.source(_TOPIC, "no group has ever committed")
+    options |= all_partitions(brokers, _TOPIC)
     seconds: dict[str, float] = {}
     with _timed("spark", seconds):
         tables = where.tables(is_brief=True)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader.request import Lags
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray
     from coopgroup.core.policies.base import Policy, RoundContext
 
@@ -62,8 +62,8 @@ def lead(
         policy: decides when.
         context: circumstances of the round.
     """
-    request = _of_known_topics(request, metadata.resources, context)
     request, believed = believed_request(request, context)
+    request = _of_known_topics(request, metadata.resources, context)
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )

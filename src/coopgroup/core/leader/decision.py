@@ -17,7 +17,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.leader.bundled import BundledRound
-from coopgroup.core.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model import EMPTY, NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.safety import check_target, violations
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader.request import Lags, TopicMetadata
+    from coopgroup.core.leader.request import TopicMetadata
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import Int32Array
     from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
     from coopgroup.core.policies.warming.rounds import WarmRound
@@ -339,7 +340,8 @@ def round_record(
     kept[group.claim_resources[~stopped]] = True
     revoked = np.zeros(len(group.resources), dtype=np.bool_)
     revoked[group.claim_resources[stopped]] = True
-    take = group.resources.take
+    take, state = group.resources.take, context.state
+    remembered = EMPTY if state is None else (state.known | state.granted) - group.resources
     return RoundDecided(
         policy=policy.name,
         assignor=assignor.name,
@@ -353,4 +355,5 @@ def round_record(
         follow_up=plan.follow_up,
         scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
         protocol=context.protocol,
+        gone=take(~group.assignable) | remembered,
     )

@@ -24,9 +24,10 @@ from coopgroup.core.assignors.round_robin import RoundRobinAssignor
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.core.leader.decision import decide_round, refused_round
-from coopgroup.core.leader.request import NO_LAGS, TopicMetadata, known_claims
+from coopgroup.core.leader.request import TopicMetadata, known_claims
 from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
+from coopgroup.core.model.lags import NO_LAGS
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.protocol.kafka_assignment import encode_kafka_assignment

@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from coopgroup.core.member import commits as commit_queue
-from coopgroup.core.member.assignment_check import note_refusal, only_subscribed
+from coopgroup.core.member.assignment_check import acceptable, note_refusal, uncounted_topics
 from coopgroup.core.member.broker_assigns import may_be_forgotten, note_writer, proven_by_broker
 from coopgroup.core.member.commit_answers import sent_partitions, settle_commits
-from coopgroup.core.member.effects import DecideRound, GrantResources, Report, RevokeResources
+from coopgroup.core.member.effects import (
+    CountPartitions,
+    DecideRound,
+    GrantResources,
+    Report,
+    RevokeResources,
+)
 from coopgroup.core.member.error_actions import (
     ErrorCode,
     RequestKind,
@@ -29,7 +35,6 @@ from coopgroup.core.member.warming import take_warmups
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import (
-    Answer,
     FindCoordinatorAnswer,
     HeartbeatAnswer,
     JoinGroupAnswer,
@@ -59,7 +64,7 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
     if isinstance(event, RequestFailed):
         _take_failure(turn, kind, sent, event)
     else:
-        _take_answer(turn, kind, sent, event.answer)
+        _take_answer(turn, kind, sent, event)
 
 
 def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: RequestFailed) -> None:
@@ -71,7 +76,8 @@ def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: Reque
     act_on_error(turn, kind, sent, event.code, event.message)
 
 
-def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answer) -> None:
+def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, event: Answered) -> None:
+    answer = event.answer
     match answer:
         case FindCoordinatorAnswer() if answer.coordinator is not None:
             _coordinator_found(turn, answer)
@@ -82,7 +88,7 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
             turn.set(member_id=answer.member_id, lease=fresh)
             turn.move(Trigger.MEMBER_ID_GIVEN, "member id given")
         case SyncGroupAnswer() if answer.error_code == ErrorCode.NONE:
-            _synced(turn, sent, answer)
+            _sync_answered(turn, sent, answer, event)
         case HeartbeatAnswer() if answer.error_code == ErrorCode.NONE:
             _proves_peace(turn, sent)
             if turn.member.state is MemberState.RETURNING:
@@ -234,7 +240,38 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
     )
 
 
-def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
+def _sync_answered(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer, event: Answered) -> None:
+    """Handle an assignment, or wait until the numbers of partitions are known."""
+    member = turn.member
+    is_first = member.claim_generation == NO_GENERATION
+    try:
+        read = read_assignment(member, answer.assignment, is_first=is_first)
+    except DecodeError as error:
+        _synced(turn, sent)
+        refuse_assignment(turn, str(error))
+        return
+    assignment, by_broker = read
+    found = event.partition_counts
+    if found is not None:
+        known = member.partition_counts
+        more = {name: max(count, known.get(name, 0)) for name, count in found.items()}
+        turn.set(partition_counts={**known, **more})
+    elif not by_broker and (topics := uncounted_topics(member, assignment)):
+        turn.set(outstanding={**member.outstanding, RequestKind.SYNC_GROUP: sent})
+        turn.emit(CountPartitions(topics=topics, answered=event))
+        return
+    _synced(turn, sent)
+    assignment, refused = acceptable(turn.member, assignment, found or ())
+    is_new = assignment.assigned != member.owned or member.claim_generation != member.generation
+    note_writer(turn, by_broker=by_broker, is_new=is_new)
+    refusals = member.last_assignment.refusals + 1 if refused else 0
+    _heed_trailer(turn, assignment.assigned, answer.assignment, refusals)
+    if refused:
+        note_refusal(turn, refused, is_first=is_first)
+    _take_assignment(turn, assignment)
+
+
+def _synced(turn: Turn, sent: Outstanding) -> None:
     member, lease, commits = turn.member, turn.member.lease, turn.member.commits
     # In a settled generation the coordinator answers a sync immediately, and does not restart the
     # session. Only the leader's sync settles the generation.
@@ -254,20 +291,6 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     turn.note_id(IdStanding.STORED)
     turn.end_back_off()
     keep_identity(turn)
-    is_first = member.claim_generation == NO_GENERATION
-    try:
-        assignment, by_broker = read_assignment(turn.member, answer.assignment, is_first=is_first)
-    except DecodeError as error:
-        refuse_assignment(turn, str(error))
-        return
-    assignment, refused = only_subscribed(turn.member, assignment)
-    is_new = assignment.assigned != member.owned or member.claim_generation != member.generation
-    note_writer(turn, by_broker=by_broker, is_new=is_new)
-    refusals = member.last_assignment.refusals + 1 if refused else 0
-    _heed_trailer(turn, assignment.assigned, answer.assignment, refusals)
-    if refused:
-        note_refusal(turn, refused, is_first=is_first)
-    _take_assignment(turn, assignment)
 
 
 def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes, refusals: int) -> None:
@@ -304,6 +327,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         follow_up=assignment.revoked is not None,
         scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
         protocol=member.round.protocol,
+        session_timeout_ms=member.config.session_timeout_ms,
     )
     turn.emit(Report(record=record))
     # The leader could not read the claims. It will read the next join of a member that must stop as

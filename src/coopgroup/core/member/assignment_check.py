@@ -1,8 +1,13 @@
-"""Take only the partitions that the member subscribes to, whatever the leader assigns.
+"""Take only existing partitions of subscribed topics, whatever the leader assigns.
 
 Each member of a group can become its leader. A hostile leader could assign topics that the
 application did not ask for, and their records would reach it. Kafka's Java client refuses such an
 assignment; librdkafka takes it.
+
+A member remembers the largest number of partitions that each topic had. An honest leader may know
+newer partitions: topics grow. So the member asks a broker about unknown partitions, and the
+assignment waits for the answer. A member that leads trusts its own look-up. Without an answer, the
+member takes the partitions: a growing topic must not lose them.
 
 Rule of this file: a refused partition is not owned. The member rejoins, because an honest leader
 may have read an earlier subscription. Each refusal in a row doubles the time until that join. A
@@ -20,34 +25,51 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from coopgroup.core.member.effects import Report
-from coopgroup.core.model import EMPTY
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.telemetry.records import AssignmentRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
-    from coopgroup.core.model import ResourceSet
     from coopgroup.core.protocol.values import Assignment
 
-__all__ = ["note_refusal", "only_subscribed"]
+__all__ = ["acceptable", "note_refusal", "uncounted_topics"]
 
 _PARTITIONS: Final = "consumer"  # protocol type of groups that share partitions
 _TOPICS_TOLD_MAX: Final = 10
 _REJOIN_LATEST_MS: Final = 30_000
+_COUNTED_MAX: Final = 1_000  # topics of one look-up, whose answer must not delay heartbeats
 
 
-def only_subscribed(member: Member, assignment: Assignment) -> tuple[Assignment, ResourceSet]:
+def uncounted_topics(member: Member, assignment: Assignment) -> tuple[str, ...]:
+    """Return subscribed topics of which an assignment has unknown partitions; not all of many."""
+    if member.round.leads or member.config.protocol_type != _PARTITIONS:
+        return ()
+    named = _named(assignment)
+    if named == member.owned:
+        return ()
+    return _beyond(named - _foreign(member, named), member, named.names).names[:_COUNTED_MAX]
+
+
+def acceptable(
+    member: Member, assignment: Assignment, counted: Iterable[str]
+) -> tuple[Assignment, ResourceSet]:
     """Return the acceptable part of an assignment, and the refused resources.
 
     Groups of other resources subscribe to all that the leader's catalogue has.
+
+    Args:
+        member: the member, with the numbers of partitions.
+        assignment: the assignment.
+        counted: topics whose number of partitions was looked up for this assignment.
     """
-    refused = _foreign(member, assignment.assigned)
-    warmups = assignment.warmups
-    if warmups is not None:
-        refused |= _foreign(member, warmups)
-        warmups -= refused
+    named = _named(assignment)
+    refused = _foreign(member, named) | _beyond(named, member, counted)
     if not refused or member.round.by_broker or member.config.protocol_type != _PARTITIONS:
         return assignment, EMPTY
+    warmups = None if assignment.warmups is None else assignment.warmups - refused
     assigned = assignment.assigned - refused
     # The leader's own list names none of the refused resources that the member owns. Without
     # anything to stop, a follow-up round begins no sooner than the rejoin of `note_refusal`.
@@ -56,12 +78,29 @@ def only_subscribed(member: Member, assignment: Assignment) -> tuple[Assignment,
     return taken, refused
 
 
+def _named(assignment: Assignment) -> ResourceSet:
+    return assignment.assigned | (assignment.warmups or EMPTY)
+
+
 def _foreign(member: Member, resources: ResourceSet) -> ResourceSet:
     topics = {*member.last_join.topics, *member.next_join.topics}
     if topics.issuperset(resources.names):
         return EMPTY
     foreign = resources - resources.restrict_names(topics)
     return foreign - member.owned if member.next_join.hands_over else foreign
+
+
+def _beyond(resources: ResourceSet, member: Member, topics: Iterable[str]) -> ResourceSet:
+    """Return the resources of some topics that are beyond the known number of partitions."""
+    counts = {name: member.partition_counts.get(name, 0) for name in topics}
+    if not counts:
+        return EMPTY
+    beyond = {
+        name: [one for one in indices if one >= counts[name]]
+        for name, indices in resources.to_dict().items()
+        if name in counts and indices[-1] >= counts[name]
+    }
+    return ResourceSet(beyond) if beyond else EMPTY
 
 
 def note_refusal(turn: Turn, refused: ResourceSet, *, is_first: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from coopgroup.core.member.events import Answered
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.core.telemetry.records import Record
@@ -51,6 +52,21 @@ class Send:
 @frozen(kw_only=True)
 class CancelJoin:
     """Give up the request that waits on the join lane; its outcome no longer matters."""
+
+
+@frozen(kw_only=True)
+class CountPartitions:
+    """Look up how many partitions topics have, and give `answered` again with `partition_counts`.
+
+    The assignment waits for it, so the look-up must be bounded in time.
+
+    Attributes:
+        topics: names, ascending.
+        answered: answer with partitions that the member does not know.
+    """
+
+    topics: tuple[str, ...]
+    answered: Answered
 
 
 @frozen(kw_only=True)
@@ -187,14 +203,20 @@ class FailMember:
 
 @frozen(kw_only=True)
 class Report:
-    """Write a telemetry record."""
+    """Write a telemetry record.
+
+    Attributes:
+        member_id: id under which it happened; None for the present one.
+    """
 
     record: Record
+    member_id: str | None = None
 
 
 Effect: TypeAlias = (
     Send
     | CancelJoin
+    | CountPartitions
     | DecideRound
     | GrantResources
     | RevokeResources

@@ -6,9 +6,10 @@ their occurrence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Answer
@@ -197,10 +198,13 @@ class Answered:
     Attributes:
         request_id: id of the `Send` effect.
         answer: the coordinator's answer.
+        partition_counts: numbers of partitions by topic, if this is the outcome of
+            `CountPartitions`; a topic whose number is unknown is missing. None in all other cases.
     """
 
     request_id: int
     answer: Answer
+    partition_counts: Mapping[str, int] | None = field(default=None, hash=False)
 
 
 @frozen(kw_only=True)

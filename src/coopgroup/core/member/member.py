@@ -41,6 +41,8 @@ from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coopgroup.core.member.effects import KeptIdentity
     from coopgroup.core.model.group_api import Coordinator
 
@@ -82,6 +84,7 @@ class Member:
         next_join: the content of its next join.
         last_join: the content of its last join.
         last_assignment: the assignment of the last round that it completed.
+        partition_counts: largest known number of partitions by topic.
         identity: the records of its id outside of this process.
         round: its part in the current round.
         lease: how long it may own its resources.
@@ -106,6 +109,7 @@ class Member:
     next_join: NextJoin = NOTHING_TO_JOIN_FOR
     last_join: LastJoin = NO_JOIN
     last_assignment: LastAssignment = NO_ASSIGNMENT
+    partition_counts: Mapping[str, int] = attrs.field(factory=dict)
     identity: Identity = NO_IDENTITY
     round: Round = NO_ROUND
     lease: Lease = NO_LEASE

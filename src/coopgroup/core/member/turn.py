@@ -169,22 +169,22 @@ class Turn:
             stalled: whether the application does not poll. The member then waits for the
                 application even without lost resources.
         """
-        resources = self.member.owned
+        resources, loss = self.member.owned, self._loss(cause)
         self._drop_membership(keep_id=keep_id and not self._may_commit_late())
         waits = bool(resources) or stalled
         self.move(Trigger.LOST if waits else Trigger.LOST_NOTHING, cause)
         if resources:
-            self.emit(Report(record=MembershipLost(resources=resources, cause=cause)))
+            self.emit(loss)
         if waits:
             self.emit(LoseResources(resources=resources, cause=cause))
 
     def fail(self, code: int, message: str) -> None:
         """End the membership: the application gets the error, and loses its resources."""
-        resources = self.member.owned
+        resources, loss = self.member.owned, self._loss(message)
         self._drop_membership(keep_id=False)
         self.move(Trigger.FAIL, message)
         if resources:
-            self.emit(Report(record=MembershipLost(resources=resources, cause=message)))
+            self.emit(loss)
             self.emit(LoseResources(resources=resources, cause=message))
         self.emit(FailMember(code=code, message=message))
 
@@ -209,6 +209,15 @@ class Turn:
         if self.member.identity.kept is not None:
             self.set(identity=attrs.evolve(self.member.identity, kept=None))
             self.emit(KeepIdentity(identity=None))
+
+    def _loss(self, cause: str) -> Report:
+        member = self.member
+        record = MembershipLost(
+            resources=member.owned,
+            cause=cause,
+            since_lease_ms=max(0, self.now_ms - member.lease.until_ms),
+        )
+        return Report(record=record, member_id=member.member_id)
 
     def _may_commit_late(self) -> bool:
         member = self.member

@@ -93,7 +93,11 @@ def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, 
 
 
 def remember_round(
-    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, assigned: Int32Array
+    group: GroupSnapshot,
+    context: RoundContext,
+    unclaimed: Unclaimed,
+    assigned: Int32Array,
+    restored_to: Int32Array | None = None,
 ) -> PolicyState:
     """Return the memory for the same leader's next round.
 
@@ -102,6 +106,10 @@ def remember_round(
         context: context of the round.
         unclaimed: result of `find_unclaimed` for the group.
         assigned: int32 (R,): owner of each resource after the round.
+        restored_to: int32 (R,): member that is, or counts as, the owner of an unclaimed resource.
+            It is remembered as the holder of a withheld one, because the next round knows it as a
+            member of this round. Otherwise another newcomer would get its share. None for no such
+            member.
     """
     state = context.state
     claimed = group.claimed()
@@ -113,6 +121,10 @@ def remember_round(
         given_up |= group.mask_of(state.released)
         given_up |= ~group.subscribed() & _of_present_members(group, state)
     homeless = assigned == NOBODY
+    holder = assigned
+    if restored_to is not None:
+        holder = np.where(homeless & unclaimed.withheld, restored_to, assigned).astype(np.int32)
+    held = holder != NOBODY
     return PolicyState(
         generation=context.generation,
         members=group.member_ids,
@@ -125,7 +137,7 @@ def remember_round(
             for member in group.members
             if member.instance_id is not None
         ),
-        holdings=Holdings(resources=_set(group, ~homeless), holder=assigned[~homeless]),
+        holdings=Holdings(resources=_set(group, held), holder=holder[held]),
         stopping=_told_to_stop(group, assigned),
         subscriptions=group.subscriptions,
         subscription_of=tuple(group.class_of.tolist()),

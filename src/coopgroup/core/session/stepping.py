@@ -23,6 +23,7 @@ from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
+    CountPartitions,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -75,6 +76,7 @@ SessionEvent: TypeAlias = MemberEvent | RoundDecided | LagsChecked
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
+    | CountPartitions
     | DecideRound
     | CheckLags
     | LookOver

@@ -14,36 +14,6 @@ from attrs import frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
 
-__all__ = [
-    "AssigningMoved",
-    "AssignmentReceived",
-    "AssignmentRefused",
-    "AssignmentUnreadable",
-    "BalanceRequested",
-    "ClaimRefused",
-    "CommitFailed",
-    "EndCause",
-    "FaultInjected",
-    "MemberReported",
-    "MembershipLost",
-    "OffsetsCommitted",
-    "ProcessEnded",
-    "ProcessPaused",
-    "ProcessResumed",
-    "ProcessStarted",
-    "Record",
-    "RequestRefused",
-    "ResourcesStarted",
-    "ResourcesStopped",
-    "RoundDecided",
-    "RoundRefused",
-    "StateChanged",
-    "StopReason",
-    "SubscriptionUnreadable",
-    "WarmupsChanged",
-    "WorkFailed",
-]
-
 
 class StopReason(enum.StrEnum):
     """Why a member stopped working on resources."""
@@ -80,6 +50,8 @@ class AssignmentReceived:
         scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
         protocol: group protocol of the round: ours, or a protocol of Kafka's own clients; "" if
             unknown.
+        session_timeout_ms: how long the member may own its resources without a heartbeat; 0 if
+            unknown.
     """
 
     leader: bool
@@ -89,6 +61,7 @@ class AssignmentReceived:
     follow_up: bool = False
     scheduled_rebalance_timeout_ms: int = 0
     protocol: str = ""
+    session_timeout_ms: int = 0
 
 
 @frozen(kw_only=True)
@@ -160,10 +133,13 @@ class MembershipLost:
     Attributes:
         cause: "lease expired", "rebalance time-out", or the request and the error from which
             the member learned it.
+        since_lease_ms: time since its lease had ended, in ms, for example of a frozen process; 0 if
+            it had not.
     """
 
     resources: ResourceSet
     cause: str
+    since_lease_ms: int = 0
 
 
 @frozen(kw_only=True)
@@ -201,6 +177,7 @@ class RoundDecided:
         contested: claimed twice in one generation, and therefore not granted.
         scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
         protocol: group protocol of the round, as in `AssignmentReceived`.
+        gone: known to this leader before, and no longer existing for any subscriber.
     """
 
     policy: str
@@ -215,6 +192,7 @@ class RoundDecided:
     follow_up: bool = False
     scheduled_rebalance_timeout_ms: int = 0
     protocol: str = ""
+    gone: ResourceSet = EMPTY
 
 
 @frozen(kw_only=True)

@@ -1,10 +1,13 @@
 """Read a user's connection settings for the connections of the group RPCs.
 
-This file maps librdkafka's keys (listed in `connection_keys`) to the arguments of kafka-python's
+The user writes ONE configuration, in the keys of librdkafka. confluent-kafka gets it unchanged for
+fetching. The connections of the group RPCs follow the same keys, so both clients reach the same
+brokers in the same way, or the configuration is refused. No connection setting is ignored silently:
+a security setting that only one of the two connections honours is a security hole.
+
+This file maps librdkafka's keys to the arguments of kafka-python's
 connection, with librdkafka's defaults. `sasl` reads the authentication, `tls` the trusted
 certificates; both are imported only if the configuration asks for them.
-
-Source of the defaults: CONFIGURATION.md of librdkafka 2.x.
 """
 
 from __future__ import annotations
@@ -16,21 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
-from coopgroup.kafka.config.connection_keys import refuse_what_we_cannot_do
-from coopgroup.kafka.config.librdkafka_values import choice, switch, text, whole
+from coopgroup.kafka.config.keys import KEYS
 from coopgroup.kafka.config.shown_values import refused
+from coopgroup.kafka.config.values import check_keys, choice, switch, text, whole
 
 if TYPE_CHECKING:
     import ssl
 
     from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials
 
-__all__ = ["ConnectionSettings", "read_connection_settings"]
-
 PORT_DEFAULT: Final = 9092
 # A shorter time would end a connection after one or two lost packets.
 _USER_TIMEOUT_MS_MIN: Final = 1_000
-_PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+_KEEPALIVE: Final = "socket.keepalive.enable"
 _ADDRESS_FAMILIES: Final[Mapping[str, socket.AddressFamily]] = MappingProxyType(
     {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 )
@@ -77,8 +78,8 @@ def read_connection_settings(
         ConfigurationError: a connection setting is unknown, wrong, contradicts another setting, or
             cannot be honoured on the group's connections.
     """
-    refuse_what_we_cannot_do(configuration)
-    protocol = choice(configuration, "security.protocol", _PROTOCOLS, "plaintext")
+    check_keys(configuration)
+    protocol = choice(configuration, "security.protocol")
     sasl: Mapping[str, Any] = {}
     token_source = credentials = context = None
     if "sasl" in protocol:
@@ -89,22 +90,20 @@ def read_connection_settings(
         from coopgroup.kafka.config.tls import tls_context  # noqa: PLC0415 - slow to import
 
         context = tls_context(configuration)
-    receive_max = whole(configuration, "receive.message.max.bytes", 100_000_000, 1000)
-    reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms", 50, 0)
+    receive_max = whole(configuration, "receive.message.max.bytes")
+    reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms")
     return ConnectionSettings(
         bootstrap_servers=_bootstrap_servers(configuration),
         client_id=str(configuration.get("client.id", "coopgroup")),
-        request_timeout_ms=whole(configuration, "socket.timeout.ms", 30_000, 10),
-        connect_timeout_ms=whole(configuration, "socket.connection.setup.timeout.ms", 10_000, 10),
+        request_timeout_ms=whole(configuration, "socket.timeout.ms"),
+        connect_timeout_ms=whole(configuration, "socket.connection.setup.timeout.ms"),
         reconnect_backoff_ms=max(reconnect_backoff_ms, 1),
         # librdkafka waits up to 10 s. A member that waits so long loses its session.
         reconnect_backoff_max_ms=max(
-            whole(configuration, "reconnect.backoff.max.ms", 1_000, 0), reconnect_backoff_ms, 1
+            whole(configuration, "reconnect.backoff.max.ms"), reconnect_backoff_ms, 1
         ),
-        metadata_max_age_ms=whole(configuration, "metadata.max.age.ms", 900_000, 1),
-        address_family=_ADDRESS_FAMILIES[
-            choice(configuration, "broker.address.family", tuple(_ADDRESS_FAMILIES), "any")
-        ],
+        metadata_max_age_ms=whole(configuration, "metadata.max.age.ms"),
+        address_family=_ADDRESS_FAMILIES[choice(configuration, "broker.address.family")],
         socket_options=_socket_options(configuration),
         dead_peer_options=() if dead_peer_ms is None else _dead_peer(configuration, dead_peer_ms),
         ssl_context=context,
@@ -128,9 +127,9 @@ def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
     kafka-python cannot read its answer.
     """
     key = "broker.version.fallback"
-    if switch(configuration, "api.version.request", default=True):
+    if switch(configuration, "api.version.request"):
         return None
-    numbers = text(configuration.get(key, "0.10.0")).split(".")
+    numbers = text(configuration.get(key, KEYS[key].default)).split(".")
     if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
         raise refused(key, configuration.get(key), "a version of Kafka such as 2.3.0")
     return tuple(int(number) for number in numbers[:2])
@@ -168,15 +167,15 @@ def _server(key: str, server: str) -> tuple[str, int]:
 def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, int], ...]:
     options = []
     # Group RPCs are small and wait for their answers, so Nagle's delay only harms.
-    if switch(configuration, "socket.nagle.disable", default=True):
+    if switch(configuration, "socket.nagle.disable"):
         options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
-    if switch(configuration, "socket.keepalive.enable", default=False):
+    if _KEEPALIVE in configuration and switch(configuration, _KEEPALIVE):
         options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
     for key, option in (
         ("socket.send.buffer.bytes", socket.SO_SNDBUF),
         ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
     ):
-        size = whole(configuration, key, 0, 0)
+        size = whole(configuration, key)
         if size:
             options.append((socket.SOL_SOCKET, option, size))
     return tuple(options)
@@ -191,7 +190,7 @@ def _dead_peer(
     connection that a firewall forgot would only be noticed at the end of `max.poll.interval.ms`.
     """
     options = []
-    if switch(configuration, "socket.keepalive.enable", default=True):
+    if switch(configuration, _KEEPALIVE):
         # Probes, in whole seconds, cover a connection that waits for an answer and sends nothing.
         pace_s = max(within_ms // 3_000, 1)
         probes = max((within_ms // 1_000 - pace_s) // pace_s, 1)

@@ -24,11 +24,9 @@ from urllib.parse import urlsplit
 
 from attrs import define, field
 
-from coopgroup.kafka.config.librdkafka_values import text
 from coopgroup.kafka.config.shown_values import refused
 from coopgroup.kafka.config.tls import https_context
-
-__all__ = ["ClientCredentials", "TokenError", "read_client_credentials", "wants_oidc"]
+from coopgroup.kafka.config.values import text
 
 METHOD: Final = "sasl.oauthbearer.method"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"

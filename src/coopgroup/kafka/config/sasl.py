@@ -15,11 +15,9 @@ from attrs import define, field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, OnDone
-from coopgroup.kafka.config.librdkafka_values import text
 from coopgroup.kafka.config.oidc import METHOD, read_client_credentials, wants_oidc
 from coopgroup.kafka.config.shown_values import refused
-
-__all__ = ["OAuthTokenSource", "SaslCredentials", "TokenOnce", "sasl_arguments"]
+from coopgroup.kafka.config.values import text
 
 # Java's client renews a token after this share of its lifetime, too.
 TOKEN_LIFE_SHARE: Final = 0.8

@@ -19,110 +19,41 @@ from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.config.file_limits import FileLimits
-from coopgroup.kafka.config.librdkafka_values import INT32_MAX, whole
+from coopgroup.kafka.config.keys import (
+    BELL_TOPIC,
+    CONNECTION_KEYS,
+    CONSUMER_KEYS,
+    KEYS,
+    TELEMETRY_TOPIC,
+)
 from coopgroup.kafka.config.shown_values import refused, safe_reason, shown_configuration
-from coopgroup.kafka.config.strategy import STRATEGY, protocols_of, read_strategy
+from coopgroup.kafka.config.strategy import protocols_of, read_strategy
+from coopgroup.kafka.config.values import (
+    callback,
+    check_keys,
+    choice,
+    did_you_mean,
+    given_text,
+    switch,
+    text,
+    whole,
+)
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.decoding import Deserializers
-from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
 
-__all__ = [
-    "OWN_PROTOCOL",
-    "SHARED_KEYS",
-    "ConsumerSettings",
-    "merge_configuration",
-    "read_settings",
-    "refusal_of_librdkafka",
-]
-
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
-_ON_THE_WIRE: Final = (
-    "group.id",
-    "group.instance.id",
-    "client.id",
-    "client.rack",
-    "coopgroup.host",
-)
-# Kafka's strings end at 32,767 bytes, and a member id is a client id with a suffix.
-_WIRE_BYTES_MAX: Final = 32_000
-_SHOWN_MAX: Final = 100
-_BACKUPS_MAX: Final = 1_000
-_QUEUE_RECORDS_MAX: Final = 10_000_000
 OWN_PROTOCOL: Final = "coopgroup"
-_DAY_MS: Final = 86_400_000
-_CLASSIC: Final = (
-    "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
-    "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
-)
-_TRUE: Final = ("true", "t", "1", "yes")
-_FALSE: Final = ("false", "f", "0", "no")
-# Read only by coopgroup: librdkafka's consumer never joins the group.
-_GROUP_KEYS: Final = (
-    "group.instance.id",
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-    "max.poll.interval.ms",
-    "enable.auto.commit",
-    "auto.commit.interval.ms",
-    "enable.auto.offset.store",
-    "on_commit",
-    "key.deserializer",
-    "value.deserializer",
-    "coordinator.query.interval.ms",
-    "group.protocol",
-    "group.protocol.type",
-    STRATEGY,
-)
+_LOOKUPS: Final = 6
 _RECONNECT_MS: Final = 120
-_REPORT_MS: Final = 10_000
-_REPORT_MS_MIN: Final = 1_000
-SHARED_KEYS: Final = (
-    "coopgroup.assignor",
-    "coopgroup.bell.topic",
-    "coopgroup.host",
-    "coopgroup.leader.timeout.ms",
-    "coopgroup.lookup.timeout.ms",
-    "coopgroup.policy",
-    "coopgroup.state.dir",
-    "coopgroup.telemetry.file",
-    "coopgroup.telemetry.file.backups",
-    "coopgroup.telemetry.file.max.bytes",
-    "coopgroup.telemetry.listener",
-    "coopgroup.telemetry.queue.records",
-    "coopgroup.telemetry.report.interval.ms",
-    "coopgroup.telemetry.topic",
-    "coopgroup.window.heartbeat.interval.ms",
-)
-"""coopgroup's own keys of consumers and of groups of named resources."""
-_OWN_KEYS: Final = sorted((*SHARED_KEYS, "coopgroup.protocols"))
-# With underscores, they are arguments of aiokafka and kafka-python.
-_OFTEN_GIVEN: Final = (
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "client.id",
-    "client.rack",
-    "fetch.max.bytes",
-    "fetch.min.bytes",
-    "group.id",
-    "isolation.level",
-    "max.partition.fetch.bytes",
-    "metadata.max.age.ms",
-    "security.protocol",
-    "socket.timeout.ms",
-)
-_REFUSED: Final[Mapping[str, str]] = {
-    "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
-    "key.deserializer.builder": "no such key: pass what it builds, as key.deserializer",
-    "value.deserializer.builder": "no such key: pass what it builds, as value.deserializer",
-    "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
-    "auto.commit.enable": "no such key: it is called enable.auto.commit",
-    "offset_commit_cb": "no such key: it is called on_commit",
-    "offset.store.method": "no such key: offsets are stored in the group",
-    "offset.store.path": "no such key: offsets are stored in the group",
-    "offset.store.sync.interval.ms": "no such key: offsets are stored in the group",
-}
+_QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
+_BELL: Final = "coopgroup.bell.topic"
+# Kafka's names of metrics, like those of topics, have no other characters.
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_CLIENT_ID_MAX: Final = 64
+# Keys that a client for look-ups understands beside those of connections.
+_OF_LOGS: Final = ("debug", "log_level", "logger")
 
 
 @frozen(kw_only=True)
@@ -137,11 +68,11 @@ class ConsumerSettings:
         offset_reset: "earliest", "latest" or "error".
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
-        lookup_timeout_ms: time limit of each look-up of metadata or lags.
         deserializers: those of keys and values, None without any.
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
+        names_bell: whether the configuration names that topic, so that the cluster should have it.
         telemetry_topic: topic that the member adds its telemetry to, None for none.
         telemetry_report_ms: time between two reports to this topic, in ms; 0 for no reports.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
@@ -158,10 +89,10 @@ class ConsumerSettings:
     requires_stable: bool
     metadata_refresh_ms: int
     leader_timeout_ms: int
-    lookup_timeout_ms: int
     policy: PolicyChoice | None
     assignor: AssignorChoice | None
     bell_topic: str | None
+    names_bell: bool
     state_dir: str | None
     telemetry_file: str | None
     telemetry_limits: FileLimits
@@ -172,6 +103,17 @@ class ConsumerSettings:
     deserializers: Deserializers | None
     strategies: tuple[KafkaProtocol, ...]
 
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """Return the topics of coopgroup: those of this member, and those with the usual names."""
+        named = {self.bell_topic, self.telemetry_topic} - {None}
+        return frozenset({BELL_TOPIC, TELEMETRY_TOPIC, *map(str, named)})
+
+    @property
+    def lookup_timeout_ms(self) -> int:
+        """Return the time limit of each look-up of metadata or lags: the leader makes several."""
+        return max(1, self.leader_timeout_ms // _LOOKUPS)
+
 
 def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     """Read the configuration of a consumer.
@@ -179,19 +121,17 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     Raises:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
     """
-    given = dict(configuration)
-    _check_texts(given)
-    _refuse(given)
-    own = _own_settings(given)
-    member = _member_config(given)
-    isolation = str(given.get("isolation.level", "read_committed")).lower()
-    auto_commit = _switch(given, "enable.auto.commit", default=True)
-    interval_ms = whole(given, "auto.commit.interval.ms", 5_000, 0, _DAY_MS)
-    librdkafka = {
-        key: value
-        for key, value in given.items()
-        if key not in _GROUP_KEYS and not key.startswith("coopgroup.")
+    given = {
+        "client.id": _client_id(gethostname()),
+        _BELL: KEYS[_BELL].default,
+        **configuration,
     }
+    check_keys(given)
+    member = _member_config(given)
+    isolation = text(given.get("isolation.level", "read_committed")).lower()
+    auto_commit = switch(given, "enable.auto.commit")
+    interval_ms = whole(given, "auto.commit.interval.ms")
+    librdkafka = {key: value for key, value in given.items() if not _is_withheld(key)}
     return ConsumerSettings(
         member=member,
         connection=read_connection_settings(
@@ -200,6 +140,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             dead_peer_ms=max(1, member.session_timeout_ms // 3),
         ),
         librdkafka={
+            _QUEUE_BACKOFF: KEYS[_QUEUE_BACKOFF].default,
             **_calm_reconnects(librdkafka),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -207,16 +148,27 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         admin=_admin_configuration(librdkafka),
         max_poll_interval_ms=member.rebalance_timeout_ms,
         auto_commit_interval_ms=max(interval_ms, 1) if auto_commit and interval_ms else None,
-        auto_offset_store=_switch(given, "enable.auto.offset.store", default=True),
-        offset_reset=_offset_reset(given),
+        auto_offset_store=switch(given, "enable.auto.offset.store"),
+        offset_reset=choice(given, "auto.offset.reset"),
         requires_stable=isolation == "read_committed",
-        metadata_refresh_ms=whole(
-            given, "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
+        metadata_refresh_ms=whole(given, "topic.metadata.refresh.interval.ms"),
+        leader_timeout_ms=whole(given, "coopgroup.leader.timeout.ms"),
+        policy=given.get("coopgroup.policy"),
+        assignor=given.get("coopgroup.assignor"),
+        bell_topic=given_text(given, _BELL),
+        names_bell=_BELL in configuration,
+        state_dir=given_text(given, "coopgroup.state.dir"),
+        telemetry_file=given_text(given, "coopgroup.telemetry.file"),
+        telemetry_limits=FileLimits(
+            max_bytes=whole(given, "coopgroup.telemetry.file.max.bytes"),
+            backups=whole(given, "coopgroup.telemetry.file.backups"),
         ),
-        on_commit=_callback(given, "on_commit"),
+        telemetry_topic=given_text(given, "coopgroup.telemetry.topic"),
+        telemetry_report_ms=whole(given, "coopgroup.telemetry.report.interval.ms"),
+        telemetry_listener=callback(given, "coopgroup.telemetry.listener"),
+        on_commit=callback(given, "on_commit"),
         deserializers=_deserializers(given),
         strategies=read_strategy(given),
-        **own,
     )
 
 
@@ -249,7 +201,8 @@ def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) ->
     unknown = _UNKNOWN_KEY.search(reason)
     if unknown is not None:
         key = unknown.group(1)
-        return refused(key, configuration.get(key), "no such key: it is unknown")
+        reason = f"no such key: it is unknown{did_you_mean(key, CONSUMER_KEYS)}"
+        return refused(key, configuration.get(key), reason)
     said = safe_reason(reason, configuration)
     expected = "what librdkafka takes" if said is None else f"what librdkafka takes ({said})"
     named = [key for key in re.findall(r"[\w.]+", reason) if key in configuration]
@@ -262,57 +215,33 @@ def _key_shown(key: object) -> object:
     return key if isinstance(key, int) else f"({type(key).__name__})"
 
 
-def _check_texts(given: Mapping[str, Any]) -> None:
-    """Refuse text that would be cut off or could not be sent.
+def _client_id(host: str) -> str:
+    """Return the name of a client whose application gives none, for logs, quotas and metrics.
 
-    librdkafka ends the process at a group name that is not UTF-8, which environment variables may
-    contain, and reads text only up to a NUL. Text that is too long for the group's messages would
-    never be sent.
+    Policies give the partitions of a departed member to a new one with the same client id, and the
+    pipeline recognises a returning process by client id and host. With the number of the process,
+    every restart would be a stranger.
     """
-    for key, value in sorted(given.items()):
-        if not isinstance(value, str):
-            continue
-        if "\0" in value or not _is_utf8(value):
-            raise refused(key, value, "text in UTF-8, without NUL")
-        if key in _ON_THE_WIRE and len(value.encode()) > _WIRE_BYTES_MAX:
-            shown = f"{value[:_SHOWN_MAX]}…"
-            raise refused(key, shown, f"at most {_WIRE_BYTES_MAX} bytes")
+    return _NOT_IN_NAMES.sub("-", host)[:_CLIENT_ID_MAX] or "coopgroup"
 
 
-def _is_utf8(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _refuse(given: Mapping[str, Any]) -> None:
-    for key in sorted(given):
-        if key in _REFUSED:
-            raise refused(key, given[key], _REFUSED[key])
-        dotted = key.replace("_", ".")
-        if dotted != key and (dotted in _GROUP_KEYS or dotted in _OFTEN_GIVEN):
-            raise refused(key, given[key], f"no such key: it is called {dotted}")
-    protocol = str(given.get("group.protocol", "classic"))
-    if protocol.lower() != "classic":
-        raise refused("group.protocol", protocol, _CLASSIC)
-    if str(given.get("group.protocol.type", "consumer")) != "consumer":
-        raise refused("group.protocol.type", given["group.protocol.type"], "consumer")
+def _is_withheld(key: str) -> bool:
+    """Return whether only coopgroup reads a key: librdkafka's consumer never joins the group."""
+    return key.startswith("coopgroup.") or (key in KEYS and KEYS[key].withheld)
 
 
 def _member_config(given: Mapping[str, Any]) -> MemberConfig:
     group_id = given.get("group.id")
     if not isinstance(group_id, str) or not group_id:
         raise refused("group.id", group_id, "the name of the group")
-    session_ms = whole(given, "session.timeout.ms", 45_000, 1, 3_600_000)
-    heartbeat_ms = whole(given, "heartbeat.interval.ms", 3_000, 1, 3_600_000)
+    session_ms = whole(given, "session.timeout.ms")
+    heartbeat_ms = whole(given, "heartbeat.interval.ms")
     if heartbeat_ms >= session_ms:
         raise refused(
             "heartbeat.interval.ms", heartbeat_ms, f"less than session.timeout.ms ({session_ms})"
         )
     protocols = _protocols(given)
-    max_poll_ms = whole(given, "max.poll.interval.ms", 300_000, 1, _DAY_MS)
+    max_poll_ms = whole(given, "max.poll.interval.ms")
     if max_poll_ms < session_ms:
         raise refused(
             "max.poll.interval.ms", max_poll_ms, f"at least session.timeout.ms ({session_ms})"
@@ -321,90 +250,41 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         group_id=group_id,
         protocols=protocols,
         eager=bool(protocols) and _is_eager(protocols[0]),
-        instance_id=_text(given, "group.instance.id"),
-        rack=_text(given, "client.rack"),
+        instance_id=given_text(given, "group.instance.id"),
+        rack=given_text(given, "client.rack"),
         host=_host(given),
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=heartbeat_ms,
         rebalance_timeout_ms=max_poll_ms,
-        request_timeout_ms=whole(given, "socket.timeout.ms", 30_000, 10, 300_000),
-        window_heartbeat_interval_ms=whole(
-            given, "coopgroup.window.heartbeat.interval.ms", 250, 1, 3_600_000
-        ),
-        keeps_identity=_text(given, "coopgroup.state.dir") is not None,
-        has_bell=_topic(given, "coopgroup.bell.topic") is not None,
+        request_timeout_ms=whole(given, "socket.timeout.ms"),
+        window_heartbeat_interval_ms=whole(given, "coopgroup.window.heartbeat.interval.ms"),
+        keeps_identity=given_text(given, "coopgroup.state.dir") is not None,
+        has_bell=given_text(given, _BELL) is not None,
     )
 
 
 def _host(given: Mapping[str, Any]) -> str | None:
     """Return the name of the machine; only members that take part in warm-ups tell it."""
-    return _text(given, "coopgroup.host") or gethostname() or None
+    return given_text(given, "coopgroup.host") or gethostname() or None
 
 
 def _protocols(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the protocols that the member offers, preferred first; empty for coopgroup's only."""
-    text = _text(given, "coopgroup.protocols")
+    listed = given_text(given, "coopgroup.protocols")
     strategies = read_strategy(given)
-    if text is None:
+    if listed is None:
         return protocols_of(strategies, OWN_PROTOCOL) if strategies else ()
-    names = tuple(name.strip() for name in text.split(","))
+    names = tuple(name.strip() for name in listed.split(","))
     known = (OWN_PROTOCOL, *(protocol.value for protocol in KafkaProtocol))
     if OWN_PROTOCOL not in names or len(set(names)) < len(names) or not {*names} <= {*known}:
         expected = f"{OWN_PROTOCOL}, and beside it any of {', '.join(known[1:])}, each once"
-        raise refused("coopgroup.protocols", text, expected)
+        raise refused("coopgroup.protocols", listed, expected)
     return names
 
 
 def _is_eager(name: str) -> bool:
     protocol = kafka_protocol(name)
     return protocol is not None and protocol.is_eager
-
-
-def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in sorted(given):
-        if key.startswith("coopgroup.") and key not in _OWN_KEYS:
-            expected = f"no such key: coopgroup's own are {', '.join(_OWN_KEYS)}"
-            raise refused(key, given[key], expected)
-    return {
-        "leader_timeout_ms": whole(given, "coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
-        "lookup_timeout_ms": whole(given, "coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
-        "policy": given.get("coopgroup.policy"),
-        "assignor": given.get("coopgroup.assignor"),
-        "bell_topic": _topic(given, "coopgroup.bell.topic"),
-        "state_dir": _text(given, "coopgroup.state.dir"),
-        "telemetry_file": _text(given, "coopgroup.telemetry.file"),
-        "telemetry_limits": _telemetry_limits(given),
-        "telemetry_topic": _topic(given, "coopgroup.telemetry.topic"),
-        "telemetry_report_ms": _report_ms(given),
-        "telemetry_listener": _callback(given, "coopgroup.telemetry.listener"),
-    }
-
-
-def _topic(given: Mapping[str, Any], key: str) -> str | None:
-    topic = _text(given, key)
-    if topic is not None and not is_topic_name(topic):
-        raise refused(key, topic, TOPIC_NAME_RULE)
-    return topic
-
-
-def _telemetry_limits(given: Mapping[str, Any]) -> FileLimits:
-    usual = FileLimits()
-    prefix = "coopgroup.telemetry"
-    return FileLimits(
-        max_bytes=whole(given, f"{prefix}.file.max.bytes", usual.max_bytes, 0, INT32_MAX),
-        backups=whole(given, f"{prefix}.file.backups", usual.backups, 0, _BACKUPS_MAX),
-        queue_records=whole(
-            given, f"{prefix}.queue.records", usual.queue_records, 1, _QUEUE_RECORDS_MAX
-        ),
-    )
-
-
-def _report_ms(given: Mapping[str, Any]) -> int:
-    key = "coopgroup.telemetry.report.interval.ms"
-    interval_ms = whole(given, key, _REPORT_MS, 0, _DAY_MS)
-    if 0 < interval_ms < _REPORT_MS_MIN:
-        raise refused(key, given[key], f"0 for no reports, or {_REPORT_MS_MIN} to {_DAY_MS}")
-    return interval_ms
 
 
 def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
@@ -422,55 +302,10 @@ def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
 
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys for an admin client: consumer keys would only make it warn."""
-    prefixes = ("bootstrap.", "metadata.", "client.id", "socket.", "broker.address.", "security.")
-    security = ("ssl.", "sasl.", "oauth_cb", "https.", "enable.ssl.", "enable.sasl.")
-    more = ("reconnect.", "api.")
-    return {
-        key: value
-        for key, value in librdkafka.items()
-        if key.startswith((*prefixes, *security, *more)) or key in {"log_level", "debug", "logger"}
-    }
-
-
-def _offset_reset(given: Mapping[str, Any]) -> str:
-    value = str(given.get("auto.offset.reset", "latest")).lower()
-    meaning = {
-        "smallest": "earliest",
-        "earliest": "earliest",
-        "beginning": "earliest",
-        "largest": "latest",
-        "latest": "latest",
-        "end": "latest",
-        "error": "error",
-    }
-    if value not in meaning:
-        raise refused("auto.offset.reset", value, "earliest, latest or error")
-    return meaning[value]
-
-
-def _switch(given: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    value = str(given.get(key, default)).lower()
-    if value not in (*_TRUE, *_FALSE):
-        raise refused(key, given.get(key), "true or false")
-    return value in _TRUE
-
-
-def _callback(given: Mapping[str, Any], key: str) -> Callable[..., Any] | None:
-    value = given.get(key)
-    if value is not None and not callable(value):
-        raise refused(key, value, "a callable")
-    return value
+    known = (*CONNECTION_KEYS, *_OF_LOGS)
+    return {key: value for key, value in librdkafka.items() if key in known}
 
 
 def _deserializers(given: Mapping[str, Any]) -> Deserializers | None:
-    key, value = (_callback(given, f"{one}.deserializer") for one in ("key", "value"))
+    key, value = (callback(given, f"{one}.deserializer") for one in ("key", "value"))
     return None if key is None and value is None else Deserializers(key=key, value=value)
-
-
-def _text(given: Mapping[str, Any], key: str) -> str | None:
-    value = given.get(key)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise refused(key, value, "a string")
-    return value

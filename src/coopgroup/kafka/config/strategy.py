@@ -13,8 +13,6 @@ from typing import Any, Final
 from coopgroup.kafka.config.shown_values import refused
 from coopgroup.protocol import KafkaProtocol
 
-__all__ = ["STRATEGY", "assignor_of", "protocols_of", "read_strategy"]
-
 STRATEGY: Final = "partition.assignment.strategy"
 # The sticky assignor of Kafka's Java client is eager. Ours has its aim.
 _ASSIGNORS: Final = {

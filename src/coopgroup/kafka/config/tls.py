@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from coopgroup.extras import install_command
-from coopgroup.kafka.config.librdkafka_values import choice, switch, text
 from coopgroup.kafka.config.shown_values import refused
-
-__all__ = ["https_context", "tls_context"]
+from coopgroup.kafka.config.values import choice, switch, text
 
 _STORE: Final = "ssl.keystore.location"
 _STORE_PASSWORD: Final = "ssl.keystore.password"  # noqa: S105 -- the key, not a value
@@ -31,10 +29,8 @@ def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    identification = choice(
-        configuration, "ssl.endpoint.identification.algorithm", ("none", "https"), "https"
-    )
-    verify = switch(configuration, "enable.ssl.certificate.verification", default=True)
+    identification = choice(configuration, "ssl.endpoint.identification.algorithm")
+    verify = switch(configuration, "enable.ssl.certificate.verification")
     context.check_hostname = verify and identification == "https"
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     _load_authorities(context, configuration, "ssl.ca")

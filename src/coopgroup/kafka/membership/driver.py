@@ -17,9 +17,10 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode, KeptIdentity, Member, MemberState
@@ -27,6 +28,7 @@ from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
+    CountPartitions,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -78,6 +80,7 @@ from coopgroup.kafka.membership.leading import RoundLeader, read_members
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
@@ -101,6 +104,8 @@ _RING_TIMEOUT_S: Final = 0.5
 _FLUSH_TIMEOUT_S: Final = 1.0
 # Pause until the next try if the next deadline is unknown.
 _ERROR_PAUSE_S: Final = 0.1
+# Other errors of a topic do not tell how many partitions it has.
+_COUNTED_CODES: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _QUIET: Final = frozenset({MemberState.STABLE, MemberState.UNSUBSCRIBED})
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
 # A forked child has no such threads, but perhaps a lock that a thread held during the fork.
@@ -137,6 +142,7 @@ class GroupDriver:
         calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
+        on_bell: called when the cluster has the bell's topic.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -158,6 +164,7 @@ class GroupDriver:
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
+    on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
@@ -219,9 +226,13 @@ class GroupDriver:
             topic=topic,
             group_id=self.settings.member.group_id,
             heard=lambda: self.post(BellRang()),
-            warn=self.sink.warn,
+            found=self._find_bell,
+            warn=self.sink.warn if self.settings.names_bell else None,
             timeout_ms=self.settings.member.request_timeout_ms,
         )
+
+    def _find_bell(self) -> None:
+        self.on_bell()
 
     @property
     def _told(self) -> Application:
@@ -437,8 +448,8 @@ class GroupDriver:
                 self._send(effect)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
-            case DecideRound() | CheckLags() | LookOver():
-                self._lead(effect)
+            case DecideRound() | CheckLags() | LookOver() | CountPartitions():
+                self._look_up(effect)
             case (
                 GrantResources()
                 | RevokeResources()
@@ -456,14 +467,17 @@ class GroupDriver:
                 if self._bell is not None:
                     self._bell.ring()
             case Report():
+                own = self.member
                 self.sink.write(
                     effect.record,
-                    member_id=self.member.member_id,
-                    generation=self.member.generation,
+                    member_id=own.member_id if effect.member_id is None else effect.member_id,
+                    generation=own.generation,
                 )
 
-    def _lead(self, effect: DecideRound | CheckLags | LookOver) -> None:
+    def _look_up(self, effect: DecideRound | CheckLags | LookOver | CountPartitions) -> None:
         match effect:
+            case CountPartitions():
+                self._count(effect)
             case DecideRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -482,6 +496,24 @@ class GroupDriver:
             self.slot.keep(identity, self.leader.seen, in_ms)
         else:
             self.slot.keep(identity)
+
+    def _count(self, effect: CountPartitions) -> None:
+        def on_answer(outcome: Mapping[str, FoundTopic] | TransportFailure) -> None:
+            found = {} if isinstance(outcome, TransportFailure) else outcome
+            counts = {
+                name: one.partition_count
+                for name, one in found.items()
+                if one.error_code in _COUNTED_CODES
+            }
+            self.post(attrs.evolve(effect.answered, partition_counts=counts))
+
+        request, timeout_ms = FindTopics(names=effect.topics), self.settings.lookup_timeout_ms
+        node = self.member.coordinator
+        try:
+            self.transport.send(Lane.COMMIT, request, on_answer, node=node, timeout_ms=timeout_ms)
+        except Exception as error:  # noqa: BLE001 -- the assignment must not wait for ever
+            self.sink.warn_of(error)
+            self.post(attrs.evolve(effect.answered, partition_counts={}))
 
     def _send(self, effect: Send) -> None:
         request_id = effect.request_id

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 from confluent_kafka import KafkaError, Message
 
 from coopgroup.core.member.effects import Lane
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.rpc.questions import WireMessage
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
 
 __all__ = ["MissingTopics"]
@@ -35,31 +35,6 @@ _MISSING: Final = frozenset(
 _NAMES_MAX: Final = 1_000  # names of one request, which heartbeats may wait for
 _CONFIRM_S: Final = 1.0
 _RETRY_S: Final = 5.0
-# Earlier versions of Metadata create a missing topic.
-_METADATA_VERSION_MIN: Final = 4
-
-
-@frozen(kw_only=True)
-class _FindTopics:
-    """Ask any broker which topics exist."""
-
-    names: tuple[str, ...]
-
-    asks_any_broker: ClassVar[bool] = True
-
-    def message(self) -> WireMessage:
-        """Return kafka-python's message."""
-        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
-
-        topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
-        return MetadataRequest(
-            topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN
-        )
-
-    def read(self, response: WireMessage) -> dict[str, int]:
-        """Return the error codes of missing topics by name."""
-        codes = {one.name: one.error_code for one in response.topics}
-        return {name: code for name, code in codes.items() if code in _MISSING}
 
 
 @define(eq=False)
@@ -94,17 +69,18 @@ class MissingTopics:
     def _ask(self) -> None:
         if not self._names:
             return
-        request = _FindTopics(names=tuple(sorted(self._names)[:_NAMES_MAX]))
+        request = FindTopics(names=tuple(sorted(self._names)[:_NAMES_MAX]))
         with suppress(RuntimeError):  # the member has ended
             self.transport.send(
                 Lane.COMMIT, request, self._hear, node=None, timeout_ms=self.timeout_ms
             )
 
-    def _hear(self, answer: Mapping[str, int] | TransportFailure) -> None:
+    def _hear(self, answer: Mapping[str, FoundTopic] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
             self._ask_after(_RETRY_S)
             return
-        missing, now = self._names & answer.keys(), now_s()
+        codes = {name: one.error_code for name, one in answer.items() if one.error_code in _MISSING}
+        missing, now = self._names & codes.keys(), now_s()
         since_s = {name: self._suspected_since_s.get(name, now) for name in missing - self._told}
         confirmed = {name for name, since in since_s.items() if now - since >= _CONFIRM_S}
         self._told = (self._told & missing) | confirmed
@@ -113,8 +89,8 @@ class MissingTopics:
         }
         if self._suspected_since_s:
             self._ask_after(_CONFIRM_S)
-        for code in sorted({answer[name] for name in confirmed}):
-            self._tell(code, sorted(name for name in confirmed if answer[name] == code))
+        for code in sorted({codes[name] for name in confirmed}):
+            self._tell(code, sorted(name for name in confirmed if codes[name] == code))
 
     def _ask_after(self, delay_s: float) -> None:
         """Ask again after a delay, which replaces an earlier delay."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -33,6 +33,8 @@ _STOP_TIMEOUT_S: Final = 2.0
 # After this time without a look-up its clients are freed. Rounds of a rebalance follow each other
 # sooner, and a new client takes 20 ms longer for its first answer.
 _GIVE_BACK_S: Final = 15.0
+# For example `__consumer_offsets`: an application rarely wants them with all others.
+_INTERNAL: Final = "__"
 # Characters of topic names, and the remaining printable ASCII characters.
 _POSIX_CLASSES: Final = {
     "alnum": "a-zA-Z0-9",
@@ -80,9 +82,15 @@ class TopicWish:
         names = frozenset(one for one in wanted if not one.startswith("^"))
         return cls(names=names, patterns=tuple(patterns))
 
-    def matching(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """Return the subscribed names, ascending: given names and matches of patterns."""
-        found = {one for one in existing for pattern in self.patterns if pattern.search(one)}
+    def matching(self, existing: Iterable[str], hidden: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the subscribed names, ascending: given names and matches of patterns.
+
+        Args:
+            existing: names of topics.
+            hidden: names that no pattern matches, beside Kafka's internal topics.
+        """
+        seen = [one for one in existing if not one.startswith(_INTERNAL) and one not in hidden]
+        found = {one for one in seen for pattern in self.patterns if pattern.search(one)}
         return tuple(sorted(self.names | found))
 
 
@@ -116,6 +124,7 @@ class TopicWatcher:
 
     Attributes:
         refresh_ms: interval; -1 to look only once.
+        hidden: topics that no pattern matches.
         look_for_missing: reports those of the names that do not exist, at the same interval.
         due_s: when the group's thread must call `begin`; infinite for never.
     """
@@ -125,6 +134,7 @@ class TopicWatcher:
     leads: Callable[[], bool]
     post: Callable[[SubscriptionChanged | RejoinRequested | Woken], None]
     refresh_ms: int
+    hidden: Collection[str] = ()
     look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
     due_s: float = field(default=math.inf, init=False)
     _wish: TopicWish | None = field(default=None, init=False)
@@ -249,7 +259,7 @@ class TopicWatcher:
         return _RETRY_MS if in_doubt else pause_ms
 
     def _evaluate(self, wish: TopicWish) -> None:
-        topics = wish.matching(self.lookup.topic_names())
+        topics = wish.matching(self.lookup.topic_names(), self.hidden)
         with self._lock:
             if self._wish is wish and topics != self._topics:
                 self._topics = topics

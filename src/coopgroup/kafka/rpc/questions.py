@@ -7,7 +7,7 @@ while its constructor goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
 
@@ -18,6 +18,8 @@ __all__ = [
     "DescribedMember",
     "FetchOffsetsAnswer",
     "FetchOffsetsRequest",
+    "FindTopics",
+    "FoundTopic",
     "OtherRequest",
     "Question",
     "WireMessage",
@@ -25,6 +27,8 @@ __all__ = [
 
 # kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
+# Earlier versions of Metadata create a missing topic.
+_METADATA_VERSION_MIN: Final = 4
 
 
 @frozen(kw_only=True)
@@ -125,6 +129,37 @@ class OtherRequest(Protocol):
     def read(self, response: WireMessage) -> Any:  # noqa: ANN401  (its own answer)
         """Return the answer from kafka-python's response."""
         ...
+
+
+class FoundTopic(NamedTuple):
+    """The answer for one topic."""
+
+    error_code: int
+    partition_count: int
+
+
+@frozen(kw_only=True)
+class FindTopics:
+    """Ask any broker which topics exist, and how many partitions they have."""
+
+    names: tuple[str, ...]
+
+    asks_any_broker: ClassVar[bool] = True
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message."""
+        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
+
+        topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
+        return MetadataRequest(
+            topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN
+        )
+
+    def read(self, response: WireMessage) -> dict[str, FoundTopic]:
+        """Return the answer by name."""
+        return {
+            one.name: FoundTopic(one.error_code, len(one.partitions)) for one in response.topics
+        }
 
 
 Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest | OtherRequest

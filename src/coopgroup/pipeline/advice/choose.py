@@ -11,7 +11,9 @@ The best time-out is the cheapest one when absences are spread a little around t
 (`cost` explains why, and computes the difference).
 
 The replays of today's setting are compared with the cost that the history shows. Their difference
-is the error of the model. If a setting saves less than this, today's setting is kept.
+is the error of the model. If a setting saves less than this, today's setting is kept. Then all
+replays are scaled, so that today's setting costs what the history shows. So no setting saves more
+than that, and today's setting has one number everywhere.
 
 A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
 So it is advised if it costs almost nothing and the worst moment becomes clearly better.
@@ -102,6 +104,15 @@ class Estimate:
     low: float
     high: float
 
+    def times(self, factor: float) -> Estimate:
+        """Return the figure in another scale."""
+        return Estimate(mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+
+    def at_most(self, limit: float) -> Estimate:
+        """Return the figure with a limit."""
+        mean, low, high = (min(limit, one) for one in (self.mean, self.low, self.high))
+        return Estimate(mean=mean, low=low, high=high)
+
 
 @frozen(kw_only=True)
 class Option:
@@ -140,9 +151,12 @@ class Advice:
         best: number of the advised option: the cheapest one, or today's if the saving is below the
             error of the model.
         saving_s: partition-seconds per period that the cheapest option saves against today's.
+        replayed_s: partition-seconds per period of today's setting in the replays, before they were
+            scaled to the history.
         near_best: part of the resamples that put the best option within 5 % of the optimum.
         failed: number of cells that could not be played.
         violations: number of violated invariants in the replays.
+        proven: the advice from proven returns only, if this one uses likely returns, too.
     """
 
     history: GroupHistory
@@ -152,9 +166,11 @@ class Advice:
     cheapest: int
     best: int
     saving_s: Estimate
+    replayed_s: float
     near_best: float
     failed: int = 0
     violations: int = 0
+    proven: Advice | None = None
 
     @property
     def advised(self) -> Option:
@@ -174,15 +190,8 @@ class Advice:
     @property
     def observed_s(self) -> float | None:
         """Partition-seconds out of service per period as the history shows; `None` if unknown."""
-        return self._observed(self.history.observed.unavailable_s)
-
-    @property
-    def observed_moves(self) -> float | None:
-        """Moves per period as the history shows; `None` if unknown."""
-        return self._observed(self.history.observed.moved)
-
-    def _observed(self, per_day: float | None) -> float | None:
-        return None if per_day is None else per_day * self.history.days / _periods(self.history)
+        seen = self.history.observed.unavailable_s
+        return None if seen is None else seen * self.history.days / _periods(self.history)
 
     @property
     def model_error_s(self) -> float | None:
@@ -191,7 +200,7 @@ class Advice:
         `None` if the history does not show the time out of service.
         """
         seen = self.observed_s
-        return None if seen is None else abs(self.current.unavailable_s.mean - seen)
+        return None if seen is None else abs(self.replayed_s - seen)
 
     @property
     def is_clear(self) -> bool:
@@ -369,6 +378,11 @@ def _periods(history: GroupHistory) -> float:
 
 def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
     counts, periods, policies = resample_counts(replays.times), _periods(history), replays.policies
+    today = policies.index(history.today)
+    replayed_s = float(replays.summed("unavailable_s")[today]) / periods
+    seen = history.observed.unavailable_s
+    seen_s = 0.0 if seen is None else seen * history.days / periods
+    factor = seen_s / replayed_s if seen is not None and replayed_s else 1.0
 
     def estimates(name: str, per: float) -> list[Estimate]:
         means, draws = replays.summed(name) / per, counts @ replays.each(name) / per
@@ -377,9 +391,9 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
     options = tuple(
         Option(
             policy=policy,
-            unavailable_s=unavailable,
+            unavailable_s=unavailable.times(factor),
             moved=moved,
-            restores=float(restores),
+            restores=float(restores) * factor,
             lag_peak=lag,
             unavailable_peak=math.ceil(round(float(peak), 6)),
         )
@@ -393,13 +407,14 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
             strict=True,
         )
     )
-    today = policies.index(history.today)
-    cheapest = _best(options, _spread_s(history, cost, policies) / periods, today)
+    cheapest = _best(options, factor * _spread_s(history, cost, policies) / periods, today)
     resampled = counts @ replays.each("unavailable_s") / periods
     # Warm-ups that save too little to be advised must not make the advice look uncertain.
     cold = [place for place, one in enumerate(policies) if warmup_in(one) is None]
     lowest = resampled[:, [*cold, cheapest]].min(axis=1)
-    saving_s = options[today].unavailable_s.mean - options[cheapest].unavailable_s.mean
+    saving = resampled[:, today] - resampled[:, cheapest]
+    costs = replays.summed("unavailable_s") / periods
+    saving_s = estimate(float(costs[today] - costs[cheapest]), saving)
     violations = replays.figures[..., FIGURES.index("violations")]
     made = Advice(
         history=history,
@@ -408,7 +423,8 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
         today=today,
         cheapest=cheapest,
         best=cheapest,
-        saving_s=estimate(saving_s, resampled[:, today] - resampled[:, cheapest]),
+        saving_s=saving_s.times(factor).at_most(math.inf if seen is None else seen_s),
+        replayed_s=replayed_s,
         near_best=float((resampled[:, cheapest] <= _NEAR_BEST * lowest + 1e-9).mean()),
         failed=int(np.isnan(violations).sum()),
         violations=int(np.nansum(violations)),
@@ -417,11 +433,12 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
     is_calmer = policies[cheapest].name == "incremental" and waits_ms(
         policies[cheapest]
     ) == waits_ms(history.today)
-    seen_s, error_s = made.observed_s, made.model_error_s
-    if seen_s is None or error_s is None or is_calmer:
+    error_s = made.model_error_s
+    if error_s is None or is_calmer:
         return made
-    # No setting saves more than the history shows, whatever the replays say.
-    return made if min(saving_s, seen_s) > error_s else evolve(made, best=today)
+    # Neither the replays nor the scaled figures may save less than the replays are wrong by.
+    is_saving = min(saving_s.mean, made.saving_s.mean) > error_s
+    return made if is_saving else evolve(made, best=today)
 
 
 def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64], today: int) -> int:

@@ -120,8 +120,14 @@ class GroupHistory:
         session_timeout_ms: session time-out of its members.
         rate_per_s: records produced per second and partition, on average.
         days: length of the history.
+        as_of_ms: end of the history, in ms since 1970; `None` if unknown.
         episodes: episodes in order of time.
         left_out: absences without an end, too close to the end of the history to count.
+        absent: number of absences in the tables.
+        proven: number of absences that ended with a proven return.
+        likely: number of absences that ended with a likely return.
+        uses_likely: whether likely returns count as returns. Otherwise such an absence is
+            permanent, and the newcomer is a new member.
         today: policy that matches the group's present behaviour.
         observed: cost that the history itself shows.
         notes: remarks on how the figures were obtained.
@@ -135,7 +141,12 @@ class GroupHistory:
     rate_per_s: float
     days: float
     episodes: tuple[Episode, ...]
+    as_of_ms: int | None = None
     left_out: int = 0
+    absent: int = 0
+    proven: int = 0
+    likely: int = 0
+    uses_likely: bool = False
     today: Choice = _SIMPLE
     observed: Observed = Observed()
     notes: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from coopgroup.core.policies.registry import policy_names
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
 from coopgroup.pipeline.episodes.processes import members_of, states_of
+from coopgroup.pipeline.episodes.returns import LIKELY, PROVEN
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.simulator.scenario import Choice, How
 
@@ -42,6 +43,7 @@ _SESSION_MS: Final = 45_000
 _JOIN_SLACK_MS: Final = 60_000
 _MOVES_MIN: Final = 5
 _WATCHED_MS_MIN: Final = LADDER_MS[-1]
+_JOINS: Final = ("join", "exchange")
 _WAITING: Final = ("deferred", "incremental")
 _EAGER: Final = ("range", "roundrobin", "sticky", "default")
 """Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
@@ -59,9 +61,18 @@ class Readable(Protocol):
         """Return the rows of a table of `schemas.TABLES`."""
         ...
 
+    def as_of_ms(self) -> int | None:
+        """Return the end of the history; `None` if unknown."""
+        ...
+
 
 def history_of(
-    tables: Readable, group: str, today: Choice | None = None, since_ms: int = 0
+    tables: Readable,
+    group: str,
+    today: Choice | None = None,
+    since_ms: int = 0,
+    *,
+    uses_likely: bool = False,
 ) -> GroupHistory:
     """Read the history of a group.
 
@@ -70,6 +81,7 @@ def history_of(
         group: its name.
         today: present policy; `None` derives it from the history.
         since_ms: begin of the history that counts, in ms since 1970.
+        uses_likely: whether likely returns count as returns (see `episodes.returns`).
 
     Raises:
         PipelineError: the tables have no history of that group, or none from then on.
@@ -88,8 +100,12 @@ def history_of(
     days = max(1, end_ms - begin_ms) / _MS_PER_DAY
     telemetry_first = _by_source(every, "telemetry", "history")
     members = _usual_members(rebalances)
+    kinds = Counter(row.returned_as for row in absences)
+    counted_kinds = (*PROVEN, LIKELY) if uses_likely else PROVEN
+    seen = [seen_of(row, returned_as=counted_kinds) for row in absences]
+    returns = [row.returned_ms for row in absences if row.returned_as in counted_kinds]
     episodes, left_out = episodes_of(
-        map(seen_of, absences), _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
+        seen, _joins(rebalances, returns), watched_ms_min=_WATCHED_MS_MIN
     )
     timeouts = Counter(row.session_timeout_ms or _SESSION_MS for row in absences)
     found, notes = _today(tables, group)
@@ -102,8 +118,13 @@ def history_of(
         session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
         rate_per_s=rate_per_s,
         days=days,
+        as_of_ms=tables.as_of_ms(),
         episodes=episodes,
         left_out=left_out,
+        absent=len(absences),
+        proven=sum(kinds[kind] for kind in PROVEN),
+        likely=kinds[LIKELY],
+        uses_likely=uses_likely,
         today=found if today is None else today,
         observed=_observed(tables, group, telemetry_first, begin_ms, days),
         notes=(
@@ -239,7 +260,7 @@ def _unknown(tables: Readable, group: str) -> str:
     return f"{tables.folder} has no history of group {group!r}; there are {named}{more}"
 
 
-def seen_of(row: Row) -> Seen:
+def seen_of(row: Row, returned_as: Sequence[str] = PROVEN) -> Seen:
     """Return an absence in the form that advice uses.
 
     A death shows only by its silence. If a process without a static id is killed and restarts
@@ -249,10 +270,11 @@ def seen_of(row: Row) -> Seen:
 
     Args:
         row: of the table `absences`.
+        returned_as: kinds of returns that count. Other absences are permanent.
     """
     session_ms = row.session_timeout_ms or _SESSION_MS
     heard_ms = max(0, row.gone_latest_ms - row.gone_ms)
-    absent_ms = row.absent_ms if row.returned_ms is not None else None
+    absent_ms = row.absent_ms if row.returned_as in returned_as else None
     if absent_ms is not None and row.instance_id is None and row.returned_ms <= row.gone_latest_ms:
         absent_ms = min(heard_ms, session_ms) // 2
     return Seen(
@@ -287,15 +309,14 @@ def _span_ms(
     ]
     rows = signs[0].unionByName(signs[1]).unionByName(signs[2]).collect()
     times += [at_ms for row in rows for at_ms in row if at_ms is not None]
-    return min(times), max(times)
+    return min(times), max(*times, tables.as_of_ms() or 0)
 
 
-def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]:
+def _joins(rebalances: Sequence[Row], returns: Sequence[int]) -> dict[int, int]:
     """Return the number of new members, without returning ones, by time."""
-    returns = sorted(row.returned_ms for row in absences if row.returned_ms is not None)
     found = {}
     for row in rebalances:
-        if row.trigger != "join" or not row.joined:
+        if row.trigger not in _JOINS or not row.joined:
             continue
         from_ms, to_ms = row.begin_ms - _JOIN_SLACK_MS, row.end_ms + _JOIN_SLACK_MS
         back = sum(from_ms <= one <= to_ms for one in returns)

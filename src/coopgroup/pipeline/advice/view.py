@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -49,6 +50,7 @@ def view_of(advice: Advice) -> AdviceView:
                 counted(history.members, "member"),
                 counted(history.partitions, "partition"),
                 counted(len(history.episodes), "episode"),
+                *([] if history.as_of_ms is None else [_as_of_words(history.as_of_ms)]),
             )
         ),
         reasons=reasons(advice),
@@ -66,6 +68,10 @@ def view_of(advice: Advice) -> AdviceView:
         charts=(*(() if price is None else (price[1],)), *_charts(advice)),
         snippet=snippet(advice),
     )
+
+
+def _as_of_words(as_of_ms: int) -> str:
+    return f"as of {datetime.fromtimestamp(as_of_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def tried_rows(advice: Advice) -> tuple[tuple[TriedRow, ...], tuple[TriedRow, ...]]:
@@ -133,10 +139,6 @@ def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:
         rows.append((f"moves {period}, {name}", rounded(one.moved.mean)))
     cost = seconds(advice.cost.move_ms) if advice.cost.is_known else "unknown"
     rows.append(("a move costs", cost))
-    if advice.observed_s is not None:
-        rows.append((f"out of service {period}, as observed", f"{rounded(advice.observed_s)} s"))
-    if advice.observed_moves is not None:
-        rows.append((f"moves {period}, as observed", rounded(advice.observed_moves)))
     return tuple(rows)
 
 
@@ -148,7 +150,8 @@ def _price_chart(advice: Advice, places: Sequence[int]) -> tuple[str, Chart] | N
         places: numbers of the settings, without equal ones.
 
     Returns:
-        `None` if the price changes nothing, or the history is too short.
+        `None` if the price changes nothing, or the history is too short. Also if the advice has
+        another reason than the price, such as the error of the model: the page has one advice.
     """
     options = {place: advice.options[place] for place in places}
     costs = {
@@ -168,6 +171,9 @@ def _price_chart(advice: Advice, places: Sequence[int]) -> tuple[str, Chart] | N
     played_s = advice.cost.move_ms / _SECOND_MS
     reaches = reaches_of(tuple(costs.values()), played_s)
     if len(reaches) < _CHOICES_MIN or not advice.is_enough:
+        return None
+    here = next(one for one in reversed(reaches) if one.from_s <= played_s or one is reaches[0])
+    if advice.best in costs and costs[advice.best].policy not in here.policies:
         return None
     # Of equally good settings, one name is enough: the advised one, or today's.
     known = [costs[place].policy for place in (advice.best, advice.today) if place in costs]

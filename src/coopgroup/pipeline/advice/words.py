@@ -133,7 +133,11 @@ def _ration_words(policy: Choice) -> str:
 
 def reasons(advice: Advice) -> tuple[str, ...]:
     """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
-    sentences = [*_absence_words(advice.history), _price_words(advice)]
+    sentences = [
+        *_absence_words(advice.history),
+        *_proof_words(advice),
+        _price_words(advice),
+    ]
     if advice.is_enough:
         if advice.best == advice.cheapest:
             sentences.append(_choice_words(advice))
@@ -176,11 +180,15 @@ def notes(advice: Advice) -> tuple[str, ...]:
 
 
 def snippet(advice: Advice) -> str:
-    """Return Python code to paste: the consumer with the advised policy; "" without advice."""
-    if not advice.is_enough:
-        return ""
+    """Return Python code to paste: the consumer with the advised policy.
+
+    Returns:
+        "" without advice, and for a policy that coopgroup does not have.
+    """
     policy = advice.advised.policy
-    name = _CLASSES.get(policy.name, "SimplePolicy")
+    if not advice.is_enough or policy.name not in _CLASSES:
+        return ""
+    name = _CLASSES[policy.name]
     options = [
         f"{key}={value:_}" for key, value in sorted(policy.options.items()) if key != "warmup"
     ]
@@ -209,10 +217,14 @@ def advice_json(advice: Advice) -> dict[str, Any]:
         "group": history.group,
         "history": {
             "days": round(history.days, 3),
+            "as_of_ms": history.as_of_ms,
             "members": history.members,
             "partitions": history.partitions,
             "episodes": len(history.episodes),
             "absences": sum(len(one.absences) for one in history.episodes),
+            "proven_returns": history.proven,
+            "likely_returns": history.likely,
+            "uses_likely_returns": history.uses_likely,
             "is_enough": advice.is_enough,
             "observed": {
                 "unavailable_partition_s_per_day": history.observed.unavailable_s,
@@ -229,6 +241,7 @@ def advice_json(advice: Advice) -> dict[str, Any]:
         "is_clear": advice.is_clear,
         "near_best": advice.near_best if advice.is_enough else None,
         "options": [_option_json(advice, one) for one in advice.options],
+        "with_proven_returns_only": None if advice.proven is None else advice_json(advice.proven),
         "headline": headline(advice),
         "reasons": list(reasons(advice)),
         "notes": list(notes(advice)),
@@ -274,6 +287,27 @@ def _absence_words(history: GroupHistory) -> list[str]:
         sentences.append(words if ended else f"{words[:-1]}, and nobody came back.")
     if joined:
         sentences.append(f"{counted(joined, 'new member')} joined.")
+    return sentences
+
+
+def _proof_words(advice: Advice) -> list[str]:
+    """Return the share of proven returns, and the other advice if likely returns count."""
+    history = advice.history
+    if not history.absent:
+        return []
+    share = f"{history.proven / history.absent:.0%}"
+    words = f"{history.proven:,} of {counted(history.absent, 'absence')} ({share})"
+    sentences = [f"{words} ended with a proven return: a static id, or a name in telemetry."]
+    if history.likely and advice.proven is None:
+        sentences.append(
+            f"{history.likely:,} ended with a likely return (the same client id and host), which "
+            "counts as a departure and a new member. --likely-returns use counts it as a return."
+        )
+    if advice.proven is not None:
+        sentences.append(
+            f"{history.likely:,} ended with a likely return, which counts as a return here. "
+            f"With proven returns only: {headline(advice.proven)}"
+        )
     return sentences
 
 
@@ -354,11 +388,9 @@ def _sure_words(advice: Advice) -> str:
         return f"No other setting would have cost clearly less than the {today_s} of today."
     saved = advice.saving_s
     if advice.best == advice.today:
-        is_more = saved.mean > (advice.model_error_s or 0)
-        why = "more than the history shows" if is_more else "less than the error of the model"
         return (
-            f"The cheapest setting saves {rounded(saved.mean)} partition-seconds a day in the "
-            f"replays, which is {why}."
+            f"The cheapest setting saves {rounded(saved.mean)} partition-seconds a day, which is "
+            "less than the error of the model."
         )
     words = (
         f"Partitions would be out of service for {rounded(then.mean)} partition-seconds a day, "
@@ -377,9 +409,20 @@ def _model_words(advice: Advice) -> list[str]:
     if seen is None or error is None:
         words = "The history does not show the time out of service, so nothing checks the replays."
         return [words] if advice.is_enough else []
+    figures = ""
+    if advice.replayed_s and seen:
+        figures = " All figures of time out of service are scaled by this difference."
     words = (
-        f"The replay of today's setting gives {rounded(advice.current.unavailable_s.mean)} "
-        f"partition-seconds {period_words(advice)}, and the history shows {rounded(seen)}: the "
-        f"model is wrong by {rounded(error)}."
+        f"Today's setting costs {rounded(seen)} partition-seconds {period_words(advice)}, as the "
+        f"history shows. The replays are wrong by {rounded(error)}.{figures}"
     )
+    shown, replayed = advice.history.observed.moved, advice.current.moved.mean
+    if shown:
+        per_day = replayed * _per_day(advice)
+        words += f" They move {per_day / shown:.0%} of the partitions that moved in the history."
     return [words]
+
+
+def _per_day(advice: Advice) -> float:
+    """Return the number of periods of a day."""
+    return 1.0 if advice.is_enough else len(advice.history.episodes) / advice.history.days

@@ -20,14 +20,30 @@ from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 from pyspark.sql import functions as sql
 
 from coopgroup import __version__
 from coopgroup.pipeline.basis import Basis, begin_anew
-from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
-from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
+from coopgroup.pipeline.episodes.absences import (
+    absences_of,
+    arrivals_of,
+    departures_of,
+    identities_of,
+)
+from coopgroup.pipeline.episodes.outages import (
+    open_outages_of,
+    outages_of,
+    outages_of_work,
+    patience_of,
+)
+from coopgroup.pipeline.episodes.processes import (
+    holders_of,
+    members_of,
+    states_of,
+    steps_of,
+    worked_commits,
+)
 from coopgroup.pipeline.episodes.rebalances import (
     SETTLE_MS,
     led_rebalances,
@@ -49,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EPISODES_JOB",
+    "Context",
     "checkpointed",
     "history_episodes",
     "telemetry_episodes",
@@ -71,6 +88,23 @@ def checkpointed(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint()
 
 
+@frozen(kw_only=True)
+class Context:
+    """What a computation of episodes needs beside the tables.
+
+    Attributes:
+        settle_ms: longest pause between two rounds of one rebalance.
+        as_of_ms: end of the history; `None` if unknown, then there are no open outages.
+        identities: from `absences.identities_of`; `None` without telemetry.
+        keep: computes a frame with several uses, and returns it without its plan.
+    """
+
+    settle_ms: int = SETTLE_MS
+    as_of_ms: int | None = None
+    identities: DataFrame | None = None
+    keep: Keep = checkpointed
+
+
 def history_episodes(
     commits: DataFrame,
     generations: DataFrame,
@@ -78,8 +112,7 @@ def history_episodes(
     assignments: DataFrame,
     *,
     lag: DataFrame,
-    settle_ms: int = SETTLE_MS,
-    keep: Keep = checkpointed,
+    context: Context,
 ) -> dict[str, DataFrame]:
     """Return the episodes of groups of any client.
 
@@ -89,12 +122,11 @@ def history_episodes(
         members: of the same groups.
         assignments: of the same groups.
         lag: may be empty; then there is no skew.
-        settle_ms: longest pause between two rounds of one rebalance.
-        keep: computes a frame with several uses, and returns it without its plan.
+        context: see there.
     """
-    states = keep(states_of(generations))
-    present = keep(members_of(members, states))
-    return _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+    states = context.keep(states_of(generations))
+    present = context.keep(members_of(members, states))
+    return _of_states(commits, states, present, assignments, lag, context)
 
 
 def _of_states(
@@ -103,23 +135,28 @@ def _of_states(
     present: DataFrame,
     assignments: DataFrame,
     lag: DataFrame,
-    settle_ms: int,
-    keep: Keep,
+    context: Context,
 ) -> dict[str, DataFrame]:
     """Return the episodes as `history_episodes` does, from states and their members."""
+    keep, as_of_ms = context.keep, context.as_of_ms
     holders = keep(holders_of(assignments, present))
-    numbered = keep(numbered_steps(steps_of(states), settle_ms))
+    numbered = keep(numbered_steps(steps_of(states), context.settle_ms))
     changes = keep(owner_changes(holders, numbered))
-    outages = keep(outages_of(changes, commits, lag, patience_of(present)))
+    work = keep(worked_commits(commits, states))
+    gaps = outages_of(changes, work, lag, patience_of(present))
+    if as_of_ms is not None:
+        gaps = gaps.unionByName(open_outages_of(numbered, holders, states, work, lag, as_of_ms))
+    outages = keep(gaps)
     return {
         "rebalances": rebalances_of(numbered, present, changes, outages),
         "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),
         "absences": absences_of(
-            departures_of(present, states, holders, commits),
+            departures_of(present, states, holders, work),
             arrivals_of(present),
             states,
             commits,
-            keep,
+            context.identities,
+            as_of_ms,
         ),
         "skew": skew_of(lag, states, holders),
     }
@@ -210,12 +247,14 @@ def _new_groups(
 ) -> tuple[str, ...] | None:
     """Return the groups of the scope to compute, ascending; `None` for all."""
     rows = basis.new_rows(tables, last)
-    if last is None or rows is None:
+    if last is None or rows is None or bool(last.as_of_ms) != bool(basis.as_of_ms):
         return None
     lag = rows.pop("lag", None)
     found = [one.select("group") for one in rows.values()]
     if lag is not None:
         found.append(_changed_by(lag, tables, scope))
+    if last.as_of_ms != basis.as_of_ms:
+        found.append(tables.read("outages").where(sql.col("end_ms").isNull()).select("group"))
     if last.since_ms < scope.since_ms:
         found += _groups_before(tables, last.since_ms, scope.since_ms)
     if not found:
@@ -293,7 +332,13 @@ def _frames(
         if "generations" not in known:
             return {}
         commits, assignments = recent("commits"), read("assignments")
-        return _of_states(commits, states, present, assignments, recent("lag"), settle_ms, keep)
+        context = Context(
+            settle_ms=settle_ms,
+            as_of_ms=tables.as_of_ms(),
+            identities=identities_of(read("events")) if "events" in known else None,
+            keep=keep,
+        )
+        return _of_states(commits, states, present, assignments, recent("lag"), context)
 
     def of_telemetry() -> dict[str, DataFrame]:
         if "events" not in known:

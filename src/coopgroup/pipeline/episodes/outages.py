@@ -19,7 +19,11 @@ keep such gaps apart, and `_bounded` and `_judged` apply them:
 - A group waits for a silent member for at most its session time-out plus the rebalance time-out.
   A longer gap has another reason, and is not observed.
 - The error is one usual interval only if records arrived all the time: the owner has caught up
-  with them after the gap. Otherwise the outage may have any length up to the gap.
+  with them after the gap, and they were enough to tell (`_TELLING_RECORDS`). Otherwise the outage
+  may have any length up to the gap.
+
+If two of these rules bound an outage, the tighter one counts. A group that died has an open outage:
+the time from its last commits until the end of the history.
 """
 
 from __future__ import annotations
@@ -35,11 +39,12 @@ from coopgroup.pipeline.episodes.rebalances import HISTORY, TELEMETRY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["outages_of", "outages_of_work", "patience_of"]
+__all__ = ["open_outages_of", "outages_of", "outages_of_work", "patience_of"]
 
 _PARTITION: Final = ("group", "topic", "partition")
 _TELLING: Final = 2  # in usual intervals
 _CAUGHT_UP: Final = 0.5  # part of a gap's usual progress that was made good after it
+_TELLING_RECORDS: Final = 10  # fewer records in a gap are chance
 _PATIENCE_MS: Final = 345_000  # session and rebalance time-out of Kafka's clients
 _FOREVER_MS: Final = 2**62
 
@@ -62,7 +67,7 @@ def outages_of(
 
     Args:
         changes: from `rebalances.owner_changes`.
-        commits: the table.
+        commits: from `processes.worked_commits`.
         lag: the table; may be empty.
         patience: from `patience_of`.
     """
@@ -110,8 +115,7 @@ def _with_gaps(moments: DataFrame, commits: DataFrame) -> DataFrame:
     asked = moments.select(
         *(*_PARTITION, "at_ms", sql.struct(*own).alias("moment"), sql.lit(1).alias("is_moment"))
     )
-    work = commits.where(~sql.col("is_tombstone"))
-    work = work.select(
+    work = commits.select(
         *(*_PARTITION, "at_ms", "committed", "source_offset", sql.lit(0).alias("is_moment"))
     )
     rows = work.unionByName(asked, allowMissingColumns=True)
@@ -174,24 +178,30 @@ def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
     gap_ms = sql.col("end_ms") - sql.col("begin_ms")
     known = rows.join(patience, "group", "left")
     patience_ms = sql.coalesce("patience_ms", sql.lit(_PATIENCE_MS)) + sql.col("usual_ms")
-    begin_ms = sql.coalesce("idle_ms", "begin_ms")
-    is_early = begin_ms < sql.col("lost_ms") - patience_ms
-    # If records waited during the gap, a late begin of work is the new owner's.
-    has_waited = sql.coalesce(sql.col("waited_ms") < sql.col("end_ms"), sql.lit(0).cast("boolean"))
-    is_late = ~has_waited & (sql.col("end_ms") > sql.col("last_ms") + patience_ms)
-    is_observed = sql.col("is_visible") & ~is_early & ~is_late
     progress = sql.col("usual_records") / sql.col("usual_ms")
     after_ms = sql.greatest(sql.col("reached_ms") - sql.col("end_ms"), sql.lit(0))
     made = sql.col("reached") - sql.col("committed")
     # If the owner has caught up, it made the progress of twice the gap since the gap began.
     is_steady = made >= progress * (after_ms + _CAUGHT_UP * gap_ms)
-    is_steady &= sql.col("usual_records") > 0
+    is_steady &= progress * _CAUGHT_UP * gap_ms >= _TELLING_RECORDS
+    unsure_ms = sql.least("waited_ms", "end_ms") - sql.col("idle_ms")
+    # Both proofs hold if no record waited only because the owner had just committed.
+    idle_for_ms = sql.col("idle_ms") - sql.col("begin_ms")
+    is_steady &= sql.col("idle_ms").isNull() | (idle_for_ms <= 2 * sql.col("usual_ms"))
+    is_steady = sql.coalesce(is_steady, sql.lit(0).cast("boolean"))
+    begin_ms = sql.when(is_steady, sql.col("begin_ms")).otherwise(
+        sql.coalesce("idle_ms", "begin_ms")
+    )
+    is_early = begin_ms < sql.col("lost_ms") - patience_ms
+    # If records waited during the gap, a late begin of work is the new owner's.
+    has_waited = sql.coalesce(sql.col("waited_ms") < sql.col("end_ms"), sql.lit(0).cast("boolean"))
+    is_late = ~has_waited & (sql.col("end_ms") > sql.col("last_ms") + patience_ms)
+    is_observed = sql.col("is_visible") & ~is_early & ~is_late
     zero = sql.lit(0).cast("long")
     unavailable_ms = sql.greatest(sql.col("end_ms") - begin_ms - sql.col("usual_ms"), zero)
-    unsure_ms = sql.least("waited_ms", "end_ms") - sql.col("idle_ms")
     error_ms = (
-        sql.when(sql.col("idle_ms").isNotNull(), sql.col("usual_ms") + unsure_ms)
-        .when(is_steady, sql.col("usual_ms"))
+        sql.when(is_steady, sql.col("usual_ms"))
+        .when(sql.col("idle_ms").isNotNull(), sql.col("usual_ms") + unsure_ms)
         .otherwise(sql.greatest(sql.col("usual_ms"), unavailable_ms))
     )
     return known.select(
@@ -199,6 +209,74 @@ def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
         begin_ms.alias("begin_ms"),
         "end_ms",
         sql.coalesce(is_observed, sql.lit(0).cast("boolean")).alias("is_observed"),
+        sql.lit(HISTORY).alias("source"),
+        unavailable_ms.alias("unavailable_ms"),
+        error_ms.alias("error_ms"),
+    )
+
+
+def open_outages_of(
+    numbered: DataFrame,
+    holders: DataFrame,
+    states: DataFrame,
+    commits: DataFrame,
+    lag: DataFrame,
+    as_of_ms: int,
+) -> DataFrame:
+    """Return the outages of groups whose last member is gone, without an end.
+
+    If `lag` shows that no record waits, there is no outage.
+
+    Args:
+        numbered: from `rebalances.numbered_steps`.
+        holders: from `processes.holders_of`.
+        states: from `processes.states_of`.
+        commits: from `processes.worked_commits`.
+        lag: the table; may be empty.
+        as_of_ms: end of the history.
+
+    Returns:
+        The columns of `outages_of`.
+    """
+    newest = states.groupBy("group").agg(sql.max("state").alias("state"))
+    died = numbered.join(newest, ["group", "state"])
+    died = died.where((sql.col("member_count") == 0) & sql.col("ended_ms").isNull())
+    died = died.select(
+        *("group", "first_state", "first_generation"), sql.col("previous_state").alias("state")
+    )
+    lost = died.join(holders.select("group", "state", "topic", "partition"), ["group", "state"])
+    in_time = Window.partitionBy(*_PARTITION).orderBy("at_ms", "source_offset")
+    work = commits.join(lost, list(_PARTITION), "left_semi")
+    work = work.withColumn("ms", sql.lead("at_ms").over(in_time) - sql.col("at_ms"))
+    last = work.groupBy(*_PARTITION).agg(
+        sql.max("at_ms").alias("begin_ms"),
+        sql.percentile(sql.when(sql.col("ms") > 0, sql.col("ms")), 0.5)
+        .cast("long")
+        .alias("usual_ms"),
+    )
+    lost = lost.join(last, list(_PARTITION), "left")
+    since = lag.join(lost.select(*_PARTITION, "begin_ms"), list(_PARTITION))
+    since = since.where(sql.col("at_ms") >= sql.col("begin_ms"))
+    # After the last moment without waiting records, all moments have some.
+    is_idle = sql.col("lag") == 0
+    idle = since.groupBy(*_PARTITION).agg(
+        sql.max(sql.when(is_idle, sql.col("at_ms"))).alias("idle_ms"),
+        sql.max("at_ms").alias("newest_ms"),
+    )
+    first = since.join(idle, list(_PARTITION))
+    first = first.where(sql.col("idle_ms").isNull() | (sql.col("at_ms") > sql.col("idle_ms")))
+    waited = first.groupBy(*_PARTITION).agg(sql.min("at_ms").alias("waited_ms"))
+    rows = lost.join(idle, list(_PARTITION), "left").join(waited, list(_PARTITION), "left")
+    rows = rows.where(sql.col("idle_ms").isNull() | (sql.col("idle_ms") < sql.col("newest_ms")))
+    begin_ms = sql.coalesce("idle_ms", "begin_ms")
+    zero = sql.lit(0).cast("long")
+    unavailable_ms = sql.greatest(sql.lit(as_of_ms) - begin_ms - sql.col("usual_ms"), zero)
+    error_ms = sql.coalesce(sql.col("usual_ms") + sql.col("waited_ms") - begin_ms, unavailable_ms)
+    return rows.select(
+        *(*_PARTITION, "first_state", "first_generation"),
+        begin_ms.alias("begin_ms"),
+        sql.lit(None).cast("long").alias("end_ms"),
+        sql.col("usual_ms").isNotNull().alias("is_observed"),
         sql.lit(HISTORY).alias("source"),
         unavailable_ms.alias("unavailable_ms"),
         error_ms.alias("error_ms"),

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
+from coopgroup.pipeline.asof import in_log_order
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["holders_of", "members_of", "states_of", "steps_of"]
+__all__ = ["holders_of", "members_of", "states_of", "steps_of", "worked_commits"]
 
 _LIFE: Final = ("group", "life")
 _GENERATION: Final = ("group", "generation")
@@ -79,21 +81,54 @@ def steps_of(states: DataFrame) -> DataFrame:
 
     `previous_state`, `previous_generation` and `previous_ms` are null for the first known state of
     a life. Of several consecutive empty states (a new group begins with one) only the first counts,
-    which emptied the group.
+    which emptied the group. `bound_generation` and `bound_ms` are those of the state right before,
+    even if it does not count.
 
     Args:
         states: from `states_of`.
     """
     window = Window.partitionBy(*_LIFE).orderBy("state")
     before = sql.coalesce(sql.lag("member_count").over(window), sql.lit(0))
-    kept = states.withColumn("before", before)
+    kept = states.withColumns(
+        {
+            "before": before,
+            "bound_generation": sql.lag("generation").over(window),
+            "bound_ms": sql.lag("at_ms").over(window),
+        }
+    )
     kept = kept.where((sql.col("member_count") > 0) | (sql.col("before") > 0)).drop("before")
     return kept.select(
         *states.columns,
+        *("bound_generation", "bound_ms"),
         sql.lag("state").over(window).alias("previous_state"),
         sql.lag("generation").over(window).alias("previous_generation"),
         sql.lag("at_ms").over(window).alias("previous_ms"),
     )
+
+
+def worked_commits(commits: DataFrame, states: DataFrame) -> DataFrame:
+    """Return the commits of members, in the order of the log.
+
+    A tombstone is no work. Neither is a commit to a group without members: an administrator reset
+    the offsets.
+
+    Args:
+        commits: the table.
+        states: from `states_of`.
+    """
+    order = Window.partitionBy("of").orderBy("since")
+    empty = states.select(
+        sql.col("group").alias("of"), sql.col("source_offset").alias("since"), "member_count"
+    )
+    empty = empty.withColumn("until", sql.lead("since").over(order))
+    empty = empty.where(sql.col("member_count") == 0).drop("member_count")
+    offset = sql.col("source_offset")
+    is_within = (offset > sql.col("since")) & (
+        sql.col("until").isNull() | (offset < sql.col("until"))
+    )
+    said = commits.where(~sql.col("is_tombstone"))
+    work = said.join(empty, (sql.col("group") == sql.col("of")) & is_within, "left_anti")
+    return in_log_order(work)
 
 
 def members_of(members: DataFrame, states: DataFrame) -> DataFrame:

@@ -160,7 +160,7 @@ def _spans(numbered: DataFrame) -> DataFrame:
         sql.max("at_ms").alias("end_ms"),
         *(
             sql.min_by(name, "state").alias(name)
-            for name in ("is_restart", "previous_state", "previous_generation", "previous_ms")
+            for name in ("is_restart", "previous_state", "bound_generation", "bound_ms")
         ),
     )
 
@@ -208,10 +208,12 @@ def _described(rows: DataFrame) -> DataFrame:
     nothing_seen = is_unknown & (sql.coalesce("seen", sql.lit(0)) == 0)
     zero = sql.lit(0.0)
     earliest = sql.greatest(
-        sql.coalesce("previous_ms", "begin_ms"),
+        "bound_ms",
         sql.col("begin_ms") - sql.coalesce("rejoin_ms_before", "rejoin_ms_first", sql.lit(0)),
     )
-    missing = sql.col("first_generation") - sql.col("previous_generation") - 1
+    # The first generation of a life is 1.
+    known = sql.coalesce("bound_generation", sql.lit(0))
+    missing = sql.col("first_generation") - known - 1
     return rows.select(
         *("group", "first_generation", "last_generation", "begin_ms", "end_ms"),
         sql.lit(HISTORY).alias("source"),
@@ -219,7 +221,7 @@ def _described(rows: DataFrame) -> DataFrame:
         sql.when(sql.col("is_restart"), sql.lit(0))
         .otherwise(sql.col("last_generation") - sql.col("first_generation") + 1)
         .alias("rounds"),
-        sql.greatest(sql.coalesce(missing, sql.lit(0)), sql.lit(0)).alias("missing"),
+        sql.greatest(missing, sql.lit(0)).alias("missing"),
         earliest.alias("begin_earliest_ms"),
         (sql.col("end_ms") - sql.col("begin_ms")).alias("duration_ms"),
         sql.size(before).alias("members_before"),

@@ -130,6 +130,26 @@ LIGHT: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The settings for few rows, of a Spark that has not started yet."""
 
+# Signs in a reason, and what to do.
+_REMEDIES: Final = (
+    (
+        "No space left on device",
+        "free space in the folder of --tables and in spark.local.dir, and run the job again",
+    ),
+    (
+        "AuthorizationException|Not authorized",
+        "the user needs the rights that docs/pipeline.md names (A secured broker)",
+    ),
+    (
+        "CONCURRENT_STREAM_LOG_UPDATE|ConcurrentModification|Concurrent update to the log",
+        "another run of this job works on the same tables; let one of them end",
+    ),
+    (
+        "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)",
+        "another job changed the table at the same time; run this job again",
+    ),
+)
+
 # Java prints the first line before any configuration applies, and Spark the others past its log.
 # The rest is the report of Ivy on `spark.jars.packages`, without its errors.
 _NOISE: Final = re.compile(
@@ -214,7 +234,8 @@ def build_session(
     """Create the session, or return the running one.
 
     Spark's Kafka source hides internal topics unless it looks up offsets in its older way. The
-    session selects that way, because otherwise the history would be empty.
+    session selects that way, because otherwise the history would be empty. With assigned partitions
+    (`cli.pipeline.jobs.all_partitions`) that way joins no consumer group.
 
     The master, the jars and the settings of `spark-submit` override all others.
 
@@ -385,7 +406,13 @@ def one_line(complaint: str = "Spark failed") -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"{complaint}: {reason_of(error)}") from error
+        raise PipelineError(f"{complaint}: {with_remedy(reason_of(error))}") from error
+
+
+def with_remedy(reason: str) -> str:
+    """Return a reason, and what the user can do, if this is known."""
+    remedies = (remedy for sign, remedy in _REMEDIES if re.search(sign, reason))
+    return "; ".join([reason, *remedies])
 
 
 def reason_of(error: BaseException) -> str:

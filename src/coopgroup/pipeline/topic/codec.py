@@ -11,6 +11,7 @@ every length is checked before use.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -29,6 +30,7 @@ __all__ = [
     "decode_group_value",
     "decode_key",
     "decode_offset_value",
+    "topic_id_text",
 ]
 
 VALUE_NEWEST: Final = 4
@@ -137,6 +139,11 @@ class GroupValue:
     state_ms: int = -1
     members: tuple[GroupMember, ...]
     version: int = VALUE_NEWEST
+
+
+def topic_id_text(raw: bytes) -> str:
+    """Return a topic's id in the form of Kafka's tools: URL-safe base64 without padding."""
+    return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def decode_key(content: bytes) -> OffsetKey | GroupKey:

@@ -38,6 +38,7 @@ from coopgroup.pipeline.topic.codec import (
     decode_group_value,
     decode_key,
     decode_offset_value,
+    topic_id_text,
 )
 from coopgroup.protocol import decode_kafka_assignment, decode_subscription
 
@@ -95,6 +96,7 @@ GROUP_RECORDS: Final = StructType(
 
 _CACHED_MAX: Final = 4_096
 _CONSUMER: Final = "consumer"
+_TOPIC_ID_BYTES: Final = 16
 _NO_TIME: Final = "time: not ms since 1970"
 _BytesArray = npt.NDArray[np.uint8]
 _Int64Array = npt.NDArray[np.int64]
@@ -106,6 +108,7 @@ _VALUE_COLUMNS: Final = {
     "metadata": np.object_,
     "at_ms": np.int64,
     "version": np.int16,
+    "topic_id": np.object_,
     "is_read": np.bool_,
 }
 """Columns of values under construction; `is_read` is whether a row has a valid value."""
@@ -179,6 +182,7 @@ def _commit_values(
     values: _Columns = {name: np.zeros(len(raw), kind) for name, kind in _VALUE_COLUMNS.items()}
     values["at_ms"][:] = written_ms.to_numpy(zero_copy_only=False)
     values["metadata"][:] = ""
+    values["topic_id"][:] = None
     is_read, is_tombstone = values["is_read"], raw.is_null().to_numpy(zero_copy_only=False)
     content, starts, lengths = _flat(raw)
     for shape in _SHAPES:
@@ -192,7 +196,11 @@ def _commit_values(
         except DecodeError as error:
             reasons[row] = str(error)
             continue
-        found = (one.committed, one.leader_epoch, one.metadata, one.commit_ms, one.version, True)
+        topic_id = one.topic_id and topic_id_text(one.topic_id.bytes)
+        found = (
+            *(one.committed, one.leader_epoch, one.metadata, one.commit_ms, one.version),
+            *(topic_id, True),
+        )
         for name, value in zip(_VALUE_COLUMNS, found, strict=True):
             values[name][row] = value
     for row in np.flatnonzero((values["at_ms"] < 0) | (values["at_ms"] > LAST_MS)).tolist():
@@ -206,6 +214,7 @@ def _commit_values(
             ("leader_epoch", pa.int32()),
             ("metadata", pa.string()),
             ("version", pa.int16()),
+            ("topic_id", pa.string()),
         )
     }
     always = {"at_ms": pa.array(values["at_ms"]), "is_tombstone": pa.array(is_tombstone)}
@@ -221,12 +230,14 @@ class _Shape:
         size: total number of bytes.
         time_at: position of the commit time.
         constants: positions and bytes that define the shape.
+        topic_id_at: position of the topic's id; `None` without one.
     """
 
     version: int
     size: int
     time_at: int
     constants: tuple[tuple[int, int], ...]
+    topic_id_at: int | None = None
 
     def read(self, block: _BytesArray, rows: _Int64Array, values: _Columns) -> None:
         """Read the rows that have this shape.
@@ -243,6 +254,8 @@ class _Shape:
         values["committed"][rows] = _integers(block, 2, ">i8")
         values["leader_epoch"][rows] = _integers(block, 10, ">i4")
         values["at_ms"][rows] = _integers(block, self.time_at, ">i8")
+        if self.topic_id_at is not None:
+            values["topic_id"][rows] = _topic_ids(block, self.topic_id_at)
         values["is_read"][rows] = True
 
 
@@ -257,6 +270,7 @@ _SHAPES: Final = (
         size=42,
         time_at=15,
         constants=((0, 0), (1, 4), (14, 1), (23, 1), (24, 0), (25, 16)),
+        topic_id_at=26,
     ),
 )
 
@@ -268,6 +282,14 @@ def _flat(raw: pa.Array) -> tuple[_BytesArray, _Int64Array, _Int64Array]:
     flat = np.frombuffer(content, dtype=np.uint8) if content else np.zeros(0, dtype=np.uint8)
     starts = bounds[:-1].astype(np.int64)
     return flat, starts, np.diff(bounds).astype(np.int64)
+
+
+def _topic_ids(block: _BytesArray, first: int) -> npt.NDArray[Any]:
+    """Return the ids at the same position of every row; there are few different ones."""
+    cut = np.ascontiguousarray(block[:, first : first + _TOPIC_ID_BYTES])
+    ids, places = np.unique(cut, axis=0, return_inverse=True)
+    texts = np.array([topic_id_text(one.tobytes()) for one in ids], dtype=np.object_)
+    return texts[places.reshape(-1)]
 
 
 def _integers(block: _BytesArray, first: int, form: str) -> npt.NDArray[Any]:

@@ -115,16 +115,13 @@ def draw_history(
 ) -> Drawing:
     """Draw one history at full size; `since` is the time at 0 s."""
     scene = Scene.of(history, paint, time_axis([history]), since=since)
-    timelines = tuple(
-        timeline_of(history.ownership, history.known_ms, by_owner=by_owner)
-        for by_owner in (True, False)
-    )
+    timelines = tuple(timeline_of(history.ledger, by_owner=by_owner) for by_owner in (True, False))
     figures = [
         strip_figure(scene),
         rows_figure(scene, timelines),
         unowned_figure(scene),
     ]
-    if history.warm_spans:
+    if history.ledger.warm_spans:
         figures.append(warm_figure(scene, timelines))
     if lag is not None:
         figures.append(lag_figure(scene, lag))
@@ -136,13 +133,11 @@ def draw_small(
 ) -> Drawing:
     """Draw one history beside others."""
     scene = Scene.of(history, paint, time, prefix=prefix)
-    timeline = timeline_of(
-        history.ownership, history.known_ms, by_owner=True, bars_max=_SMALL_BARS_MAX
-    )
+    timeline = timeline_of(history.ledger, by_owner=True, bars_max=_SMALL_BARS_MAX)
     figures = [
         rows_figure(scene, (timeline,), height=240),
         unowned_figure(scene, counts_max=gaps_max),
     ]
-    if history.warm_spans:
+    if history.ledger.warm_spans:
         figures.append(warm_figure(scene, (timeline,), height=_SMALL_WARM_PIXELS))
     return Drawing(figures=tuple(figures), timelines=(timeline,))

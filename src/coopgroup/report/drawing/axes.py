@@ -23,22 +23,6 @@ from coopgroup.report.history import History
 from coopgroup.report.history.timeline_events import TimelineEvent, TimelineEventKind, clustered
 from coopgroup.report.palette import Paint
 
-__all__ = [
-    "FAINT",
-    "FAULT",
-    "FONT",
-    "INK",
-    "PLOT_PIXELS",
-    "Scene",
-    "faded",
-    "framed",
-    "hover",
-    "name_time",
-    "rule_off",
-    "styled",
-    "time_axis",
-]
-
 INK: Final = "#2b313a"
 FAINT: Final = "#7b8490"
 FAULT: Final = "#c2001f"
@@ -83,7 +67,7 @@ class Scene:
         since: str = "the start",
     ) -> Scene:
         """Build the scene of a history."""
-        near_ms = (history.ownership.until_ms - history.ownership.begin_ms) / PLOT_PIXELS
+        near_ms = (history.ledger.until_ms - history.ledger.begin_ms) / PLOT_PIXELS
         faults = (
             event for event in history.timeline_events if event.kind is TimelineEventKind.FAULT
         )
@@ -103,17 +87,17 @@ class Scene:
     @property
     def span_ms(self) -> int:
         """Length of the history in ms."""
-        return self.history.ownership.until_ms - self.history.ownership.begin_ms
+        return self.history.ledger.until_ms - self.history.ledger.begin_ms
 
     def seconds(self, at_ms: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Convert times in ms to seconds since the start."""
-        since_ms = np.asarray(at_ms, dtype=np.int64) - self.history.ownership.begin_ms
+        since_ms = np.asarray(at_ms, dtype=np.int64) - self.history.ledger.begin_ms
         return since_ms / 1000
 
 
 def time_axis(histories: Sequence[History]) -> Range1d:
     """Return one time axis for all histories, from 0 s to the end of the longest, with padding."""
-    lengths_ms = [one.ownership.until_ms - one.ownership.begin_ms for one in histories]
+    lengths_ms = [one.ledger.until_ms - one.ledger.begin_ms for one in histories]
     end_s = max(1, *lengths_ms) / 1000
     low_s, high_s = -_PADDING * end_s, (1 + _PADDING) * end_s
     return Range1d(start=low_s, end=high_s, bounds=(low_s, high_s), min_interval=0.005, name="time")

@@ -13,8 +13,6 @@ from coopgroup.report.history.lag_lines import LagLines
 from coopgroup.report.history.timeline import unowned_counts
 from coopgroup.report.palette import GAP
 
-__all__ = ["lag_figure", "unowned_figure"]
-
 _UNOWNED_HEIGHT: Final = 110
 _LAG_HEIGHT: Final = 260
 _HEADROOM: Final = 1.08
@@ -28,8 +26,8 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
         counts_max: upper end of the axis. None for the highest count after the start of the group,
             because the count at the start would dwarf everything later.
     """
-    ownership = scene.history.ownership
-    steps = unowned_counts(scene.history.gaps, ownership.begin_ms, ownership.until_ms)
+    ledger = scene.history.ledger
+    steps = unowned_counts(scene.history.ledger.gaps, ledger.begin_ms, ledger.until_ms)
     settled_ms = scene.history.settled_ms
     highest = steps.highest_from(settled_ms) if counts_max is None else counts_max
     plot = framed(
@@ -104,7 +102,7 @@ def lag_figure(scene: Scene, lag: LagLines) -> figure:
             fill_color=FAINT,
             fill_alpha=0.3,
         )
-    clients = scene.history.ownership.clients
+    clients = scene.history.ledger.clients
     curves = [
         *(
             (clients[owner], scene.paint[owner].colour, lags)

@@ -22,13 +22,11 @@ from bokeh.models import (
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
 from coopgroup.report.drawing.axes import Scene, framed, hover, rule_off
-from coopgroup.report.history.timeline import NOBODY, Bars, Timeline
+from coopgroup.report.history.timeline import Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
-
-__all__ = ["ORDERS", "add_bars", "names_of", "row_frame", "rows_figure"]
 
 Columns: TypeAlias = dict[str, Any]
 
@@ -43,7 +41,8 @@ _HEIGHT_MAX: Final = 540
 _AXIS_PIXELS: Final = 10
 _LABEL_LETTERS_MAX: Final = 18
 _NAMED_RANGES_MAX: Final = 4
-_LAYERS: Final = ("owned", "gaps", "doubles")
+_LAYERS: Final = ("owned", "gaps", "unsure", "doubles")
+_UNSURE: Final = "/"
 _EDGES: Final[dict[str, Any]] = {"left": "left", "right": "right", "top": "top", "bottom": "bottom"}
 _TIP: Final = (
     "<b>@who</b><br>@rows<br>from <b>@left{0,0.000} s</b> to <b>@right{0,0.000} s</b>"
@@ -62,7 +61,7 @@ def rows_figure(
             switches to another on request.
         height: height of the figure in pixels; None derives it from the number of rows.
     """
-    count = len(scene.history.ownership.resources)
+    count = len(scene.history.ledger.resources)
     pixels = _height(count) if height is None else height
     ticker = (
         SingleIntervalTicker(interval=1)
@@ -78,7 +77,8 @@ def rows_figure(
     plot.xaxis.visible = False  # the figure below shows the same axis
     for order, timeline in zip(ORDERS, timelines, strict=False):
         for layer in _LAYERS:
-            _add_layer(plot, scene, timeline, order, layer)
+            if layer != "unsure" or timeline.unsure.owner.size:
+                _add_layer(plot, scene, timeline, order, layer)
     if pixels > count * _PARTED_ROW_PIXELS:
         plot.hspan(y=np.arange(count - 1) + 0.5, line_color="white", line_width=1.5)
     rule_off(plot, scene)
@@ -89,8 +89,8 @@ def row_frame(
     scene: Scene, timelines: Sequence[Timeline], name: str, height: int, ticker: Ticker
 ) -> figure:
     """Return an empty figure with a row for each resource, and with their labels."""
-    ownership = scene.history.ownership
-    bottom = max(len(ownership.resources), 1) - 0.5
+    ledger = scene.history.ledger
+    bottom = max(len(ledger.resources), 1) - 0.5
     plot = framed(
         scene,
         height=height,
@@ -98,7 +98,7 @@ def row_frame(
         label="",
         name=scene.named(name),
     )
-    labels = _labels(ownership.resources)
+    labels = _labels(ledger.resources)
     # The page's script finds the labels of the other order here. A formatter in JavaScript would
     # need `eval`, which a page with a Content-Security-Policy refuses.
     plot.tags = [[labels[number] for number in one.order.tolist()] for one in timelines]
@@ -174,9 +174,10 @@ def _add_layer(plot: figure, scene: Scene, timeline: Timeline, order: str, layer
 
 
 def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
-    clients = scene.history.ownership.clients
+    clients = scene.history.ledger.clients
     owners = bars.owner.tolist()
     nobody = bars.owner == NOBODY
+    prefix = "perhaps " if bars is timeline.unsure else ""
     return {
         "left": scene.seconds(bars.start_ms),
         "right": scene.seconds(bars.end_ms),
@@ -187,11 +188,11 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
         "alpha": np.ones(bars.owner.size, dtype=np.float32),
         **_look(scene, timeline, bars),
         "who": [
-            "nobody" if without else clients[owner]
+            "nobody" if without else prefix + clients[owner]
             for owner, without in zip(owners, nobody.tolist(), strict=True)
         ],
         "rows": names_of(
-            scene.history.ownership.resources,
+            scene.history.ledger.resources,
             timeline.order,
             zip(bars.first_row.tolist(), bars.last_row.tolist(), strict=True),
         ),
@@ -201,6 +202,8 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
 def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
     if bars is timeline.gaps:
         return {"colour": [GAP] * bars.owner.size, "pattern": [PLAIN] * bars.owner.size}
+    if bars is timeline.unsure:
+        return {"colour": [GAP] * bars.owner.size, "pattern": [_UNSURE] * bars.owner.size}
     if bars is timeline.doubles:
         return {"colour": [DOUBLE] * bars.owner.size, "pattern": ["x"] * bars.owner.size}
     paints = [scene.paint[owner] for owner in bars.owner.tolist()]

@@ -22,8 +22,6 @@ from coopgroup.report.drawing.axes import (
 from coopgroup.report.history.timeline_events import HOVER_ONLY, TimelineEventKind, clustered, lanes
 from coopgroup.report.wording import counted
 
-__all__ = ["strip_figure"]
-
 _LANES_MAX: Final = 4
 _LANE_PIXELS: Final = 18
 _LETTER_PIXELS: Final = 6.2
@@ -69,7 +67,7 @@ def strip_figure(scene: Scene) -> figure:
 def _flags(scene: Scene) -> dict[str, list[Any]]:
     """Place the labels of faults right of their symbol, or left of it near the right edge."""
     pixel_ms = max(1, scene.span_ms) / PLOT_PIXELS
-    end_ms = scene.history.ownership.until_ms
+    end_ms = scene.history.ledger.until_ms
     labels = [_short(event.label) for event in scene.faults]
     flags: dict[str, list[Any]] = {"label": labels, "align": [], "offset": [], "lane": []}
     spans = []

@@ -20,8 +20,6 @@ from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
 from coopgroup.report.wording import seconds
 from coopgroup.telemetry import WarmEnd
 
-__all__ = ["warm_figure"]
-
 _HEIGHT_MIN: Final = 110
 _HEIGHT_MAX: Final = 320
 _LANE_PIXELS: Final = 9
@@ -54,16 +52,16 @@ def warm_figure(
         timelines: orders of the rows, as for the timeline of owners.
         height: height of the figure in pixels; None derives it from the number of rows.
     """
-    ownership, spans = scene.history.ownership, scene.history.warm_spans
+    ledger, spans = scene.history.ledger, scene.history.ledger.warm_spans
     lanes = 1 + max(lanes_of(spans).values(), default=0)
-    rows = len(ownership.resources) * lanes
+    rows = len(ledger.resources) * lanes
     pixels = int(np.clip(rows * _LANE_PIXELS, _HEIGHT_MIN, _HEIGHT_MAX)) + _AXIS_PIXELS
     ticker = BasicTicker(min_interval=1, desired_num_ticks=8 if height is None else 4)
     plot = row_frame(scene, timelines, "warmups", pixels if height is None else height, ticker)
     plot.ygrid.visible = False
     name_time(plot, scene)
     for order, timeline in zip(ORDERS, timelines, strict=False):
-        bars = warm_bars(spans, ownership, timeline.order)
+        bars = warm_bars(spans, ledger, timeline.order)
         _add_bars(plot, scene, timeline, bars, order, lanes)
     rule_off(plot, scene)
     return plot
@@ -116,8 +114,8 @@ def _columns(
     name: str,
     alpha: float,
 ) -> dict[str, Any]:
-    clients = scene.history.ownership.clients
-    begin_ms = scene.history.ownership.begin_ms
+    clients = scene.history.ledger.clients
+    begin_ms = scene.history.ledger.begin_ms
     edges = [_edges(one, lanes) for one in bars]
     warm_ms = [one.end_ms if one.warm_ms is None else one.warm_ms for one in bars]
     is_warm = name == "warm"
@@ -132,7 +130,7 @@ def _columns(
         "colour": [scene.paint[one.owner].colour for one in bars],
         "who": [f"{clients[one.owner]} {'is warm for' if is_warm else 'restores'}" for one in bars],
         "rows": names_of(
-            scene.history.ownership.resources,
+            scene.history.ledger.resources,
             timeline.order,
             ((one.first_row, one.last_row) for one in bars),
         ),

@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.core.telemetry.ownership import Ownership
-from coopgroup.report.history.timeline import NOBODY, spans_of
-from coopgroup.report.runs import LagSamples
-
-__all__ = ["LagLines", "lag_lines"]
+from coopgroup.core.model import NOBODY
+from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.telemetry import Ledger
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
@@ -52,14 +50,14 @@ class LagLines:
 
 
 def lag_lines(
-    ownership: Ownership,
-    lag: LagSamples,
+    ledger: Ledger,
+    lag: LagHistory,
     *,
     lines_max: int = _LINES_MAX,
     points_max: int = _POINTS_MAX,
 ) -> LagLines:
     """Attribute each sample's lag to the client that works on the resource at that time."""
-    by_client = _lag_by_client(ownership, lag)
+    by_client = _lag_by_client(ledger, lag)
     times_ms, by_client = _thinned(lag.times_ms, by_client, points_max)
     nobody, members = by_client[-1], by_client[:-1]
     peaks = np.fmax.reduce(members, axis=1, initial=0)  # the greatest known lags
@@ -77,17 +75,17 @@ def lag_lines(
     )
 
 
-def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Float64Array:
+def _lag_by_client(ledger: Ledger, lag: LagHistory) -> Float64Array:
     """Return the lag of each client, and last of unowned partitions: shape (C + 1, S)."""
-    count = len(ownership.clients)
+    count = len(ledger.clients)
     samples = lag.times_ms.size
     held_by = np.full((len(lag.resources), samples), NOBODY, dtype=np.int64)
-    spans = spans_of(ownership)
-    rows = lag.resources.positions(ownership.resources)[spans.resource]
+    spans = ledger.work
+    rows = lag.resources.positions(ledger.resources)[spans.resource]
     begins = np.searchsorted(lag.times_ms, spans.start_ms, side="left")
     ends = np.searchsorted(lag.times_ms, spans.end_ms, side="left")
     # the last sample is taken exactly at the end
-    ends[spans.end_ms == ownership.until_ms] = samples
+    ends[spans.end_ms == ledger.until_ms] = samples
     for row, owner, begin, end in zip(
         rows.tolist(), spans.owner.tolist(), begins.tolist(), ends.tolist(), strict=True
     ):

@@ -1,4 +1,4 @@
-"""Turn an `Ownership` into bars to draw: resources as rows, time as columns.
+"""Turn a `Ledger` into bars to draw: resources as rows, time as columns.
 
 Pure functions on arrays; nothing is drawn here.
 
@@ -18,30 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
-from coopgroup.core.telemetry.ownership import Ownership
 from coopgroup.report.palette import ranks
-
-__all__ = [
-    "BARS_MAX",
-    "NOBODY",
-    "Bars",
-    "Counts",
-    "Doubles",
-    "Spans",
-    "Timeline",
-    "doubles_of",
-    "gaps_of",
-    "name_order",
-    "owner_order",
-    "spans_of",
-    "timeline_of",
-    "unowned_counts",
-]
+from coopgroup.telemetry import Ledger, Spans
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-NOBODY: Final = -1
 BARS_MAX: Final = 20_000
 """Above this number of bars a timeline rounds times: a canvas draws this many in 0.1 s."""
 # the first steps are finer than the pixels of a screen
@@ -50,41 +32,6 @@ _POINTS_MAX: Final = 4_000
 _ROWS_BY_NAME_MAX: Final = 80
 _NEXT_TO_NOTHING: Final = 0.05  # share of the highest count
 _WORTH: Final = 1.2  # a coarser step must reduce the bars by this factor
-
-
-@frozen(eq=False, kw_only=True)
-class Spans:
-    """Intervals of single resources; all arrays int64, shape (N,).
-
-    Attributes:
-        owner: number of the client; `NOBODY` in a gap.
-    """
-
-    resource: Int64Array
-    owner: Int64Array
-    start_ms: Int64Array
-    end_ms: Int64Array
-
-    def take(self, picked: npt.NDArray[np.intp] | BoolArray) -> Spans:
-        """Return some of the intervals, by position or mask."""
-        return Spans(
-            resource=self.resource[picked],
-            owner=self.owner[picked],
-            start_ms=self.start_ms[picked],
-            end_ms=self.end_ms[picked],
-        )
-
-
-@frozen(eq=False, kw_only=True)
-class Doubles:
-    """Intervals with two owners of one resource.
-
-    Attributes:
-        other: int64, shape (N,): the first owner.
-    """
-
-    spans: Spans
-    other: Int64Array
 
 
 @frozen(eq=False, kw_only=True)
@@ -108,6 +55,7 @@ class Timeline:
 
     Attributes:
         order: int64, shape (R,): number of the resource in each row.
+        unsure: gaps in which a silent client may have worked.
         step_ms: precision of the times in ms; 1 is exact.
     """
 
@@ -115,12 +63,14 @@ class Timeline:
     owned: Bars
     gaps: Bars
     doubles: Bars
+    unsure: Bars
     step_ms: int
 
     @property
     def bars(self) -> int:
         """Return the number of bars."""
-        return sum(layer.owner.size for layer in (self.owned, self.gaps, self.doubles))
+        layers = self.owned, self.gaps, self.doubles, self.unsure
+        return sum(layer.owner.size for layer in layers)
 
 
 @frozen(eq=False, kw_only=True)
@@ -147,69 +97,6 @@ class Counts:
         """Return the highest count from a time on; the highest of all if that is zero."""
         place = max(0, int(np.searchsorted(self.times_ms, from_ms, side="right")) - 1)
         return int(self.counts[place:].max(initial=0)) or int(self.counts.max(initial=0))
-
-
-def spans_of(ownership: Ownership) -> Spans:
-    """Return the intervals of work, by resource, then by begin."""
-    spans = Spans(
-        resource=ownership.resource.astype(np.int64),
-        owner=ownership.owner.astype(np.int64),
-        start_ms=ownership.start_ms,
-        end_ms=ownership.end_ms,
-    )
-    return spans.take(np.lexsort((spans.end_ms, spans.start_ms, spans.resource)))
-
-
-def gaps_of(ownership: Ownership, known_ms: Int64Array) -> Spans:
-    """Return the times without an owner."""
-    spans = spans_of(ownership)
-    first, last = _edges(spans.resource)
-    reached = _reached(spans)
-    count = len(ownership.resources)
-    begins = np.full(count, ownership.until_ms, dtype=np.int64)
-    begins[spans.resource[first]] = spans.start_ms[first]
-    ends = np.minimum(known_ms, begins)
-    ends[spans.resource[last]] = reached[last]
-    without = np.ones(count, dtype=np.bool_)
-    without[spans.resource] = False
-    inner = ~first
-    numbers = np.arange(count, dtype=np.int64)
-    resource = np.concatenate([numbers[~without], spans.resource[inner], numbers])
-    start_ms = np.concatenate([known_ms[~without], np.roll(reached, 1)[inner], ends])
-    end_ms = np.concatenate(
-        [
-            begins[~without],
-            spans.start_ms[inner],
-            np.full(count, ownership.until_ms, dtype=np.int64),
-        ]
-    )
-    gaps = Spans(
-        resource=resource,
-        owner=np.full(resource.size, NOBODY, dtype=np.int64),
-        start_ms=start_ms,
-        end_ms=end_ms,
-    )
-    gaps = gaps.take(gaps.end_ms > gaps.start_ms)
-    return gaps.take(np.lexsort((gaps.start_ms, gaps.resource)))
-
-
-def doubles_of(ownership: Ownership) -> Doubles:
-    """Return the times with two owners: each interval that begins before an earlier one ended."""
-    spans = spans_of(ownership)
-    first, _ = _edges(spans.resource)
-    reached = _reached(spans)
-    # The earlier interval with the latest end: the last one that ended later than all before it.
-    positions = np.arange(first.size)
-    further = first | (spans.end_ms > np.roll(reached, 1))
-    furthest = np.maximum.accumulate(np.where(further, positions, 0))
-    doubles = Spans(
-        resource=spans.resource,
-        owner=spans.owner,
-        start_ms=spans.start_ms,
-        end_ms=np.minimum(spans.end_ms, np.roll(reached, 1)),
-    )
-    there = ~first & (doubles.end_ms > doubles.start_ms)
-    return Doubles(spans=doubles.take(there), other=spans.owner[np.roll(furthest, 1)[there]])
 
 
 def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
@@ -239,12 +126,12 @@ def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
     return Counts(times_ms=times_ms, counts=counts)
 
 
-def name_order(ownership: Ownership) -> Int64Array:
+def name_order(ledger: Ledger) -> Int64Array:
     """Return the rows by name and index: int64, shape (R,), number of the resource in each row."""
-    return np.arange(len(ownership.resources), dtype=np.int64)
+    return np.arange(len(ledger.resources), dtype=np.int64)
 
 
-def owner_order(ownership: Ownership, step_ms: int = 1) -> Int64Array:
+def owner_order(ledger: Ledger, step_ms: int = 1) -> Int64Array:
     """Return the rows by history: rows with the same sequence of owners are neighbours.
 
     Groups are sorted by their first owner. A small group of rows is sorted by name. In a large
@@ -253,10 +140,10 @@ def owner_order(ownership: Ownership, step_ms: int = 1) -> Int64Array:
     Returns:
         int64, shape (R,): number of the resource in each row.
     """
-    spans = spans_of(ownership)
-    rank = ranks(ownership.clients)
-    paths: list[list[int]] = [[] for _ in ownership.resources]
-    moments: list[list[int]] = [[] for _ in ownership.resources]
+    spans = ledger.work
+    rank = ranks(ledger.clients)
+    paths: list[list[int]] = [[] for _ in ledger.resources]
+    moments: list[list[int]] = [[] for _ in ledger.resources]
     for resource, owner, start_ms, end_ms in zip(
         spans.resource.tolist(),
         spans.owner.tolist(),
@@ -275,41 +162,40 @@ def owner_order(ownership: Ownership, step_ms: int = 1) -> Int64Array:
 
 
 def timeline_of(
-    ownership: Ownership,
-    known_ms: Int64Array,
+    ledger: Ledger,
     *,
     by_owner: bool,
     bars_max: int = BARS_MAX,
 ) -> Timeline:
     """Return the bars of all rows, few enough to draw."""
     layers = (
-        spans_of(ownership),
-        gaps_of(ownership, known_ms),
-        doubles_of(ownership).spans,
+        ledger.work,
+        ledger.gaps,
+        ledger.doubles.spans,
+        ledger.unsure,
     )
-    span_ms = ownership.until_ms - ownership.begin_ms
+    span_ms = ledger.until_ms - ledger.begin_ms
     tried: list[Timeline] = []
     for step_ms in sorted({1, *(max(1, span_ms // parts) for parts in _STEPS_OF_SPAN)}):
-        tried.append(_timeline(ownership, layers, step_ms, by_owner=by_owner))
+        tried.append(_timeline(ledger, layers, step_ms, by_owner=by_owner))
         if tried[-1].bars <= bars_max:
             return tried[-1]
     # If rows have nothing in common, snapping loses precision and gains little.
     return next(one for one in tried if one.bars <= tried[-1].bars * _WORTH)
 
 
-def _timeline(
-    ownership: Ownership, layers: Sequence[Spans], step_ms: int, *, by_owner: bool
-) -> Timeline:
-    order = owner_order(ownership, step_ms) if by_owner else name_order(ownership)
+def _timeline(ledger: Ledger, layers: Sequence[Spans], step_ms: int, *, by_owner: bool) -> Timeline:
+    order = owner_order(ledger, step_ms) if by_owner else name_order(ledger)
     rows = np.empty_like(order)
     rows[order] = np.arange(order.size)
-    owned, gaps, doubles = layers
-    limits_ms = ownership.begin_ms, ownership.until_ms
+    owned, gaps, doubles, unsure = layers
+    limits_ms = ledger.begin_ms, ledger.until_ms
     return Timeline(
         order=order,
         owned=_bars(_snapped(owned, limits_ms, step_ms), rows),
         gaps=_bars(_widened(gaps, limits_ms, step_ms), rows),
         doubles=_bars(_widened(doubles, limits_ms, step_ms), rows),
+        unsure=_bars(_widened(unsure, limits_ms, step_ms), rows),
         step_ms=step_ms,
     )
 
@@ -363,19 +249,3 @@ def _bars(spans: Spans, rows: Int64Array) -> Bars:
         start_ms=spans.start_ms[firsts],
         end_ms=spans.end_ms[firsts],
     )
-
-
-def _edges(resource: Int64Array) -> tuple[BoolArray, BoolArray]:
-    first = np.ones(resource.size, dtype=np.bool_)
-    np.not_equal(resource[1:], resource[:-1], out=first[1:])
-    return first, np.roll(first, -1)
-
-
-def _reached(spans: Spans) -> Int64Array:
-    """Return the latest end of each interval and all earlier ones of its resource."""
-    if not spans.end_ms.size:
-        return spans.end_ms
-    low_ms = int(spans.end_ms.min())
-    stride = int(spans.end_ms.max()) - low_ms + 1  # offset that keeps the resources apart
-    lifted: Int64Array = np.maximum.accumulate(spans.end_ms - low_ms + spans.resource * stride)
-    return lifted - spans.resource * stride + low_ms

@@ -10,11 +10,8 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from attrs import evolve, frozen
 
-from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.rounds import RoundRow
 from coopgroup.telemetry import (
     EndCause,
@@ -26,19 +23,8 @@ from coopgroup.telemetry import (
     ProcessResumed,
     ProcessStarted,
     ResourcesStopped,
-    RoundDecided,
     StopReason,
 )
-
-__all__ = [
-    "HOVER_ONLY",
-    "TimelineEvent",
-    "TimelineEventKind",
-    "clustered",
-    "known_ms",
-    "lanes",
-    "timeline_events",
-]
 
 HOVER_ONLY: Final = -1
 """Replaces a lane if there is no room for the label."""
@@ -84,22 +70,6 @@ def timeline_events(
         if row.refused
     ]
     return tuple(sorted(events, key=lambda event: event.at_ms))
-
-
-def known_ms(
-    envelopes: Iterable[Envelope], resources: ResourceSet, end_ms: int
-) -> npt.NDArray[np.int64]:
-    """Return when a leader first mentioned each of R resources, else `end_ms`: int64 (R,)."""
-    known = np.full(len(resources), end_ms, dtype=np.int64)
-    for envelope in envelopes:
-        record = envelope.record
-        if not isinstance(record, RoundDecided):
-            continue
-        for named in (record.granted, record.created, record.lost, record.waiting):
-            positions = resources.positions(named)
-            positions = positions[positions >= 0]
-            known[positions] = np.minimum(known[positions], envelope.at_ms)
-    return known
 
 
 def clustered(events: Iterable[TimelineEvent], near_ms: float) -> tuple[TimelineEvent, ...]:

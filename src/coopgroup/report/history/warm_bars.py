@@ -17,9 +17,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.model.resource_set import Resource
-from coopgroup.telemetry import Ownership, WarmEnd, WarmSpan
-
-__all__ = ["WarmBar", "lanes_of", "warm_bars"]
+from coopgroup.telemetry import Ledger, WarmEnd, WarmSpan
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
@@ -61,7 +59,7 @@ def lanes_of(spans: Iterable[WarmSpan]) -> dict[WarmSpan, int]:
 
 def warm_bars(
     spans: Sequence[WarmSpan],
-    ownership: Ownership,
+    ledger: Ledger,
     order: Int64Array,
     *,
     bars_max: int = _BARS_MAX,
@@ -70,20 +68,20 @@ def warm_bars(
 
     Args:
         spans: the spans; those of resources without a row are left out.
-        ownership: names the clients and the resources.
+        ledger: names the clients and the resources.
         order: int64 (R,): number of the resource in each row.
         bars_max: above this number, times are rounded.
     """
     rows = np.empty_like(order)
     rows[order] = np.arange(order.size)
-    row_of = dict(zip(ownership.resources, rows.tolist(), strict=True))
-    number_of = {name: number for number, name in enumerate(ownership.clients)}
+    row_of = dict(zip(ledger.resources, rows.tolist(), strict=True))
+    number_of = {name: number for number, name in enumerate(ledger.clients)}
     shown = {
         span: lane
         for span, lane in lanes_of(spans).items()
         if span.resource in row_of and span.client in number_of
     }
-    span_ms = ownership.until_ms - ownership.begin_ms
+    span_ms = ledger.until_ms - ledger.begin_ms
     bars: tuple[WarmBar, ...] = ()
     for step_ms in (1, *(max(1, span_ms // parts) for parts in _STEPS_OF_SPAN)):
         bars = _bars(shown, row_of, number_of, step_ms)

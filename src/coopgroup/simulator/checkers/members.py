@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
+    AssignmentRefused,
     Envelope,
     MembershipLost,
     RoundDecided,
@@ -65,7 +66,8 @@ def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
 def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     """Yield members that heard a different announcement than the leader made.
 
-    If two leaders led a generation, the announcement of either is right.
+    If two leaders led a generation, the announcement of either is right. A member that refuses a
+    part of its assignment rejoins at its own time, whether the leader announced a follow-up or not.
     """
     said: dict[int, set[tuple[bool, int]]] = {}
     for one in telemetry:
@@ -75,11 +77,17 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
             if one.record.revoked:  # members that still stop resources get the revocation again
                 announced.add((True, delay_ms))
             said.setdefault(one.generation, set()).update(announced)
+    refused: set[tuple[str, int]] = set()
     for one in telemetry:
+        if isinstance(one.record, AssignmentRefused):
+            refused.add((one.client, one.generation))
         if not isinstance(one.record, AssignmentReceived) or one.generation not in said:
             continue
         heard = (one.record.follow_up, one.record.scheduled_rebalance_timeout_ms)
-        if heard not in said[one.generation]:
+        expected = set(said[one.generation])
+        if (one.client, one.generation) in refused:
+            expected |= {(heard[0], delay_ms) for _, delay_ms in expected}
+        if heard not in expected:
             yield Violation(
                 checker="members",
                 at_ms=one.at_ms,

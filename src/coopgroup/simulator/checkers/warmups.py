@@ -245,8 +245,9 @@ def check_warmups(
         option: options of the policy.
         with_moves: whether all members subscribe to the same topics; only then the records show
             which moves were planned.
-        with_limits: whether to check the number of warm-ups. If a claim splits a bundle, the owner
-            of a part gets the rest of the bundle as a warm-up, which the leader does not count.
+        with_limits: whether to check the number of warm-ups. If a claim or a new partition splits a
+            bundle, the owner of a part gets the rest of the bundle as a warm-up, which the leader
+            does not count.
     """
     sets, rounds = WarmSets(), _Rounds()
     for envelope in telemetry:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.leader import TopicMetadata, read_members
@@ -18,6 +19,7 @@ from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
+    CountPartitions,
     FailMember,
     FinishCommit,
     GrantResources,
@@ -304,11 +306,14 @@ class Process:
         if self.alive and not self.paused and not self.network.is_cut(self.name):
             self.give(BellRang())
 
-    def write(self, record: Record) -> None:
-        """Write a telemetry record."""
+    def write(self, record: Record, member_id: str | None = None) -> None:
+        """Write a telemetry record; of the present member id, if none is given."""
         member = self.session.member
         self.world.write(
-            record, client=self.name, member=member.member_id, generation=member.generation
+            record,
+            client=self.name,
+            member=member.member_id if member_id is None else member_id,
+            generation=member.generation,
         )
 
     def _carry_out(self, effect: SessionEffect) -> None:
@@ -316,7 +321,7 @@ class Process:
             case Send():
                 self.network.send(self, effect)
             case Report():
-                self.write(effect.record)
+                self.write(effect.record, effect.member_id)
             case RingBell():
                 self.on_ring()
             case CancelJoin():
@@ -329,6 +334,8 @@ class Process:
                 self._look_over(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
+            case CountPartitions():
+                self._count(effect)
             case _:
                 self._tell_application(effect)
 
@@ -427,6 +434,12 @@ class Process:
         # Also without metadata: only a process that knows that it led makes the round it owes.
         seen = self.seen or SeenTopics()
         self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
+
+    def _count(self, effect: CountPartitions) -> None:
+        """Duty 4: look up the numbers of partitions."""
+        existing = self.brokers.existing()
+        counts = {name: len(existing.indices(name)) for name in effect.topics}
+        self.give(attrs.evolve(effect.answered, partition_counts=counts))
 
     def _lead(self, duty: DecideRound) -> None:
         """Duty 4: look up the partitions now, and deliver the decision a while later."""

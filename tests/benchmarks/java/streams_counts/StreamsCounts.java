@@ -34,7 +34,7 @@ import org.apache.kafka.streams.state.Stores;
  * <p>Arguments: bootstrap servers, input topic, application id, folder, microseconds that a restored
  * record takes, then settings as key=value. Each line of the standard input starts or ends one
  * KafkaStreams object: "start NAME LOG", "leave NAME" (leaves the group), "close NAME". When that
- * is done, the name is written as a line. Every processed record becomes a row in LOG, as coopgroup.testing.trial.recording
+ * is done, the name is written as a line. Every processed record becomes a row in LOG, as tests.lab.recording
  * defines it; System.nanoTime() is the clock of Python's time.monotonic_ns() on Linux.
  */
 public final class StreamsCounts {

@@ -1,6 +1,7 @@
 """The decision of a round and its failures: a refused round moves nothing."""
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -101,6 +102,21 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
         orders(3),
         True,
     )
+
+
+def test_decide_round_when_resources_are_deleted_says_so() -> None:
+    """A claim tells it to a new leader, and the memory to one that knows the group."""
+    here: dict[str, Any] = {"assignor": FAILS, "policy": SimplePolicy()}
+    claims = [claim("a", {"orders": [0, 4]}), claim("b", {"orders": [1]})]
+    remembered = PolicyState(
+        generation=1, members=("a", "b"), known=orders(1, 2, 5), granted=orders(6)
+    )
+    for state, gone in ((None, orders(4)), (remembered, orders(4, 5, 6))):
+        given = attrs.evolve(context(), state=state)
+        decided = decide_round(claims, ORDERS_4, NO_LAGS, context=given, **here)
+        record = decided.records[-1]
+        assert isinstance(record, RoundDecided)
+        assert record.gone == gone
 
 
 FAILS = FunctionAssignor(function=raising)

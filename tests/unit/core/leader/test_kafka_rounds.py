@@ -22,7 +22,7 @@ from coopgroup.protocol import (
     encode_cooperative_generation,
     encode_sticky_user_data,
 )
-from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadable
+from coopgroup.telemetry import ClaimRefused, RoundDecided, RoundRefused, SubscriptionUnreadable
 from tests.unit.core.leader.rounds import joined, unreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
@@ -91,6 +91,25 @@ def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() ->
     )
     assert told["a"] == [0, 1, 2]
     assert 0 not in told["b"]
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_cooperative_claim_of_a_round_that_is_repeated_counts(*, remembers: bool) -> None:
+    """The coordinator failed over before the assignments of round 6 (KAFKA-14016)."""
+    owned = {"a": [0, 3, 5], "b": [1, 2, 4]}
+    here = attrs.evolve(CONTEXT, generation=5, round_generation=6, protocol=COOPERATIVE.value)
+
+    def decided(number: int, context: RoundContext) -> RoundDecision:
+        members = [member(one, held, generation=number) for one, held in owned.items()]
+        request = read_members(members)
+        return lead_kafka_round(members, request, COOPERATIVE, T6, context=context, failure="")
+
+    if remembers:
+        earlier = attrs.evolve(here, generation=4, round_generation=5)
+        here = attrs.evolve(here, state=decided(4, earlier).state)
+    told = decided(6, here)
+    assert shares(told) == owned
+    assert not any(isinstance(one, ClaimRefused) for one in told.records)
 
 
 def test_cooperative_partition_claimed_twice_in_one_generation_is_given_to_nobody() -> None:

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.core.leader import NO_LAGS, Lags, TopicMetadata, lead, read_members
+from coopgroup.core.leader import NO_LAGS, Lags, RoundDecision, TopicMetadata, lead, read_members
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.model.group import Float64Array
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.state import PolicyState
 from coopgroup.core.protocol.subscription import SUBSCRIPTION_BYTES_MAX
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
 from coopgroup.protocol import (
@@ -21,7 +22,7 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
-from coopgroup.telemetry import SubscriptionUnreadable
+from coopgroup.telemetry import ClaimRefused, SubscriptionUnreadable
 from tests.unit.core.leader.rounds import (
     NOT_A_SUBSCRIPTION,
     ORDERS_4,
@@ -31,6 +32,8 @@ from tests.unit.core.leader.rounds import (
     orders,
     unreadable,
 )
+
+MANY: dict[str, list[int]] = {f"missing-{number:04}": [0] for number in range(1_001)}
 
 
 def test_read_members_when_all_is_given_keeps_all() -> None:
@@ -119,6 +122,36 @@ def test_claims_of_missing_topics_count_if_the_last_round_knew_them() -> None:
     after = led(member, metadata=ORDERS_4, state=before.state, generation=2)
     ((_, message),) = after.assignments
     assert decode_assignment(message).revoked == ResourceSet(deleted)
+
+
+def _round_after(
+    state: PolicyState | None, generation: int, *members: JoinedMember
+) -> RoundDecision:
+    return lead(
+        read_members(members),
+        ORDERS_4,
+        NO_LAGS,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=attrs.evolve(context(state, generation), round_generation=generation + 1),
+    )
+
+
+def _refused(round_: RoundDecision) -> list[ClaimRefused]:
+    return [one for one in round_.records if isinstance(one, ClaimRefused)]
+
+
+def test_false_claims_of_many_missing_topics_are_reported() -> None:
+    before = _round_after(None, 1, joined("a"), joined("b"))
+    invented = joined("b", MANY, generation=2)
+    assert [one.count for one in _refused(_round_after(before.state, 2, invented))] == [len(MANY)]
+
+
+def test_member_that_is_slow_to_stop_many_deleted_topics_claims_nothing_false() -> None:
+    """Its new leader cannot know that these topics existed."""
+    before = _round_after(None, 1, joined("a", MANY, generation=1))
+    again = joined("a", MANY, generation=2)
+    assert _refused(_round_after(before.state, 2, again)) == []
 
 
 def test_read_members_when_an_id_comes_twice_is_refused() -> None:

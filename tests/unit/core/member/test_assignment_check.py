@@ -1,10 +1,10 @@
-"""A member takes only partitions of topics that it subscribes to."""
+"""A member takes only existing partitions of topics that it subscribes to."""
 
 import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind
-from coopgroup.core.member.effects import BeginWarmups, Report
+from coopgroup.core.member.effects import BeginWarmups, CountPartitions, Report
 from coopgroup.core.member.events import RevocationCompleted, SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import AssignmentReceived, AssignmentRefused
@@ -20,6 +20,7 @@ from tests.support.members import (
     syncing,
 )
 
+BEYOND = ResourceSet({"T": [0, 1, 97]})
 SECRET = ResourceSet({"secret": range(20)})
 FOREIGN = HELD | SECRET
 
@@ -112,6 +113,100 @@ def test_warmups_of_other_topics_do_not_begin() -> None:
     driven.sync(HELD, warmups=SECRET | t2)
     assert [one.resources for one in driven.found(BeginWarmups)] == [t2]
     assert len(refused(driven)) == 1
+
+
+# --- partitions that do not exist ----------------------------------------------------------------
+
+
+def asked(driven: DrivenMember) -> list[tuple[str, ...]]:
+    return [one.topics for one in driven.found(CountPartitions)]
+
+
+def told(driven: DrivenMember, **counts: int) -> DrivenMember:
+    """Give the outcome of the last look-up."""
+    (asks,) = driven.found(CountPartitions)
+    return driven.give(attrs.evolve(asks.answered, partition_counts=counts))
+
+
+def unsure() -> DrivenMember:
+    """Return a member that knows two partitions of T, and whose look-ups wait for the test."""
+    driven = syncing()
+    driven.partition_counts = None
+    return driven
+
+
+def test_partition_that_does_not_exist_is_refused() -> None:
+    driven = syncing()
+    driven.partition_counts = {"T": 2}
+    driven.sync(BEYOND)
+    assert driven.member.owned == HELD
+    assert refused(driven) == [
+        AssignmentRefused(leader="other", topics=("T",), topic_count=1, resource_count=1)
+    ]
+    assert rejoins_after_ms(driven) == driven.member.config.retry_backoff_ms
+    assert driven.claims().owned == HELD
+
+
+def test_assignment_waits_for_the_numbers_of_partitions() -> None:
+    driven = unsure().sync(BEYOND)
+    assert asked(driven) == [("T",)]
+    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, EMPTY)
+    assert told(driven, T=98).granted() == [BEYOND]
+
+
+def test_known_numbers_are_not_looked_up_again() -> None:
+    driven = told(unsure().sync(HELD), T=2)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    assert asked(driven.sync(ResourceSet({"T": [1]}))) == []
+
+
+def test_topic_that_has_grown_is_looked_up_once_more() -> None:
+    """The leader saw the new partition earlier than this member."""
+    driven = told(unsure().sync(HELD), T=2)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    more = ResourceSet({"T": [0, 1, 2]})
+    assert asked(driven.sync(more)) == [("T",)]
+    told(driven, T=3)
+    assert driven.member.owned == more
+    assert refused(driven) == []
+
+
+def test_topic_that_became_smaller_keeps_its_known_partitions() -> None:
+    """A leader may not know yet that it was created anew."""
+    driven = told(unsure().sync(HELD), T=2)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2).sync(BEYOND)
+    told(driven, T=1)
+    assert driven.member.owned == HELD
+
+
+def test_partitions_are_taken_if_the_look_up_fails() -> None:
+    driven = told(unsure().sync(BEYOND))
+    assert driven.member.owned == BEYOND
+    assert refused(driven) == []
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    assert asked(driven.sync(ResourceSet({"T": [0, 97]}))) == [("T",)]
+
+
+def test_look_up_of_a_membership_that_is_over_changes_nothing() -> None:
+    driven = unsure().sync(HELD)
+    late = driven.found(CountPartitions)[0].answered
+    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert driven.member.state is MemberState.JOINING
+    driven.give(attrs.evolve(late, partition_counts={"T": 2}))
+    assert (driven.granted(), driven.member.owned) == ([], EMPTY)
+
+
+def test_leader_trusts_its_own_look_up() -> None:
+    driven = joining()
+    driven.partition_counts = None
+    driven.join(leads=True).decide().sync(BEYOND)
+    assert driven.member.owned == BEYOND
+
+
+def test_topics_without_a_subscription_are_not_looked_up() -> None:
+    driven = unsure().sync(SECRET)
+    assert asked(driven) == []
+    assert driven.member.owned == EMPTY
 
 
 # --- honest assignments of other topics --------------------------------------------------------

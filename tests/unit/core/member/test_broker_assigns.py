@@ -86,7 +86,12 @@ def test_member_that_may_keep_all_is_told_of_nothing() -> None:
     driven = taken_over()
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert [*driven.revoked(), *driven.granted()] == []
-    assert received(driven) == AssignmentReceived(leader=False, kept=HELD, protocol="coopgroup")
+    assert received(driven) == AssignmentReceived(
+        leader=False,
+        kept=HELD,
+        protocol="coopgroup",
+        session_timeout_ms=CONFIG.session_timeout_ms,
+    )
 
 
 def test_member_stops_what_its_assignment_lacks_and_joins_without_it() -> None:

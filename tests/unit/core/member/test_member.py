@@ -167,9 +167,24 @@ def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
     driven.wait(1)
     assert lost(driven) == EXPIRED
     record = MembershipLost(resources=HELD, cause="lease expired")
-    assert Report(record=record) in driven.effects
+    assert Report(record=record, member_id="m") in driven.effects
     assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "m")
     assert driven.sent() == []
+
+
+def test_lease_when_the_process_was_frozen_tells_when_it_ended() -> None:
+    driven = stable().wait(1_000)
+    driven.wait(driven.member.lease.until_ms - driven.now_ms + 7_000)
+    record = MembershipLost(resources=HELD, cause="lease expired", since_lease_ms=7_000)
+    assert Report(record=record, member_id="m") in driven.effects
+
+
+def test_loss_when_the_id_is_forgotten_names_the_old_id() -> None:
+    """A reader could not tell whose work had ended."""
+    driven = stable().wait(1_000).heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert driven.member.member_id == ""
+    (report,) = (one for one in driven.effects if isinstance(one, Report) and one.member_id)
+    assert (report.member_id, type(report.record)) == ("m", MembershipLost)
 
 
 def test_lease_when_a_join_begins_no_round_counts_from_a_heartbeat() -> None:

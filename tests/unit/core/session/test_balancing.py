@@ -284,4 +284,4 @@ def test_leader_when_it_fails_looks_no_more() -> None:
 def test_member_that_follows_has_nothing_to_look_at() -> None:
     driven = DrivenSession.of(joining().join().sync(THREE))
     driven.give(LagsChecked(number=1, looks=(("m", 9),), request=REQUEST))
-    assert (driven.member.state, driven.asked) == (MemberState.STABLE, ())
+    assert (driven.member.state, driven.effects) == (MemberState.STABLE, ())

@@ -165,7 +165,7 @@ def test_decision_when_its_round_is_over_is_dropped() -> None:
     driven = leading()
     late = driven.led()
     before = driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID).session
-    assert (driven.give(late).session, driven.asked) == (before, ())
+    assert (driven.give(late).session, driven.effects) == (before, ())
 
 
 def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
@@ -247,7 +247,7 @@ def test_deadline_of_the_policy_asks_for_one_round() -> None:
     assert session_deadline_ms(driven.session) == DUE_MS
     before = driven.session
     driven.wait(699)
-    assert (driven.session, driven.asked) == (before, ())
+    assert (driven.session, driven.effects) == (before, ())
     driven.wait(1)
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
     assert driven.sent_join().reason == "a deadline of the policy has come"
@@ -275,7 +275,7 @@ def test_deadline_of_the_policy_counts_only_while_its_round_stands(code: ErrorCo
         driven.heartbeat(code)
     assert session_deadline_ms(driven.session) == next_deadline_ms(driven.member)
     driven.wait(DUE_MS - driven.now_ms)
-    assert "a deadline of the policy has come" not in str(driven.asked)
+    assert "a deadline of the policy has come" not in str(driven.effects)
 
 
 def test_deadline_of_the_policy_when_another_led_since_is_forgotten() -> None:

@@ -4,11 +4,9 @@ import socket
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
 from kafka.net.connection import KafkaConnection
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
@@ -89,34 +87,24 @@ def test_version_is_fixed_or_negotiated(
         ("bootstrap.servers", "host:70000", "HOST:PORT, more after commas"),
         ("security.protocol", "tls", "one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
         ("broker.address.family", "v5", "one of any, v4, v6"),
-        ("socket.timeout.ms", "soon", "a whole number from 10 to 2147483647"),
-        ("socket.timeout.ms", -1, "a whole number from 10 to 2147483647"),
+        ("socket.timeout.ms", "soon", "a whole number from 10 to 300000"),
+        ("socket.timeout.ms", -1, "a whole number from 10 to 300000"),
         ("socket.keepalive.enable", "maybe", "one of true, false"),
         ("ssl.new.option", "x", "a connection setting that coopgroup knows"),
         ("sasl.oauthbearer.method", "jwt", "default, with tokens from oauth_cb, or oidc"),
-        ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only", None),
-        ("ssl.engine.location", "engine.so", None),
+        ("client.dns.lookup", "x", "use_all_dns_ips, which both clients know"),
+        (
+            "ssl.engine.location",
+            "engine.so",
+            "no such key: give PEM files or strings (ssl.certificate.*, ssl.key.*, ssl.ca.*)",
+        ),
     ],
 )
-def test_setting_without_effect_is_refused(key: str, value: object, expected: str | None) -> None:
+def test_setting_without_effect_is_refused(key: str, value: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_connection_settings(SERVER | {key: value})
     # Errors show a value only if its key is known to be harmless.
     value = "(not shown)" if key in {"ssl.new.option", "ssl.engine.location"} else value
     assert (caught.value.field, caught.value.value) == (key, value)
-    assert caught.value.expected == (expected or CONNECTION_SETTINGS[key].reason)
+    assert caught.value.expected == expected
     assert "\n" not in str(caught.value)
-
-
-def test_every_setting_exists_in_librdkafka() -> None:
-    unknown = []
-    for key in sorted(CONNECTION_SETTINGS):
-        try:
-            Consumer({"group.id": "g", key: "no such value"}).close()
-        except KafkaException as error:
-            if "No such configuration property" in str(error):
-                unknown.append(key)
-        except (TypeError, ValueError):
-            continue
-    # Some builds of librdkafka lack OpenSSL engines and the Windows stores.
-    assert unknown == []

@@ -5,7 +5,7 @@ from socket import gethostname
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
@@ -22,12 +22,14 @@ GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 
 OWN_KEYS = (
     "coopgroup.assignor, coopgroup.bell.topic, coopgroup.host, coopgroup.leader.timeout.ms, "
-    "coopgroup.lookup.timeout.ms, coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
+    "coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
     "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
     "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
-    "coopgroup.telemetry.queue.records, coopgroup.telemetry.report.interval.ms, "
+    "coopgroup.telemetry.report.interval.ms, "
     "coopgroup.telemetry.topic, coopgroup.window.heartbeat.interval.ms"
 )
+NEAR = " (did you mean coopgroup.telemetry.topic?)"
+NOT_KNOWN = "a connection setting that coopgroup knows"
 NO_KIP_848 = (
     "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
     "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
@@ -43,6 +45,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     settings = read()
     assert settings.member == MemberConfig(
         group_id="g",
+        has_bell=True,
         host=gethostname(),
         session_timeout_ms=45_000,
         heartbeat_interval_ms=3_000,
@@ -50,16 +53,39 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
         request_timeout_ms=30_000,
     )
     assert settings.librdkafka == GIVEN | {
+        "client.id": gethostname(),
+        "fetch.queue.backoff.ms": 10,
         "reconnect.backoff.ms": 120,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
-    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092"}
+    named = {"bootstrap.servers": "127.0.0.1:9092", "client.id": gethostname()}
+    assert (settings.admin, settings.connection.client_id) == (named, gethostname())
+    assert settings.own_topics == {"coopgroup-bell", "coopgroup-telemetry"}
     assert (settings.max_poll_interval_ms, settings.auto_commit_interval_ms) == (300_000, 5_000)
     assert (settings.auto_offset_store, settings.offset_reset) == (True, "latest")
     assert settings.metadata_refresh_ms == 300_000
     assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (30_000, 5_000)
-    assert (settings.telemetry_file, settings.on_commit, settings.bell_topic) == (None, None, None)
+    assert (settings.telemetry_file, settings.on_commit) == (None, None)
+    assert (settings.bell_topic, settings.names_bell) == ("coopgroup-bell", False)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("web-7.example.org", "web-7.example.org"),
+        ("büro pc:1", "b-ro-pc-1"),
+        ("h" * 300, "h" * 64),
+        ("", "coopgroup"),
+    ],
+)
+def test_client_without_a_name_has_that_of_its_host(
+    monkeypatch: pytest.MonkeyPatch, host: str, name: str
+) -> None:
+    """Without the number of the process: a restarted client gets its partitions back."""
+    monkeypatch.setattr("coopgroup.kafka.config.settings.gethostname", lambda: host)
+    settings = read()
+    assert (settings.connection.client_id, settings.librdkafka["client.id"]) == (name, name)
 
 
 @pytest.mark.parametrize("given", [{"reconnect.backoff.ms": 10}, {"reconnect.backoff.max.ms": 100}])
@@ -86,13 +112,14 @@ def test_settings_when_all_is_given_are_that() -> None:
             "coopgroup.bell.topic": "bell",
             "coopgroup.host": "node-3",
             "coopgroup.leader.timeout.ms": 1_000,
-            "coopgroup.lookup.timeout.ms": 2_000,
             "coopgroup.state.dir": "state",
             "coopgroup.telemetry.file": "telemetry.jsonl",
             "coopgroup.telemetry.report.interval.ms": 1_000,
             "coopgroup.window.heartbeat.interval.ms": 100,
             "on_commit": print,
             "fetch.min.bytes": 10,
+            "fetch.queue.backoff.ms": 500,
+            "client.id": "me",
         }
     )
     assert settings.member == MemberConfig(
@@ -109,6 +136,8 @@ def test_settings_when_all_is_given_are_that() -> None:
         has_bell=True,
     )
     assert settings.librdkafka == GIVEN | {
+        "client.id": "me",
+        "fetch.queue.backoff.ms": 500,
         "reconnect.backoff.ms": 120,
         "client.rack": "rack-a",
         "socket.timeout.ms": 20_000,
@@ -118,10 +147,12 @@ def test_settings_when_all_is_given_are_that() -> None:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
-    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092", "socket.timeout.ms": 20_000}
+    of_connections = {"bootstrap.servers", "client.id", "socket.timeout.ms"}
+    assert settings.admin.keys() == of_connections
+    assert settings.own_topics == {"bell", "coopgroup-bell", "coopgroup-telemetry"}
     assert (settings.auto_commit_interval_ms, settings.auto_offset_store) == (250, False)
     assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
-    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 2_000)
+    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 166)
     assert (settings.state_dir, settings.bell_topic) == ("state", "bell")
     assert (settings.telemetry_file, settings.telemetry_report_ms) == ("telemetry.jsonl", 1_000)
     assert settings.on_commit is print
@@ -141,14 +172,15 @@ def test_settings_when_all_is_given_are_that() -> None:
         ("on_commit", 5, "a callable"),
         ("coopgroup.telemetry.listener", "print", "a callable"),
         ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
-        ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
+        ("coopgroup.leader.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
         ("coopgroup.bell.topic", "a/b", TOPIC_NAME_RULE),
         ("coopgroup.telemetry.file", 5, "a string"),
         ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
         ("coopgroup.telemetry.report.interval.ms", 10, "0 for no reports, or 1000 to 86400000"),
-        ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}"),
+        ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}{NEAR}"),
         ("group.protocol", "consumer", NO_KIP_848),
         ("group.protocol.type", "connect", "consumer"),
+        ("socket.timeoutt.ms", 5, f"{NOT_KNOWN} (did you mean socket.timeout.ms?)"),
         ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
         ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
     ],
@@ -157,7 +189,8 @@ def test_settings_with_an_invalid_value_are_refused(key: str, value: object, exp
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: value})
     said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
-    shown = "(not shown)" if key == "coopgroup.telemetry.path" else value  # unknown key
+    is_unknown = key in {"coopgroup.telemetry.path", "socket.timeoutt.ms"}
+    shown = "(not shown)" if is_unknown else value
     assert str(caught.value) == f"{key}: got {shown!r}, {said}"
 
 
@@ -272,3 +305,21 @@ def test_protocols_of_an_assignment_strategy_are_offered_beside_ours(names: list
 def test_argument_of_aiokafka_is_refused_with_the_name_of_the_key(key: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{key}: .* there is no such key: .* {name}$"):
         read_settings({key: "x"})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("sesion.timeout.ms", " (did you mean session.timeout.ms?)"),
+        ("fetch.min.byte", " (did you mean fetch.min.bytes?)"),
+        ("auto.commit.enabled", ""),  # not the one that is refused
+        ("speed", ""),
+    ],
+)
+def test_key_that_librdkafka_does_not_know_is_refused_with_the_nearest_key(
+    key: str, meant: str
+) -> None:
+    with pytest.raises(KafkaException) as caught:
+        Consumer(dict(read(**{key: 5}).librdkafka))
+    refusal = refusal_of_librdkafka(caught.value, {key: 5})
+    assert refusal.expected == f"no such key: it is unknown{meant}"

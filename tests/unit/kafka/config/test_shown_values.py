@@ -15,7 +15,7 @@ from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.settings import GroupSettings
-from coopgroup.kafka.config.connection_keys import CONNECTION_SETTINGS
+from coopgroup.kafka.config.keys import CONNECTION_KEYS
 from coopgroup.kafka.config.settings import (
     merge_configuration,
     read_settings,
@@ -98,7 +98,7 @@ def test_errors_show_no_value_of_a_key_that_may_be_secret(key: str, value: objec
         assert SECRET not in "".join(said({key: value, **other}))
 
 
-@pytest.mark.parametrize("key", sorted(CONNECTION_SETTINGS))
+@pytest.mark.parametrize("key", sorted(CONNECTION_KEYS))
 def test_errors_show_no_private_key_whatever_it_was_given_as(key: str) -> None:
     beside = {"security.protocol": "SSL", "ssl.certificate.location": "/none"}
     assert SECRET not in "".join(said({**beside, key: PEM}))

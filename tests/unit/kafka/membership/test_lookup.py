@@ -18,8 +18,8 @@ from coopgroup.core.leader.request import TopicMetadata
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.testing.trial.brokers import open_stage
 from tests.support.by_hand import Hand
+from tests.support.mock_broker import mock_broker
 
 CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_metadata_when_there_is_no_controller_is_listed() -> None:
-    with open_stage("mock", 4, lambda _line: None) as stage:
-        config: dict[str, Any] = dict(stage.client_config)
+    with mock_broker() as address:
+        config: dict[str, Any] = {"bootstrap.servers": address}
         producer = Producer(config)
         producer.produce("orders", b"x")
         producer.flush(10)

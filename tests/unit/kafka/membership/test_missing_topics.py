@@ -39,7 +39,7 @@ class _Cluster:
             on_answer(TransportFailure(kind=FailureKind.TIMED_OUT, message="late"))
             return
         topics = [
-            SimpleNamespace(name=one, error_code=self.codes.get(one, UNKNOWN))
+            SimpleNamespace(name=one, error_code=self.codes.get(one, UNKNOWN), partitions=())
             for one in request.names
         ]
         on_answer(request.read(SimpleNamespace(topics=topics)))

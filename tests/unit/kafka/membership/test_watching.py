@@ -256,8 +256,23 @@ def posix_matches(pattern: str, topic: str) -> bool:
 def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
     topics = ["orders", "orders-1", "Orders-12", "bills-3", "a.b", "axb", "__consumer_offsets"]
     topics += ["_x", "o", "7days", "orders_abc", "d-1", "ORDERS", "x-fff", "a"]
-    expected = tuple(sorted(one for one in topics if posix_matches(pattern, one)))
+    found = [one for one in topics if posix_matches(pattern, one)]
+    expected = tuple(sorted(one for one in found if not one.startswith("__")))
     assert TopicWish.read([pattern]).matching(topics) == expected
+
+
+def test_patterns_find_no_internal_topic_and_none_of_coopgroup(hand: Hand) -> None:
+    """The names in full find them."""
+    cluster = Cluster({name: [0] for name in ("__consumer_offsets", "bell", "orders", "_own")})
+    watched = Watched(hand, cluster)
+    watched.watcher.hidden = {"bell"}
+    watched.start("^.*")
+    hand.run()
+    assert watched.posted == [SubscriptionChanged(topics=("_own", "orders"))]
+    watched.watcher.watch(TopicWish.read(["^o", "bell", "__consumer_offsets"]))
+    hand.run()
+    expected = SubscriptionChanged(topics=("__consumer_offsets", "bell", "orders"))
+    assert watched.posted[-1] == expected
 
 
 def test_clients_are_given_back_when_they_are_idle(hand: Hand) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.core.member.effects import Lane
@@ -27,6 +26,7 @@ from coopgroup.core.model.group_api import (
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
+from tests.support.mock_broker import mock_broker
 from tests.unit.kafka.one_member_group import fail
 from tests.unit.kafka.rpc.transport_stage import (
     HEARTBEAT,
@@ -49,11 +49,8 @@ UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
-    """Return the address of librdkafka's mock broker."""
-    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0})
-    brokers = producer.list_topics(timeout=10).brokers.values()
-    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    producer.flush(1)
+    with mock_broker() as address:
+        yield address
 
 
 @pytest.fixture

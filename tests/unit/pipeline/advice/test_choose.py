@@ -138,18 +138,27 @@ def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
         return advised(play, today=TODAY, observed=Observed(unavailable_s=observed_s))
 
     assert given(None).advised.policy == deferred(0)
-    near = given(330.0)
+    near = given(350.0)
     assert near.is_clear
-    assert near.model_error_s == pytest.approx(70.0)
-    assert near.saving_s.mean == pytest.approx(80.0)
-    far = given(300.0)
+    assert near.model_error_s == pytest.approx(50.0)
+    # The figures are scaled, so that today's setting costs what the history shows.
+    assert near.current.unavailable_s.mean == pytest.approx(350.0)
+    assert near.saving_s.mean == pytest.approx(70.0)
+    far = given(330.0)
     assert far.best == far.today != far.cheapest
     assert not far.is_clear
-    # Nearly all of 400 would be saved, but the history shows only 10.
-    play.costs["simple"] = 1.0
-    tiny = given(10.0)
-    assert tiny.saving_s.mean > (tiny.model_error_s or 0)
-    assert tiny.best == tiny.today != tiny.cheapest
+    more = given(500.0)
+    assert more.saving_s.mean == pytest.approx(100.0)
+    assert more.best == more.today  # the replays save 80, and are wrong by 100
+
+
+def test_no_saving_exceeds_what_the_history_shows() -> None:
+    """Nearly all of 400 a day would be saved in the replays."""
+    play = MadeUp({str(TODAY): 100.0, "simple": 1.0})
+    for shown_s in (0.0, 10.0, 399.0, 401.0, 9_000.0):
+        given = advised(play, today=TODAY, observed=Observed(unavailable_s=shown_s))
+        assert given.saving_s.high <= shown_s
+        assert given.current.unavailable_s.mean == pytest.approx(shown_s)
 
 
 @pytest.mark.parametrize("is_known", [True, False])

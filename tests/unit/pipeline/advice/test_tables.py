@@ -29,11 +29,15 @@ def test_absence_is_guessed_only_where_the_join_hides_the_return(
         gone_latest_ms=1_000_000 + round(1_000 * gone_latest_s),
         returned_ms=1_000_000 + 1_000 * returned_s,
         absent_ms=1_000 * returned_s,
+        returned_as="telemetry" if instance_id is None else "static_id",
         observed_until_ms=9_000_000,
         session_timeout_ms=45_000,
     )
     seen = seen_of(row)
     assert (seen.absent_ms, seen.how) == (1_000 * absent_s, how)
+    unproven = Row(**{**row.asDict(), "returned_as": "client_and_host"})
+    assert seen_of(unproven).absent_ms is None
+    assert seen_of(unproven, returned_as=("client_and_host",)).absent_ms == seen.absent_ms
 
 
 def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:

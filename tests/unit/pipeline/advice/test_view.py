@@ -32,6 +32,11 @@ def test_too_little_history_shows_figures_of_an_episode_without_intervals() -> N
     assert view.snippet == ""
 
 
+def test_page_tells_the_end_of_the_history() -> None:
+    view = view_of(made_advice(history=history([12_000] * 30, as_of_ms=1_795_731_860_000)))
+    assert view.under.endswith("30 episodes · as of 2026-11-26 22:24 UTC")
+
+
 def test_group_to_which_nobody_came_back_has_no_such_chart() -> None:
     view = view_of(made_advice(history=history([None] * 30)))
     assert [chart.name for chart in view.charts] == [

@@ -46,8 +46,9 @@ def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
     assert "between 40 and 60 less in 90%" in said[4]
     assert "in 97% of these it is within 5 %" in said[4]
     assert said[5] == (
-        "The replay of today's setting gives 90 partition-seconds a day, and the history shows "
-        "95: the model is wrong by 5."
+        "Today's setting costs 90 partition-seconds a day, as the history shows. The replays are "
+        "wrong by 5. All figures of time out of service are scaled by this difference. They move "
+        "75% of the partitions that moved in the history."
     )
 
 
@@ -77,23 +78,21 @@ def test_setting_of_today_that_is_best_is_kept() -> None:
 
 
 def test_saving_below_the_error_of_the_model_is_not_advised() -> None:
-    seen = Observed(unavailable_s=30.0)
-    kept = made_advice(cheapest=2, best=0, history=history([12_000] * 30, observed=seen))
+    seen = Observed(unavailable_s=90.0)
+    told = history([12_000] * 30, observed=seen)
+    kept = made_advice(cheapest=2, best=0, history=told, replayed_s=150.0)
     assert headline(kept) == "Keep the simple policy, which does not wait for a lost member."
     # Why the cheapest setting would be good is no reason for today's.
     assert reasons(kept)[2:] == (
         (
-            "The cheapest setting saves 50 partition-seconds a day in the replays, which is less "
-            "than the error of the model."
+            "The cheapest setting saves 50 partition-seconds a day, which is less than the error "
+            "of the model."
         ),
         (
-            "The replay of today's setting gives 90 partition-seconds a day, and the history "
-            "shows 30: the model is wrong by 60."
+            "Today's setting costs 90 partition-seconds a day, as the history shows. The replays "
+            "are wrong by 60. All figures of time out of service are scaled by this difference."
         ),
     )
-    little = history([12_000] * 30, observed=Observed(unavailable_s=45.0))
-    kept = made_advice(cheapest=2, best=0, history=little)
-    assert reasons(kept)[2].endswith("in the replays, which is more than the history shows.")
     unchecked = made_advice(history=history([12_000] * 30))
     assert reasons(unchecked)[-1].endswith("so nothing checks the replays.")
 
@@ -139,6 +138,24 @@ def test_snippet_is_python_with_the_policy_and_the_group() -> None:
         "scheduled_rebalance_timeout_ms=30_000)"
     ) in rationed
     assert "policy=SimplePolicy()" in snippet(made_advice(best=0, today=2))
+    eager = (option(Choice(name="eager"), 1), option(deferred(0), 2))
+    assert snippet(made_advice(options=eager, best=0, today=0)) == ""
+
+
+def test_the_share_of_proven_returns_is_told_and_likely_ones_have_an_answer_of_their_own() -> None:
+    told = {"absent": 40, "proven": 10, "likely": 20}
+    proven = made_advice(history=history([12_000] * 10 + [None] * 30, **told), best=0, today=0)
+    said = reasons(proven)
+    assert said[1].startswith("10 of 40 absences (25%) ended with a proven return")
+    assert "--likely-returns use" in said[2]
+    both = made_advice(history=history([12_000] * 30, uses_likely=True, **told), proven=proven)
+    assert reasons(both)[2].endswith(
+        "which counts as a return here. With proven returns only: "
+        "Keep the simple policy, which does not wait for a lost member."
+    )
+    found = advice_json(both)
+    assert found["advised"]["policy"] == "deferred"
+    assert found["with_proven_returns_only"]["advised"]["policy"] == "simple"
 
 
 def test_json_has_everything_as_plain_values() -> None:

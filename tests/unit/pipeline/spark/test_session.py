@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.spark import session
 from coopgroup.pipeline.spark.session import (
     connector_jars,
+    one_line,
     reason_of,
     require_spark,
+    with_remedy,
 )
 from coopgroup.testing import maven as maven_module
 from tests.support.by_hand import by_hand
@@ -189,3 +192,22 @@ ValueError: no such group
 def test_reason_is_the_innermost_cause_that_says_something(error: Exception, said: str) -> None:
     """Also if the JVM does not answer any longer."""
     assert reason_of(error) == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        (str(FULL.toString()), "free space in the folder of --tables"),
+        ("TopicAuthorizationException: Not authorized to access topics: [t]", "the user needs"),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", "let one of them end"),
+        ("[DELTA_PROTOCOL_CHANGED] ProtocolChangedException", "run this job again"),
+    ],
+)
+def test_a_known_reason_tells_what_to_do(reason: str, remedy: str) -> None:
+    with pytest.raises(PipelineError) as raised, one_line("history failed"):
+        raise PySparkException(reason)
+    said = str(raised.value)
+    assert said.startswith(f"history failed: {reason}; ")
+    assert remedy in said
+    assert "\n" not in said
+    assert with_remedy("no such group") == "no such group"

@@ -22,6 +22,7 @@ from coopgroup.pipeline.topic.codec import (
     OffsetKey,
     OffsetValue,
     decode_offset_value,
+    topic_id_text,
 )
 from coopgroup.pipeline.topic.decoding import RAW, decode_commits, decode_groups
 from tests.support.internal_topic import MEMBER, encode_group_value, encode_key, encode_offset_value
@@ -104,7 +105,7 @@ values = st.builds(
     leader_epoch=st.integers(-1, 2**31 - 1),
     metadata=st.sampled_from(["", "", "x", "é" * 90]),
     commit_ms=st.integers(0, LAST_MS),
-    topic_id=st.sampled_from([None, UUID(int=1)]),
+    topic_id=st.sampled_from([None, UUID(int=1), UUID(int=2**128 - 1)]),
     version=st.integers(0, 4),
 ).map(encode_offset_value)
 damaged = st.tuples(values, st.integers(0, 60), st.integers(0, 255)).map(
@@ -112,7 +113,7 @@ damaged = st.tuples(values, st.integers(0, 60), st.integers(0, 255)).map(
 )
 
 
-READ = ("reason", "committed", "leader_epoch", "metadata", "at_ms", "version")
+READ = ("reason", "committed", "leader_epoch", "metadata", "at_ms", "version", "topic_id")
 
 
 def one_by_one(raw: bytes) -> dict[str, Any]:
@@ -123,7 +124,10 @@ def one_by_one(raw: bytes) -> dict[str, Any]:
         return dict.fromkeys(READ) | {"reason": str(error), "at_ms": WRITTEN_MS}
     if not 0 <= value.commit_ms <= LAST_MS:
         return dict.fromkeys(READ) | {"reason": "time: not ms since 1970", "at_ms": WRITTEN_MS}
-    columns = (value.committed, value.leader_epoch, value.metadata, value.commit_ms, value.version)
+    columns = (
+        *(value.committed, value.leader_epoch, value.metadata, value.commit_ms, value.version),
+        value.topic_id and topic_id_text(value.topic_id.bytes),
+    )
     return dict(zip(READ, (None, *columns), strict=True))
 
 

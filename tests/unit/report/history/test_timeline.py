@@ -5,15 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.report.history.timeline import (
-    NOBODY,
-    Bars,
-    doubles_of,
-    gaps_of,
-    timeline_of,
-    unowned_counts,
-)
-from tests.support.ownerships import Interval, ownership_of
+from coopgroup.core.model import NOBODY
+from coopgroup.report.history.timeline import Bars, timeline_of, unowned_counts
+from tests.support.ledgers import Interval, ledger_of
 
 END_MS = 30
 
@@ -53,7 +47,7 @@ def lives(draw: st.DrawFn) -> list[Interval]:
 
 @given(intervals=lives())
 def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
-    doubles = doubles_of(ownership_of(intervals, until_ms=END_MS))
+    doubles = ledger_of(intervals, until_ms=END_MS).doubles
     spans = doubles.spans
     found = set()
     for resource, owner, other, start, end in zip(
@@ -81,8 +75,7 @@ def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
 def test_timeline_when_exact_covers_what_happened(
     by_owner: bool, intervals: list[Interval]
 ) -> None:
-    known = np.zeros(3, dtype=np.int64)
-    drawn = timeline_of(ownership_of(intervals, until_ms=END_MS), known, by_owner=by_owner)
+    drawn = timeline_of(ledger_of(intervals, until_ms=END_MS), by_owner=by_owner)
     order = drawn.order.tolist()
     assert sorted(order) == [0, 1, 2]
     assert drawn.step_ms == 1
@@ -101,7 +94,7 @@ def test_timeline_when_exact_covers_what_happened(
 
 @given(intervals=lives())
 def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
-    gaps = gaps_of(ownership_of(intervals, until_ms=END_MS), np.zeros(3, dtype=np.int64))
+    gaps = ledger_of(intervals, until_ms=END_MS).gaps
     steps = unowned_counts(gaps, 0, END_MS)
     places = np.searchsorted(steps.times_ms, np.arange(END_MS), side="right") - 1
     assert steps.counts[places].tolist() == [
@@ -115,10 +108,9 @@ def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
     count, until_ms = 1_000, 1_000_000
     held = [(number, 0, number % 400, until_ms) for number in range(1, count)]
     held += [(0, 0, 0, 500_000), (0, 0, 500_001, until_ms)]
-    who = ownership_of(held, resources=count, until_ms=until_ms)
-    known = np.zeros(count, dtype=np.int64)
-    exact = timeline_of(who, known, by_owner=True)
-    snapped = timeline_of(who, known, by_owner=True, bars_max=100)
+    who = ledger_of(held, resources=count, until_ms=until_ms)
+    exact = timeline_of(who, by_owner=True)
+    snapped = timeline_of(who, by_owner=True, bars_max=100)
     assert exact.bars > 700
     assert snapped.bars <= 100
     assert snapped.step_ms > 1
@@ -137,10 +129,7 @@ def test_unowned_counts_when_there_are_too_many_are_exact_in_quiet_times() -> No
         for turn in range(20)
     ]
     quiet = [(number, 0, 10_000 + number, 900_000) for number in range(count)]
-    gaps = gaps_of(
-        ownership_of([*busy, *quiet], resources=count, until_ms=until_ms),
-        np.zeros(count, dtype=np.int64),
-    )
+    gaps = ledger_of([*busy, *quiet], resources=count, until_ms=until_ms).gaps
     steps = unowned_counts(gaps, 0, until_ms)
     assert steps.times_ms.size < 2 * gaps.start_ms.size  # they were too many
     for at_ms, unowned in ((10_300, 0), (500_000, 0), (899_999, 0), (950_000, count)):
@@ -158,6 +147,6 @@ def test_unowned_counts_when_there_are_too_many_are_exact_in_quiet_times() -> No
     ],
 )
 def test_highest_count_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
-    gaps = gaps_of(ownership_of(held, until_ms=END_MS), np.zeros(3, dtype=np.int64))
+    gaps = ledger_of(held, until_ms=END_MS).gaps
     counts = unowned_counts(gaps, 0, END_MS)
     assert counts.highest_from(counts.settled_ms) == highest

@@ -6,11 +6,9 @@ from attrs import evolve
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
 from coopgroup.telemetry import WarmEnd, WarmSpan
-from tests.support.ownerships import ownership_of
+from tests.support.ledgers import ledger_of
 
-OWNERSHIP = ownership_of(
-    [(number, 0, 0, 1_000) for number in range(4)], until_ms=1_000, resources=4
-)
+OWNERSHIP = ledger_of([(number, 0, 0, 1_000) for number in range(4)], until_ms=1_000, resources=4)
 BY_NAME = np.arange(4, dtype=np.int64)
 
 

@@ -18,7 +18,7 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.scenario.file import parse_scenario
 from coopgroup.simulator.scenario.times import lifetimes
-from coopgroup.telemetry import RoundDecided, read_ownership
+from coopgroup.telemetry import RoundDecided, read_ledger
 from tests.support.cases import cases
 
 HEAD = """\
@@ -122,7 +122,7 @@ def test_invalid_file_is_refused_with_its_key_path(edit: str, message: str) -> N
 def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
     run = simulate(read(HEAD + ADDED + CONNECTORS))
     assert run.violations == ()
-    owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
+    owned = read_ledger(run.telemetry, until_ms=run.scenario.end_ms)
     names = {resource.name for resource in owned.resources}
     assert names == {"heavy", "light", "new"}
     lives = lifetimes(run.scenario)

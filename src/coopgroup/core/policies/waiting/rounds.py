@@ -201,7 +201,7 @@ def stage_round(
     )
     plan = stage_resources(group, outlook.unclaimed, staging)
     state = attrs.evolve(
-        remember_round(group, context, outlook.unclaimed, plan.assigned),
+        remember_round(group, context, outlook.unclaimed, plan.assigned, _entitled(group, outlook)),
         losses=outlook.losses.losses,
         lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
@@ -302,6 +302,12 @@ def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
     promised = context.state.promised
     there = member_numbers(group, context.state.members)
     return group.aligned(promised.resources, there[promised.holder])
+
+
+def _entitled(group: GroupSnapshot, outlook: _Outlook) -> Int32Array:
+    """Return the members that count as owners of unclaimed resources: int32 (R,)."""
+    restored_to = outlook.losses.restored_to
+    return np.where(group.may_hold(restored_to), restored_to, NOBODY).astype(np.int32)
 
 
 def _still_promised(group: GroupSnapshot, promised: Int32Array, plan: RoundPlan) -> Holdings:

@@ -117,7 +117,10 @@ def opened_state(
         state: the memory of the round for the bundles.
     """
     group = bundles.whole
-    facts = remember_round(group, context, find_unclaimed(group, context), plan.assigned)
+    held = bundles.group.aligned(state.holdings.resources, state.holdings.holder)
+    facts = remember_round(
+        group, context, find_unclaimed(group, context), plan.assigned, held[bundles.bundle_of]
+    )
     warmups, places = _opened_claims(bundles, state.warmups.pairs)
     return attrs.evolve(
         facts,

@@ -52,6 +52,18 @@ def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof:
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1)
 
 
+def test_newcomer_when_an_unreadable_member_delays_its_grant_stays_the_owner() -> None:
+    """Regression: the loss waited again, the next newcomer got it, and the first got no share."""
+    drill = four()
+    drill.leave("D").join("x").join("unheard").actors["unheard"].readable = False
+    assert not steady(drill.round(0))
+    assert drill.owned()["x"] == []
+    told = drill.join("D'").round(10)
+    assert told["x"] == (_t(4), None)
+    drill.leave("unheard").leave("x").round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20)
+
+
 def test_newcomer_that_got_a_part_of_a_loss_proves_itself_while_the_rest_waits() -> None:
     """Regression: its grant was not remembered, because the rest of the loss still waited."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})

@@ -1,0 +1,62 @@
+"""Writes the tables of configuration keys into the pages: python docs/make_key_tables.py."""
+
+import re
+from pathlib import Path
+
+from coopgroup.kafka.config.keys import SECTIONS, Choice, Key, Verdict
+
+DOCS = Path(__file__).parent
+BEGIN = "<!-- keys: {name}, made by make_key_tables.py -->"
+END = "<!-- end of keys -->"
+CODE = re.compile(r"[a-z]+(?:[._][a-z]+)+(?:\.\*)?|\b[a-z]+(?:\(\)|=…)")
+PAGES = {
+    "configuration": [name for name in SECTIONS if name != "groups"],
+    "groups": ["groups"],
+}
+
+
+def note(key: Key) -> str:
+    """Return the default of a key and its meaning, or what to use instead."""
+    if key.verdict is Verdict.REFUSED:
+        return key.meaning or in_code(key.instead.removeprefix("no such key: "))
+    if key.verdict is Verdict.ONLY and not key.meaning:
+        assert isinstance(key.kind, Choice)
+        return in_code(key.kind.expected)
+    default = "" if key.default is None else str(key.default)
+    if default and not default.isdigit():
+        default = f"`{default}`"
+    return "; ".join(part for part in (default, key.meaning) if part)
+
+
+def in_code(text: str) -> str:
+    """Mark the names of keys and functions in a refusal as code."""
+    return CODE.sub(r"`\g<0>`", text)
+
+
+def table(section: str) -> str:
+    """Return the table of a section in Markdown."""
+    rows = [f"| `{key.name}` | {key.verdict.value} | {note(key)} |" for key in SECTIONS[section]]
+    return "\n".join(["| key | | note |", "|---|---|---|", *rows]).replace("|  |", "| |")
+
+
+def shared_keys() -> str:
+    """Return the keys that a group of named resources shares with consumers, as a list."""
+    names = [key.name for name in ("group", "own") for key in SECTIONS[name] if key.groups]
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def made(page: str, text: str) -> str:
+    """Return the text of a page with fresh tables."""
+    parts = {name: table(name) for name in PAGES[page]}
+    if page == "groups":
+        parts["shared"] = shared_keys()
+    for name, part in parts.items():
+        before, begin, rest = text.partition(BEGIN.format(name=name))
+        text = f"{before}{begin}\n{part}\n{END}{rest.partition(END)[2]}"
+    return text
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        path = DOCS / f"{page}.md"
+        path.write_text(made(page, path.read_text()))
