@@ -14,7 +14,6 @@ LATE = (
     "bokeh",
     "cattrs",
     "click",
-    "coopgroup.kafka.membership.bell",
     "coopgroup.kafka.membership.identity",
     "coopgroup.kafka.membership.telemetry_file",
     "coopgroup.reading",

@@ -68,10 +68,7 @@ def settle(
     delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
     ration = getattr(policy, "ration", None)
     warmup = warmup_of(policy)
-    is_rationed, allowed = plain and not with_hand_overs, warmup
-    if allowed is not None and with_hand_overs:
-        # A leaver's moves are made after the time-out or a refusal, whatever the option says.
-        allowed = attrs.evolve(allowed, on_timeout="move")
+    is_rationed = plain and not with_hand_overs
     _let_rest(simulation, calm_from_ms + _patience_ms(simulation), away)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
@@ -86,15 +83,14 @@ def settle(
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and is_rationed else None,
         move_interval_ms=ration.interval_ms if ration else 0,
-        warmup=allowed,
+        warmup=warmup,
         with_hand_overs=with_hand_overs,
         with_whole_bundles=not grows,
         # A planned receiver may hand over before it has the resource.
         with_planned_moves=plain and not with_hand_overs,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
-    if warmup is None or warmup.on_timeout == "move":
-        found += _check_even(simulation, end_ms)
+    found += _check_even(simulation, end_ms)
     if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
     found += check_run(simulation.world.telemetry, expected)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coopgroup.cli.broker_options import bootstrap_option, config_option, settings_of
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.config.keys import BELL_TOPIC, TELEMETRY_TOPIC
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-
-__all__ = ["command"]
 
 # The number of the cluster (`default.replication.factor`).
 _OF_THE_CLUSTER: Final = -1
@@ -63,15 +61,7 @@ class TopicError(CoopgroupError):
     show_default=True,
     help="How long the cluster keeps telemetry.",
 )
-@bootstrap_option
-@config_option
-@click.option(
-    "--timeout-ms",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="How long to wait for the cluster.",
-)
+@broker_options("the cluster")
 def command(
     *,
     bell_topic: str,
@@ -79,10 +69,8 @@ def command(
     partitions: int,
     replication_factor: int | None,
     retention_days: int,
-    bootstrap_server: str,
-    settings: Sequence[str],
-    timeout_ms: int,
-) -> int:
+    **brokers: Any,  # noqa: ANN401 - their options
+) -> None:
     """Create the topics that members use for themselves, unless they exist.
 
     It prints the rights that members need on them.
@@ -90,7 +78,8 @@ def command(
     for option, topic in (("--bell-topic", bell_topic), ("--telemetry-topic", telemetry_topic)):
         if not is_topic_name(topic):
             raise ConfigurationError(option, topic, TOPIC_NAME_RULE)
-    admin = AdminClient(dict(settings_of("coopgroup-setup", bootstrap_server, settings).admin))
+    cluster = Brokers(**brokers)
+    admin = AdminClient(dict(cluster.client("coopgroup-setup").admin))
     retention = {"retention.ms": str(retention_days * _DAY_MS)}
 
     def make(topic: str, configuration: Mapping[str, str]) -> None:
@@ -100,12 +89,13 @@ def command(
             replication_factor=replication_factor or _OF_THE_CLUSTER,
             config=dict(configuration),
         )
-        is_new = _create(admin, new, timeout_ms / 1000)
+        is_new = _create(admin, new, cluster.timeout_ms / 1000)
         click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
 
     make(bell_topic, _BELL)
     make(telemetry_topic, {**_TELEMETRY, **retention})
-    acl = f"  kafka-acls --bootstrap-server {bootstrap_server} --add --allow-principal User:NAME"
+    server = cluster.bootstrap_server
+    acl = f"  kafka-acls --bootstrap-server {server} --add --allow-principal User:NAME"
     click.echo("If access is controlled, members need these rights:")
     click.echo(f"{acl} --operation Read --operation Write --topic {bell_topic}")
     click.echo(f"{acl} --operation Write --topic {telemetry_topic}")
@@ -115,7 +105,6 @@ def command(
     ):
         if topic != usual:
             click.echo(f"Set {key} to {topic} for members that are to use it.")
-    return 0
 
 
 def _create(admin: AdminClient, topic: NewTopic, timeout_s: float) -> bool:

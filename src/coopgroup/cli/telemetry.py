@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import (
-    bootstrap_option,
-    config_option,
-    settings_of,
-    timeout_option,
-)
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.kafka.config.keys import TELEMETRY_TOPIC
 from coopgroup.printable import printable_json
 from coopgroup.watch.telemetry_topics import TelemetryReader
-
-__all__ = ["command"]
 
 _MINUTE_MS: Final = 60_000
 
@@ -34,27 +26,25 @@ def command() -> None:
 @click.argument("topic", default=TELEMETRY_TOPIC)
 @click.option("--group", help="Group to read; default: all groups.")
 @click.option("--minutes", type=click.IntRange(min=1), help="Only records of the last MINUTES.")
-@bootstrap_option
-@config_option
-@timeout_option
+@broker_options()
 def read(
     *,
     topic: str,
     group: str | None,
     minutes: int | None,
-    bootstrap_server: str,
-    settings: Sequence[str],
-    timeout_ms: int,
-) -> int:
+    **brokers: Any,  # noqa: ANN401 - their options
+) -> None:
     """Print the records of TOPIC up to now, one JSON object per line.
 
     The output has the format of telemetry files, for `coopgroup report` and `coopgroup pipeline`.
     """
-    configuration = settings_of("coopgroup-telemetry", bootstrap_server, settings).librdkafka
+    cluster = Brokers(**brokers)
+    configuration = cluster.client("coopgroup-telemetry").librdkafka
     since_ms = None if minutes is None else time.time_ns() // 1_000_000 - minutes * _MINUTE_MS
-    with TelemetryReader(configuration, topic, group, since_ms, timeout_ms / 1000) as reader:
+    with TelemetryReader(
+        configuration, topic, group, since_ms, cluster.timeout_ms / 1000
+    ) as reader:
         for line in reader.read_to_end():
             shown = printable_json(line.decode(errors="replace"))  # a topic may hold anything
             sys.stdout.buffer.write(shown.encode() + b"\n")
     sys.stdout.flush()
-    return 0

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 # A delay is an int32 in the wire format, and sums of such counts fit into an int64.
 _OPTION_MAX: Final = 2**31 - 1
-_RATIO_MAX: Final = 1_000_000
 
 
 # --- checks by name ------------------------------------------------------------------------------
@@ -39,46 +38,7 @@ def check_option(policy: str, option: str, value: object, *, least: int = 0) -> 
         )
 
 
-def check_ratio(policy: str, option: str, value: object, *, least: float) -> None:
-    """Refuse a value that is not a number in range.
-
-    Args:
-        policy: name of the policy.
-        option: name of the option.
-        value: the given value.
-        least: smallest allowed value.
-
-    Raises:
-        ConfigurationError: the value is not a number from `least` to 1000000.
-    """
-    number = value if isinstance(value, int | float) and type(value) is not bool else -1
-    if not least <= number <= _RATIO_MAX:
-        raise ConfigurationError(
-            f"{option} of policy {policy}", value, f"a number from {least:g} to {_RATIO_MAX}"
-        )
-
-
 # --- validators of attrs -------------------------------------------------------------------------
-
-
-def yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
-    """Refuse a value that is not a boolean.
-
-    Raises:
-        ConfigurationError: the value is not true or false.
-    """
-    if not isinstance(given, bool):
-        raise ConfigurationError(attribute.name, given, "true or false")
-
-
-def count(_: object, attribute: Attribute[int], given: object) -> None:
-    """Refuse a value that is not a positive integer of 32 bits.
-
-    Raises:
-        ConfigurationError: the value is not an integer from 1 to 2147483647.
-    """
-    if type(given) is not int or not 1 <= given <= _OPTION_MAX:  # `True` must not count as 1
-        raise ConfigurationError(attribute.name, given, f"an integer from 1 to {_OPTION_MAX}")
 
 
 def count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:

@@ -293,8 +293,7 @@ def _too_cold(
     for resource in planned - one.warm - one.broken:
         ran_ms = envelope.at_ms - one.begun_ms.get(resource, envelope.at_ms)
         ran_ms = max(ran_ms, one.ran_ms.get(resource, 0))
-        waits = ran_ms < due_ms and resource not in one.declined
-        if option.on_timeout != "move" or waits:
+        if ran_ms < due_ms and resource not in one.declined:
             yield _violation(envelope, f"{resource} moves to {envelope.client}, which is cold")
 
 
