@@ -24,7 +24,7 @@ from coopgroup.assignors import (
 from coopgroup.cli import compare, simulate, sweep
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import advise
-from coopgroup.core.assignors.drain.assignor import LOOKS_MAX
+from coopgroup.core.assignors.drain import LOOKS_MAX
 from coopgroup.core.assignors.move_budget import MoveBudget
 from coopgroup.core.assignors.quota_flow import ARCS_MAX
 from coopgroup.core.model import ResourceSet

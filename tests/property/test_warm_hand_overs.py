@@ -28,7 +28,7 @@ SILENT: Final = Mutant(
 )
 HASTY: Final = Mutant(
     "leavers may keep nothing",
-    "policies.warming.leaving:with_leavers",
+    "policies.warming.warmth:with_leavers",
     "if not leavers:",
     "if True:",
 )

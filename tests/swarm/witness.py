@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, cast
 from attrs import define, field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupRequest
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.errors import DecodeError

@@ -12,13 +12,19 @@ Therefore all claims stay in the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.model.absent import NO_GENERATION, NOBODY
-from coopgroup.core.model.group import GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.core.model.group import (
+    NO_GENERATION,
+    NO_PAIRS,
+    NOBODY,
+    GroupMember,
+    GroupSnapshot,
+    ReplicaRacks,
+)
 from coopgroup.core.model.positions import ABSENT, positions_in
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import (
@@ -28,9 +34,11 @@ from coopgroup.core.model.resource_set import (
     Int64Array,
     ResourceSet,
 )
-from coopgroup.core.model.warm_pairs import warm_pairs
 
-__all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
 
 _SUBSCRIBED: Final = 2**32  # more than any generation
 
@@ -104,7 +112,7 @@ def resolve_claims(
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
     )
     owner, contested = _rightful_owners(group, generations)
-    warm_members, warm_resources = warm_pairs(
+    warm_members, warm_resources = _warm_pairs(
         [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
     )
     return replaced(
@@ -177,3 +185,26 @@ def _subscription_classes(
             number_of_list[id(claim.topics)] = number
         class_of.append(number)
     return tuple(number_of), np.array(class_of, dtype=np.int32)
+
+
+def _warm_pairs(
+    warm: Sequence[ResourceSet], resources: ResourceSet, assignable: BoolArray, owner: Int32Array
+) -> tuple[Int32Array, Int32Array]:
+    """Return member and resource of each warm pair: int32, ascending by (resource, member).
+
+    Args:
+        warm: what each of M members says that it is warm for; anything is possible.
+        resources: the R resources of the group.
+        assignable: bool (R,): other resources are left out.
+        owner: int32 (R,): rightful owners. A pair of a resource and its owner is left out.
+    """
+    if not any(warm):
+        return NO_PAIRS, NO_PAIRS
+    members = np.arange(len(warm), dtype=np.int32).repeat([len(one) for one in warm])
+    positions = positions_in(resources, warm)
+    counts = positions != ABSENT
+    counts[counts] = assignable[positions[counts]]
+    counts[counts] = owner[positions[counts]] != members[counts]
+    members, positions = members[counts], positions[counts]
+    order = positions.argsort(kind="stable")
+    return members[order], positions[order].astype(np.int32)

@@ -22,7 +22,7 @@ from coopgroup.core.member.events import Woken
 from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.progress import PartitionSample, Progress
 from coopgroup.kafka.health.value import GroupLoad, Health, StuckPartition

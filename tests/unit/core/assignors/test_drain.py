@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import DrainTimeAssignor
-from coopgroup.core.assignors.drain.work import work_of
+from coopgroup.core.assignors.drain import work_of
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 
